@@ -1,0 +1,46 @@
+# rltop: every task of the project. `make demo` and `make test` work on a machine that has only Python.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test check format lint types contracts snapshots bench lock clean
+.DEFAULT_GOAL := help
+
+help:            ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP)  ## environment and pinned dependencies, in .venv
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(STAMP)
+
+demo: setup      ## a bundled recorded run, replayed as if live
+	@$(BIN)/rltop demo
+
+test: setup      ## the whole suite
+	$(BIN)/python -m pytest -q
+
+check: setup     ## format, lint, types, import contracts, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q
+
+format: setup    ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+snapshots: setup ## accept the screens as they are now
+	$(BIN)/python -m pytest -q tests/ui --snapshot-update
+
+bench: setup     ## every benchmark; writes bench/RESULTS.md
+	$(BIN)/python bench/run.py
+
+lock: setup      ## refresh constraints.txt from what is installed now
+	$(BIN)/pip freeze --exclude-editable > constraints.txt
+
+clean:           ## remove everything that make made
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

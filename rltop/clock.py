@@ -1,0 +1,49 @@
+"""The only place where time is read, so that everything else can be replayed."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a layer that needs the time asks for."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()  # noqa: TID251
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()  # noqa: TID251
+
+
+class FakeClock:
+    """A clock that moves only when it is told to."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+
+    def now(self) -> float:
+        """Seconds since the epoch, as set."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """The same instant as `now`."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move forward."""
+        self._now += seconds

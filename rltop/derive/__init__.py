@@ -1,0 +1,1 @@
+"""What follows from series: baselines, timing trees, group statistics; no I/O."""

@@ -1,0 +1,45 @@
+"""Errors that a person can act on, and the exit codes of the program.
+
+    RltopError            what went wrong, and a hint: what to do about it
+    ├── ConfigError       a flag, an environment variable or a key of the config file
+    ├── SourceError       a path that cannot be followed
+    ├── DecodeError       a file that is not what it claims to be
+    └── ThemeError        a theme file
+
+A bad line in a metric file is not an error: it is data, counted and shown.
+"""
+
+from __future__ import annotations
+
+EXIT_OK = 0
+EXIT_FIRING = 1
+EXIT_USAGE = 2
+EXIT_NO_METRICS = 3
+
+
+class RltopError(Exception):
+    """A message for a person, with the remedy beside it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class ConfigError(RltopError):
+    """A setting that cannot be used; names the file, the key and the remedy."""
+
+
+class SourceError(RltopError):
+    """A path that cannot be followed."""
+
+
+class DecodeError(RltopError):
+    """A file whose content is not what its kind promises."""
+
+
+class ThemeError(RltopError):
+    """A theme that cannot be loaded; names the file, the key and the remedy."""

@@ -1,0 +1,1 @@
+"""Verdicts: one file per rule family."""

@@ -1,0 +1,1 @@
+"""Sources, decoders, store and rules put together, without a screen."""

@@ -1,0 +1,1 @@
+"""Writers for trainers that leave no file; standard library only."""

@@ -1,0 +1,1 @@
+"""What a key means: data, not code."""

@@ -1,0 +1,138 @@
+"""How one trainer names things: a dialect is data.
+
+Owns the types of that data and the resolution of keys to signals; the data
+itself stands in `dialects/`, one file per trainer. Knows nothing of rows or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rltop.model import Algorithm, Signal, Traits
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """One spelling of one metric: `value = scale * raw + shift`.
+
+    Attributes:
+        pattern: the key; `*` stands for any text and becomes the signal's instance.
+        metric: canonical name, as in `catalog`.
+        algorithms: only for these; empty means all.
+    """
+
+    pattern: str
+    metric: str
+    scale: float = 1.0
+    shift: float = 0.0
+    algorithms: frozenset[Algorithm] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One timing key and its place in the step.
+
+    Attributes:
+        pattern: the key of a duration (`*` allowed).
+        name: as shown; empty means what `*` matched, or the last part of the key.
+        parent: name of the stage that contains it; empty means top level.
+        lane: 0 is the sequential lane; others run beside it.
+        scale: seconds per logged unit (0.001 for milliseconds).
+        is_outside: happens between steps, not inside the step time.
+        fits_inside: outside or inside by version: inside iff the sum of the
+            stages including it stays within 102 % of the step.
+        per_token_key: key of its ms/token, if the trainer logs one.
+    """
+
+    pattern: str
+    name: str = ""
+    parent: str = ""
+    lane: int = 0
+    scale: float = 1.0
+    is_outside: bool = False
+    fits_inside: bool = False
+    per_token_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPlan:
+    """How a trainer's timing keys nest.
+
+    Attributes:
+        step_keys: keys of the step's duration, first present wins.
+        stages: in execution order.
+        counts: patterns in the timing namespace that are not seconds.
+        namespace: keys starting so are timings; what no stage claims is shown as such, unstacked.
+    """
+
+    step_keys: tuple[str, ...] = ()
+    stages: tuple[Stage, ...] = ()
+    counts: tuple[str, ...] = ()
+    namespace: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Evidence that keys come from a dialect and an algorithm.
+
+    Matches if every pattern of `all_of`, at least one of `any_of` (when given)
+    and none of `none_of` is present among the keys of the first records.
+    `weight` ranks matches: the more specific fingerprint wins.
+    """
+
+    algorithm: Algorithm
+    all_of: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
+    none_of: tuple[str, ...] = ()
+    weight: int = 1
+    envelope: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """A trainer's way of writing metrics.
+
+    Attributes:
+        name: as shown: veRL, TRL, tinker, …
+        fingerprints: see `Fingerprint`.
+        aliases: in order of preference; the first present key is a metric's primary signal.
+        timing: how its timings nest, or None.
+        hidden: patterns that are bookkeeping (step copies, run totals), listed last.
+        null_is_nonfinite: a numeric key that turns null means NaN or Inf.
+        training_keys: patterns of keys that the optimiser's own row carries; a
+            row that repeats them at a step already passed is a restart.
+        evaluation_keys: patterns of keys written by evaluation, which may come late.
+    """
+
+    name: str
+    fingerprints: tuple[Fingerprint, ...]
+    aliases: tuple[Alias, ...]
+    timing: TimingPlan | None = None
+    hidden: tuple[str, ...] = ()
+    null_is_nonfinite: bool = True
+    evaluation_keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What a stream turned out to be; rebuilt without touching data.
+
+    Attributes:
+        dialect: whose spelling it is.
+        algorithm: what is being trained.
+        traits: what follows for the rules.
+        signals: canonical name → its signals, primary first.
+        group_size: completions per prompt where the stream says so, else None.
+    """
+
+    dialect: Dialect
+    algorithm: Algorithm
+    traits: Traits
+    signals: Mapping[str, Sequence[Signal]] = field(default_factory=dict)
+    group_size: int | None = None
+
+    def primary(self, name: str) -> Signal | None:
+        """The signal that stands for the metric `name`, or None."""
+        found = self.signals.get(name)
+        return found[0] if found else None

@@ -1,0 +1,1 @@
+"""How each trainer names things, one file each."""

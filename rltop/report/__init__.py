@@ -1,0 +1,1 @@
+"""The view-models as text and JSON, without Textual."""

@@ -1,0 +1,1 @@
+"""The only mutable state, keyed by the trainer's raw keys and raw values."""

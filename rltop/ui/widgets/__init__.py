@@ -1,0 +1,1 @@
+"""Line-API widgets: they take a view-model and draw."""
