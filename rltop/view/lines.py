@@ -1,0 +1,63 @@
+"""Lines of styled text, before anything knows how a terminal draws them.
+
+A view is painted once, as rows; the Textual widget, the early paint and the
+one-shot report turn the same rows into cells, escape codes or plain text.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+
+class Piece(NamedTuple):
+    """A stretch of text with one role; the theme decides what a role looks like."""
+
+    text: str
+    role: str = "text"
+
+
+Line = tuple[Piece, ...]
+
+
+class TargetKind(enum.StrEnum):
+    """What Enter can open."""
+
+    METRIC = "metric"
+    VERDICT = "verdict"
+    TIMING = "timing"
+    STRAGGLERS = "stragglers"
+    SECTION = "section"
+    STEP = "step"
+
+
+class Target(NamedTuple):
+    """Where a row leads: the metric's key, the rule's id, the section's name."""
+
+    kind: TargetKind
+    name: str = ""
+    step: int | None = None
+
+
+class Hot(NamedTuple):
+    """Cells `start` to `stop` (exclusive) of a row that can be selected."""
+
+    start: int
+    stop: int
+    target: Target
+
+
+class Row(NamedTuple):
+    """One line on the screen and what can be selected in it."""
+
+    line: Line
+    hot: tuple[Hot, ...] = ()
+
+
+ROLES = (
+    "text", "dim", "strong", "title", "key", "value", "unit", "rule", "note",
+    "ok", "info", "warn", "crit", "nodata", "live", "paused",
+    "spark", "spark-mark", "baseline", "threshold", "restart", "cursor",
+    "stage-0", "stage-1", "stage-2", "stage-3", "stage-4", "stage-5", "stage-6", "stage-7", "other",
+)  # fmt: skip
+"""Every role a piece may have; a theme gives each a style."""
