@@ -1,0 +1,65 @@
+"""Where tests find recorded runs: the folder named by RLTOP_RUNS.
+
+Unset: tests over recorded runs skip, with the reason. Set: a missing run fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VARIABLE = "RLTOP_RUNS"
+REASON = f"{VARIABLE} is not set: point it at a folder of labelled runs (see CONTRIBUTING.md)"
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """One labelled run: its folder, its metric file and its label."""
+
+    name: str
+    folder: Path
+    metrics: Path
+    label: dict[str, Any]
+
+
+def runs_root() -> Path | None:
+    """The folder of labelled runs, or None when the setting is absent."""
+    value = os.environ.get(VARIABLE)
+    return Path(value) if value else None
+
+
+def jsonl_runs() -> list[RecordedRun]:
+    """Every labelled run that is a JSONL file; empty when the setting is absent."""
+    root = runs_root()
+    if root is None:
+        return []
+    found = []
+    for label in sorted(root.rglob("label.json")):
+        files = sorted(p for p in label.parent.glob("*.jsonl") if p.name != "rollouts.jsonl")
+        if files:
+            name = str(label.parent.relative_to(root))
+            found.append(RecordedRun(name, label.parent, files[0], json.loads(label.read_text())))
+    return found
+
+
+def each_jsonl_run() -> pytest.MarkDecorator:
+    """Parametrise a test over all recorded JSONL runs as argument `run`."""
+    found = jsonl_runs()
+    if not found:
+        return pytest.mark.parametrize("run", [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")])
+    return pytest.mark.parametrize("run", found, ids=[run.name for run in found])
+
+
+def recorded_run(name: str) -> RecordedRun:
+    """The run called `name`, for example `trl/grpo_straggler`; skips or fails as the setting says."""
+    if runs_root() is None:
+        pytest.skip(REASON)
+    for run in jsonl_runs():
+        if run.name == name:
+            return run
+    pytest.fail(f"{VARIABLE} is set but has no run {name!r}")
