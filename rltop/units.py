@@ -1,0 +1,236 @@
+"""Numbers, durations and changes as a person reads them.
+
+Owns how a value is written; knows nothing of metrics, screens or colours. Every
+function is pure and gives text of at most about ten cells, so that columns of
+numbers can be aligned to the right.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rltop.model import NonFinite, Unit
+
+UNKNOWN = "—"
+"""What stands where a value is not known."""
+
+MINUS = "\N{MINUS SIGN}"
+TIMES = "×"
+
+_MINUTE = 60.0
+_HOUR = 3600.0
+_DAY = 86400.0
+_LARGE = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
+_UNIT_SUFFIX = {
+    Unit.NONE: "",
+    Unit.SECONDS: "s",
+    Unit.MILLISECONDS: "ms",
+    Unit.TOKENS: "tok",
+    Unit.TOKENS_PER_S: "tok/s",
+    Unit.FRACTION: "%",
+    Unit.PERCENT: "%",
+    Unit.NATS: "nats",
+    Unit.GIGABYTES: "GB",
+    Unit.COUNT: "",
+}
+
+
+def _signed(text: str, value: float) -> str:
+    """`text` of a magnitude with the sign of `value` in front."""
+    return f"{MINUS}{text}" if value < 0 else text
+
+
+def _positive(value: float) -> str:
+    """Three significant digits of a number above zero; whole below a million."""
+    for scale, suffix in _LARGE:
+        if value >= scale * 0.9995:
+            scaled = value / scale
+            return f"{scaled:.3g}{suffix}" if scaled < 999.5 else f"{value:.2e}"
+    if value >= 99.95:
+        return f"{value:,.0f}"
+    if value >= 9.995:
+        return f"{value:.1f}"
+    if value >= 0.9995:
+        return f"{value:.2f}"
+    if value >= 0.0995:
+        return f"{value:.3f}"
+    return f"{value:.3g}"
+
+
+def number(value: float) -> str:
+    """A number in about three significant digits: 1,820 · 0.0031 · 1.34M.
+
+    Whole numbers from a thousand to a million keep all their digits, because
+    they are counts as often as measurements. NaN gives a dash.
+    """
+    if math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return nonfinite(NonFinite.POS_INF if value > 0 else NonFinite.NEG_INF)
+    if value == 0:
+        return "0"
+    return _signed(_positive(abs(value)), value)
+
+
+def count(value: float) -> str:
+    """A number of things: whole where it is whole, short from a million on."""
+    if math.isfinite(value) and abs(value) < 1e6 and value == int(value):
+        return _signed(f"{abs(int(value)):,}", value)
+    return number(value)
+
+
+def step(value: int) -> str:
+    """A step number with thousands set apart."""
+    return _signed(f"{abs(value):,}", value)
+
+
+def percent(fraction: float) -> str:
+    """A fraction as per cent in about three digits, with the sign: 0.7 %."""
+    if not math.isfinite(fraction):
+        return UNKNOWN
+    return f"{_percent_digits(fraction)} %"
+
+
+def _percent_digits(fraction: float) -> str:
+    scaled = abs(fraction) * 100
+    if scaled == 0:
+        return "0"
+    if scaled >= 99.95:
+        return _signed(f"{scaled:,.0f}", fraction)
+    if scaled >= 0.0995:
+        return _signed(f"{scaled:.1f}", fraction)
+    return _signed(f"{scaled:.2g}", fraction)
+
+
+def share(fraction: float) -> str:
+    """A part of a whole in whole per cent: 71 %, or <1 %."""
+    if not math.isfinite(fraction):
+        return UNKNOWN
+    if 0 < fraction < 0.005:
+        return "<1 %"
+    return f"{_signed(f'{abs(fraction) * 100:,.0f}', fraction)} %"
+
+
+def duration(seconds: float) -> str:
+    """A stretch of time: 140 ms · 38.2 s · 14 m 20 s · 8 h 26 m · 3 d 4 h."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    value = abs(seconds)
+    if value == 0:
+        return "0 s"
+    if value < 0.9995:
+        milliseconds = value * 1000
+        text = f"{milliseconds:.0f} ms" if milliseconds >= 9.95 else f"{milliseconds:.2g} ms"
+    elif value < 9.995:
+        text = f"{value:.2f} s"
+    elif value < 99.95:
+        text = f"{value:.1f} s"
+    elif value < 10 * _MINUTE - 0.5:
+        text = f"{value:.0f} s"
+    else:
+        text = _long_duration(value)
+    return _signed(text, seconds)
+
+
+def _long_duration(value: float) -> str:
+    """Two neighbouring units of a duration from ten minutes on."""
+    seconds = round(value)
+    if seconds < _HOUR:
+        return _two(seconds, 60, "m", 1, "s")
+    minutes = round(value / _MINUTE)
+    if minutes < _DAY / _MINUTE:
+        return _two(minutes, 60, "h", 1, "m")
+    hours = round(value / _HOUR)
+    days, rest = divmod(hours, 24)
+    return f"{days:,} d {rest} h" if rest else f"{days:,} d"
+
+
+def _two(total: int, per_large: int, large: str, per_small: int, small: str) -> str:
+    head, rest = divmod(total, per_large)
+    return f"{head} {large} {rest // per_small} {small}" if rest else f"{head} {large}"
+
+
+def age(seconds: float) -> str:
+    """How long ago something was: now · 12 s ago · 14 min ago · 3 h ago."""
+    if not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 1:
+        return "now"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s ago"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min ago"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.0f} h ago"
+    return f"{seconds / _DAY:,.0f} d ago"
+
+
+def quantity(value: float, unit: Unit) -> tuple[str, str]:
+    """A value in its unit as (number, unit), so that numbers can be aligned.
+
+    Fractions are written as per cent. Durations that need two units carry them
+    in the number and leave the unit empty.
+    """
+    if not math.isfinite(value):
+        return number(value), ""
+    match unit:
+        case Unit.FRACTION:
+            return _percent_digits(value), "%"
+        case Unit.SECONDS | Unit.MILLISECONDS:
+            text = duration(value if unit is Unit.SECONDS else value / 1000)
+            head, _, tail = text.partition(" ")
+            return (text, "") if " " in tail else (head, tail)
+        case Unit.COUNT:
+            return count(value), ""
+        case _:
+            return number(value), _UNIT_SUFFIX[unit]
+
+
+def measure(value: float, unit: Unit) -> str:
+    """A value with its unit in one text: 1,820 tok · 0.7 % · 38.2 s."""
+    text, suffix = quantity(value, unit)
+    return f"{text} {suffix}" if suffix else text
+
+
+def unit_suffix(unit: Unit) -> str:
+    """How a unit is written behind a number; empty for plain numbers."""
+    return _UNIT_SUFFIX[unit]
+
+
+def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
+    """How far `value` is from `base`, always with a sign: +0.021 · +2.1 pp."""
+    delta = value - base
+    if not math.isfinite(delta):
+        return UNKNOWN
+    sign = MINUS if delta < 0 else "+" if delta > 0 else "±"
+    if unit is Unit.FRACTION:
+        return f"{sign}{_percent_digits(abs(delta))} pp"
+    if unit is Unit.SECONDS:
+        return f"{sign}{duration(abs(delta))}"
+    return f"{sign}{number(abs(delta))}"
+
+
+def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: bool = False) -> str:
+    """How `value` compares with `base`: ×3.1, −12 %, or +0.021.
+
+    A factor where they are more than half apart, per cent where they are close;
+    the plain difference where a ratio says nothing (a base of zero, another
+    sign) or where the caller asks for it.
+    """
+    if not (math.isfinite(value) and math.isfinite(base)):
+        return UNKNOWN
+    if is_difference or base == 0 or (value < 0) != (base < 0):
+        return difference(value, base, unit)
+    ratio = value / base
+    if 2 / 3 < ratio < 1.5:
+        moved = round((ratio - 1) * 100)
+        sign = MINUS if moved < 0 else "+" if moved > 0 else "±"
+        return f"{sign}{abs(moved)} %"
+    if ratio >= 9.95:
+        return f"{TIMES}{number(ratio) if ratio >= 99.5 else f'{ratio:.0f}'}"
+    return f"{TIMES}{ratio:.1f}" if ratio >= 0.95 else f"{TIMES}{ratio:.2g}"
+
+
+def nonfinite(kind: NonFinite) -> str:
+    """What stood where a number was expected, as a person writes it."""
+    return kind.word.replace("-", MINUS)

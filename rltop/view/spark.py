@@ -1,0 +1,287 @@
+"""Sparklines: a series in one row of cells, two braille columns to a cell.
+
+Owns the reduction of buckets to dots. A column shows the whole range of its
+bucket, so that a spike is never lost; columns without a value are bridged,
+because a metric that is not logged on every step is still one line. Buckets are
+anchored to steps: one more record changes one cell, until the line is full and
+every two columns become one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rltop.model import Signal
+from rltop.store.series import Bucket
+from rltop.view.glyphs import Glyphs
+from rltop.view.lines import Line, Piece
+
+_DOTS = 4
+_TOP = _DOTS - 1
+_LEFT_BITS = (0x40, 0x04, 0x02, 0x01)
+_RIGHT_BITS = (0x80, 0x20, 0x10, 0x08)
+_ASCII_LEVELS = "_.-'"
+_FLAT = 1e-9
+_SAFE_SMALL, _SAFE_LARGE = 1e-280, 1e290
+
+
+def _masks(bits: tuple[int, ...]) -> tuple[int, ...]:
+    """The mask of every code of a column; the last one, `_EMPTY`, is no dot."""
+    return (*(sum(bits[low : high + 1]) for low in range(_DOTS) for high in range(_DOTS)), 0)
+
+
+_EMPTY = _DOTS * _DOTS
+_PAIRS = tuple(
+    tuple(chr(0x2800 | left | right) if left | right else " " for right in _masks(_RIGHT_BITS))
+    for left in _masks(_LEFT_BITS)
+)
+"""The cell for the codes of its left and right column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of steps cut into columns: column i covers [start + i·stride, …)."""
+
+    start: int
+    stride: int
+    columns: int
+
+    @property
+    def stop(self) -> int:
+        """The first step behind the window."""
+        return self.start + self.stride * self.columns
+
+    def column(self, step: int) -> int:
+        """The column of a step; outside the window it is negative or too large."""
+        return (step - self.start) // self.stride
+
+
+def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window:
+    """The window over a whole run in at most `columns` columns.
+
+    The stride is a power of two times the cadence and the start a multiple of the
+    stride, so that both stay where they are while records come in.
+
+    Args:
+        first: the oldest step.
+        last: the newest step.
+        cadence: steps between two records.
+        columns: how many there are; at least 2.
+    """
+    stride = max(1, cadence)
+    columns = max(2, columns)
+    start = first - first % stride
+    while (last - start) // stride >= columns:
+        stride *= 2
+        start = first - first % stride
+    return Window(start, stride, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkData:
+    """What a sparkline is drawn from: one entry per column.
+
+    Attributes:
+        lows, highs: range of the values in each column; NaN where there are none.
+        nonfinite: columns that hold a value that was not finite.
+        restarts: columns in which the run was begun anew.
+        reference: a threshold or baseline to be drawn as a dotted line, or None.
+        is_threshold: what the reference is.
+    """
+
+    lows: Sequence[float]
+    highs: Sequence[float]
+    nonfinite: frozenset[int] = frozenset()
+    restarts: frozenset[int] = frozenset()
+    reference: float | None = None
+    is_threshold: bool = False
+
+
+def spark_data(
+    buckets: Iterable[Bucket],
+    window: Window,
+    signal: Signal | None = None,
+    *,
+    marks: Iterable[int] = (),
+    restarts: Iterable[int] = (),
+    reference: float | None = None,
+    is_threshold: bool = False,
+) -> SparkData:
+    """Put buckets into the columns of a window, in the unit of the signal.
+
+    Args:
+        buckets: from `Stream.buckets(key, window.stride, window.start, window.stop)`.
+        window: the columns to fill.
+        signal: how raw values are read; None takes them as they are.
+        marks: steps on which the value was not finite.
+        restarts: first steps of later segments.
+        reference: in the metric's own unit.
+        is_threshold: the reference is a threshold, not a baseline.
+    """
+    nan = math.nan
+    lows, highs = [nan] * window.columns, [nan] * window.columns
+    bad = {window.column(step) for step in marks}
+    scale, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
+    start, stride, columns = window.start, window.stride, window.columns
+    for bucket in buckets:
+        column = (bucket.first_step - start) // stride
+        if not 0 <= column < columns:
+            continue
+        if bucket.has_nonfinite:
+            bad.add(column)
+        if bucket.count:
+            lows[column] = bucket.low * scale + shift
+            highs[column] = bucket.high * scale + shift
+    if scale < 0:
+        lows, highs = highs, lows
+    again = frozenset(window.column(step) for step in restarts)
+    return SparkData(lows, highs, frozenset(bad), again, reference, is_threshold)
+
+
+def _heights(data: SparkData) -> tuple[list[int], int | None]:
+    """A code per column (see `_code`), and the dot row of the reference."""
+    highs = [value for value in data.highs if not math.isnan(value)]
+    if not highs:
+        return [_EMPTY] * len(data.highs), None
+    low, high = min(value for value in data.lows if not math.isnan(value)), max(highs)
+    reference = data.reference
+    if reference is not None and data.is_threshold:
+        low, high = min(low, reference), max(high, reference)
+    size = max(abs(low), abs(high))
+    if size and not _SAFE_SMALL < size < _SAFE_LARGE:
+        return _heights(_rescaled(data, size))
+    spread = high - low
+    if spread <= _FLAT * size:
+        low, spread, reference = low - 1.0, float(_TOP), None
+    codes = _joined(data, low, _TOP / spread)
+    if reference is None or not low <= reference <= high:
+        return codes, None
+    return codes, int((reference - low) * (_TOP / spread) + 0.5)
+
+
+def _rescaled(data: SparkData, size: float) -> SparkData:
+    """The same shape in numbers whose differences neither overflow nor vanish."""
+    return replace(
+        data,
+        lows=[value / size for value in data.lows],
+        highs=[value / size for value in data.highs],
+        reference=None if data.reference is None else data.reference / size,
+    )
+
+
+def _code(low: int, high: int) -> int:
+    """Dots from row `low` to row `high` of one column as one number."""
+    return low * _DOTS + high
+
+
+def _joined(data: SparkData, base: float, factor: float) -> list[int]:
+    """Scale columns, stretch them to touch their neighbours, bridge the empty ones.
+
+    One loop with nothing but arithmetic: this runs for every cell of every
+    sparkline on the screen.
+    """
+    codes = [_EMPTY] * len(data.highs)
+    before_low = before_high = before_at = -1
+    breaks = data.restarts
+    for at, (a, b) in enumerate(zip(data.lows, data.highs, strict=True)):
+        if b != b:  # noqa: PLR0124 - a tenth of the cost of isnan
+            continue
+        low, high = int((a - base) * factor + 0.5), int((b - base) * factor + 0.5)
+        shown_low, shown_high = low, high
+        if before_at >= 0 and not (breaks and any(before_at < cut <= at for cut in breaks)):
+            if at - before_at > 1:
+                before_low, before_high = _bridge(codes, before_at, before_low + before_high, at, low + high)
+            if low > before_high + 1:
+                shown_low = before_high + 1
+            elif high < before_low - 1:
+                shown_high = before_low - 1
+        codes[at] = shown_low * _DOTS + shown_high
+        before_low, before_high, before_at = low, high, at
+    return codes
+
+
+def _bridge(codes: list[int], start: int, begin: int, stop: int, end: int) -> tuple[int, int]:
+    """Fill the columns between two logged ones with a straight line.
+
+    `begin` and `end` are twice the middle dot row of the columns `start` and
+    `stop`. Returns the lowest and highest dot row of the last column filled.
+    """
+    slope = (end - begin) / 2 / (stop - start)
+    before = (begin + 1) // 2
+    low = high = before
+    for at in range(start + 1, stop):
+        level = int(begin / 2 + slope * (at - start) + 0.5)
+        low, high = min(level, before + 1), max(level, before - 1)
+        codes[at] = _code(low, high)
+        before = level
+    return before, before
+
+
+def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
+    """Draw one row of len(columns) / 2 cells; in ASCII every cell shows its extreme.
+
+    Returns:
+        Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
+        len(data.lows) // 2 cells wide.
+    """
+    codes, reference = _heights(data)
+    cells = len(codes) // 2
+    if glyphs.is_ascii:
+        chars = _ascii_cells(codes)
+    else:
+        pairs = _PAIRS
+        chars = [pairs[a][b] for a, b in zip(codes[0::2], codes[1::2], strict=False)]
+    marked = {column // 2 for column in data.nonfinite}
+    again = {column // 2 for column in data.restarts}
+    if not marked and not again and reference is None:
+        return (Piece("".join(chars), "spark"),)
+    line_role = "threshold" if data.is_threshold else "baseline"
+    empty = (glyphs.threshold if data.is_threshold else glyphs.baseline) if glyphs.is_ascii else ""
+    pieces: list[Piece] = []
+    for at in range(cells):
+        char, role = chars[at], "spark"
+        if at in marked:
+            char, role = glyphs.nonfinite, "spark-mark"
+        elif at in again:
+            char, role = glyphs.restart, "restart"
+        elif reference is not None and not (glyphs.is_ascii and char != " "):
+            role = line_role if char == " " else "spark"
+            char = empty or chr((ord(char) if char != " " else 0x2800) | _LEFT_BITS[reference])
+        if pieces and pieces[-1].role == role:
+            pieces[-1] = Piece(pieces[-1].text + char, role)
+        else:
+            pieces.append(Piece(char, role))
+    return tuple(pieces)
+
+
+def _ascii_cells(codes: list[int]) -> list[str]:
+    """One sign per cell: the height farthest from where the line was before."""
+    chars = []
+    before: float | None = None
+    for pair in zip(codes[0::2], codes[1::2], strict=False):
+        heights = [height for code in pair if code != _EMPTY for height in divmod(code, _DOTS)]
+        if not heights:
+            chars.append(" ")
+            continue
+        middle = before if before is not None else sum(heights) / len(heights)
+        chars.append(_ASCII_LEVELS[max(heights, key=lambda height, m=middle: abs(height - m))])
+        before = heights[-1]
+    return chars
+
+
+def block_bars(values: Sequence[float], glyphs: Glyphs, top: float | None = None) -> str:
+    """One block per value, from zero to the largest (or `top`); a blank is a gap."""
+    finite = [value for value in values if not math.isnan(value)]
+    ceiling = top if top is not None else max(finite, default=0.0)
+    signs = glyphs.columns
+    out = []
+    for value in values:
+        if math.isnan(value):
+            out.append(" ")
+        elif ceiling <= 0:
+            out.append(signs[0])
+        else:
+            out.append(signs[min(len(signs) - 1, max(0, int(value / ceiling * len(signs) - 0.5)))])
+    return "".join(out)
