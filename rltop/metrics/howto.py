@@ -1,0 +1,192 @@
+"""How to turn a metric stream on in each trainer: what to say when none is found.
+
+Owns one line per trainer, as data; the message "no metrics here" and the page
+`docs/trainers.md` are made of it. Knows nothing of files that exist.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class StreamKind(enum.StrEnum):
+    """What a trainer can be made to write."""
+
+    JSONL = "JSONL"
+    TENSORBOARD = "TensorBoard events"
+    PARQUET = "parquet tables"
+    NONE = "no local file"
+
+
+@dataclass(frozen=True, slots=True)
+class HowTo:
+    """What turns one trainer's metric stream on.
+
+    Attributes:
+        trainer: as people call it; where it is the name of a `Dialect`, spelled the same.
+        line: the exact line: a flag, a config key, a line of Python; empty where nothing is to be done.
+        writes: the file that appears, with the trainer's defaults.
+        kind: what that file is.
+        note: what a person would otherwise trip over; one or two sentences.
+    """
+
+    trainer: str
+    line: str
+    writes: str
+    kind: StreamKind = StreamKind.JSONL
+    note: str = ""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether rltop follows this kind of file as it grows."""
+        return self.kind is StreamKind.JSONL
+
+    @property
+    def summary(self) -> str:
+        """One line for a terminal: what to do, and where the file appears."""
+        done = self.line or "nothing to do"
+        return f"{done}  →  {self.writes}" if self.writes else done
+
+
+CALLBACK_LINE = (
+    "from rltop.integrations.transformers import RltopCallback; "
+    'trainer.add_callback(RltopCallback("logs/metrics.jsonl"))'
+)
+"""For everything that is a transformers Trainer."""
+
+HOWTO: tuple[HowTo, ...] = (
+    HowTo(
+        "veRL",
+        'trainer.logger=\'["console","file"]\'',
+        "$VERL_FILE_LOGGER_ROOT/<project_name>/<experiment_name>.jsonl",
+        note=(
+            "Since 0.6.0. Set VERL_FILE_LOGGER_ROOT to an absolute folder on a shared file system, in the runtime "
+            "environment of the Ray job too: a relative path ends up where the task runner happens to work. "
+            "A relaunch under the same name truncates the file."
+        ),
+    ),
+    HowTo(
+        "TRL",
+        CALLBACK_LINE,
+        "logs/metrics.jsonl",
+        note=(
+            "For every TRL trainer: GRPO, RLOO, PPO, DPO, KTO, Reward, SFT. Set logging_steps=1 to see every step. "
+            "TRL itself leaves trainer_state.json, and that only at checkpoints."
+        ),
+    ),
+    HowTo("transformers", CALLBACK_LINE, "logs/metrics.jsonl", note="Any transformers Trainer; set logging_steps=1."),
+    HowTo(
+        "unsloth",
+        CALLBACK_LINE,
+        "logs/metrics.jsonl",
+        note="unsloth patches TRL's trainers and switches reporting off; the callback still hears every log.",
+    ),
+    HowTo(
+        "tinker",
+        "log_path=/shared/run",
+        "<log_path>/metrics.jsonl",
+        note="tinker-cookbook always writes it; log_path is an argument of every recipe.",
+    ),
+    HowTo(
+        "prime-rl",
+        "",
+        "outputs/<run>/metrics.jsonl",
+        note="Written by default, by trainer and orchestrator into one file; rows are merged by step.",
+    ),
+    HowTo(
+        "ART",
+        "",
+        ".art/<project>/models/<model>/history.jsonl",
+        note="Written by default since 0.5.",
+    ),
+    HowTo("LLaMA-Factory", "", "<output_dir>/trainer_log.jsonl", note="Written by default."),
+    HowTo(
+        "ms-swift",
+        "",
+        "<output_dir>/v<N>-<time>/logging.jsonl",
+        note="Written by default; completions.jsonl beside it holds answers, not metrics.",
+    ),
+    HowTo(
+        "torchtune",
+        "metric_logger._component_=torchtune.training.metric_logging.DiskLogger metric_logger.output_fmt=jsonl",
+        "${output_dir}/logs/log_<time>.*",
+        note="The default format of DiskLogger is plain text.",
+    ),
+    HowTo(
+        "Stable-Baselines3",
+        'model.set_logger(stable_baselines3.common.logger.configure("logs", ["stdout", "json"]))',
+        "logs/progress.json",
+        note="One row per line despite the name: pass the file itself and --step-key time/total_timesteps.",
+    ),
+    HowTo(
+        "RLlib",
+        "",
+        "<trial_dir>/result.json",
+        note="Written by default, one row per line despite the name: pass the file and --step-key training_iteration.",
+    ),
+    HowTo(
+        "OpenRLHF",
+        "--logger.tensorboard_dir /shared/run/tb",
+        "/shared/run/tb/<run_name>/events.out.tfevents.*",
+        StreamKind.TENSORBOARD,
+        note="Up to 0.10 the flag was --use_tensorboard. OpenRLHF writes no JSONL.",
+    ),
+    HowTo(
+        "Telescope",
+        "use_wandb: true",
+        "wandb/run-*/files/steps/*.zip",
+        StreamKind.PARQUET,
+        note="Everything goes through W&B; the tables are rewritten in place every 5 seconds.",
+    ),
+    HowTo(
+        "Trinity-RFT",
+        "monitor: {monitor_type: tensorboard}",
+        "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
+        StreamKind.TENSORBOARD,
+        note="The default. Explorer and trainer count steps of their own.",
+    ),
+    HowTo(
+        "RLinf",
+        'runner.logger.logger_backends=["tensorboard"]',
+        "<log_path>/tensorboard/",
+        StreamKind.TENSORBOARD,
+        note="The default; runner.logger.log_path says where.",
+    ),
+    HowTo(
+        "slime",
+        "--use-tensorboard",
+        "$TENSORBOARD_DIR or tensorboard_log/<project>/<experiment>/",
+        StreamKind.TENSORBOARD,
+    ),
+    HowTo(
+        "NeMo-RL",
+        "logger.tensorboard_enabled=true",
+        "logs/exp_<N>/tensorboard/",
+        StreamKind.TENSORBOARD,
+        note="train_data_step<N>.jsonl beside it holds answers, not metrics.",
+    ),
+    HowTo("AReaL", "stats_logger.tensorboard.path=/shared/run/tb", "/shared/run/tb/", StreamKind.TENSORBOARD),
+    HowTo("SkyRL", "trainer.logger=tensorboard", "$TENSORBOARD_DIR or tensorboard_log/", StreamKind.TENSORBOARD),
+    HowTo("ROLL", "track_with: tensorboard", "the log_dir of tracker_kwargs", StreamKind.TENSORBOARD),
+    HowTo(
+        "open-instruct",
+        "--with_tracking",
+        "",
+        StreamKind.NONE,
+        note="Metrics go to W&B and to the console only.",
+    ),
+    HowTo(
+        "your own loop",
+        'from rltop.integrations.jsonl import JsonlWriter; log = JsonlWriter("logs/metrics.jsonl"); '
+        "log.write(step, metrics)",
+        "logs/metrics.jsonl",
+        note="Standard library only: one dictionary of numbers per step, from one process.",
+    ),
+)
+"""In the order in which the message names them: what is followed first."""
+
+
+def followed() -> tuple[HowTo, ...]:
+    """The trainers whose stream rltop follows today."""
+    return tuple(entry for entry in HOWTO if entry.is_followed)
