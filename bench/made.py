@@ -1,0 +1,93 @@
+"""Files made for load: veRL-shaped, of any size, the same on every machine.
+
+    python bench/made.py OUT.jsonl [--keys 300] [--steps 5000]
+
+Real key names come first, then per-rank timings up to the number asked for. The
+values wander like a run's and mean nothing: such a file measures speed and must
+never be used to judge a rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson  # noqa: TID251
+
+DATA = Path(__file__).resolve().parent / "data"
+SEED = 7
+
+_STATISTICS = ("mean", "max", "min")
+_FAMILIES = (
+    "critic/score", "critic/rewards", "critic/advantages", "critic/returns", "response_length", "prompt_length",
+    "num_turns", "timing_s/agent_loop/generate_sequences", "timing_s/agent_loop/tool_calls",
+)  # fmt: skip
+_SINGLES = (
+    "training/global_step", "training/epoch", "actor/pg_loss", "actor/kl_loss", "actor/entropy", "actor/grad_norm",
+    "actor/pg_clipfrac", "actor/pg_clipfrac_lower", "actor/ppo_kl", "actor/lr", "response_length/clip_ratio",
+    "global_seqlen/min", "global_seqlen/max", "global_seqlen/minmax_diff", "global_seqlen/balanced_min",
+    "global_seqlen/balanced_max", "global_seqlen/mean", "timing_s/gen", "timing_s/reward", "timing_s/old_log_prob",
+    "timing_s/ref", "timing_s/adv", "timing_s/update_actor", "timing_s/update_weights", "timing_s/step",
+    "timing_per_token_ms/gen", "timing_per_token_ms/ref", "timing_per_token_ms/update_actor",
+    "perf/total_num_tokens", "perf/time_per_step", "perf/throughput", "perf/mfu/actor",
+)  # fmt: skip
+_STAGES = ("gen", "reward", "old_log_prob", "ref", "adv", "update_actor", "update_weights")
+
+
+def key_names(count: int) -> list[str]:
+    """`count` distinct keys, real ones first."""
+    names = [*_SINGLES, *(f"{family}/{name}" for family in _FAMILIES for name in _STATISTICS)]
+    rank = 0
+    while len(names) < count:
+        names += [f"timing_s/rank{rank:03d}/{name}" for name in ("gen", "ref", "update_actor")]
+        rank += 1
+    return names[:count]
+
+
+def lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:
+    """Every line of such a file, newline included."""
+    names = key_names(keys)
+    rng = random.Random(SEED)
+    levels = [rng.uniform(0.05, 5.0) for _ in names]
+    values = list(levels)
+    gen = [i for i, name in enumerate(names) if name.removeprefix("timing_s/") in _STAGES]
+    total = names.index("timing_s/step") if "timing_s/step" in names else -1
+    for step in range(first_step, first_step + steps):
+        draw = rng.random
+        values = [
+            0.9 * value + 0.1 * level + 0.08 * level * (draw() - 0.5)
+            for value, level in zip(values, levels, strict=True)
+        ]
+        shown = [round(value, 7) for value in values]
+        if total >= 0:
+            shown[total] = round(sum(shown[i] for i in gen) + 0.4, 7)
+        yield orjson.dumps({"step": step, "data": dict(zip(names, shown, strict=True))}) + b"\n"
+
+
+def made_file(keys: int = 300, steps: int = 5000) -> Path:
+    """Path of such a file, made on first use."""
+    path = DATA / f"verl_{keys}x{steps}.jsonl"
+    if not path.exists():
+        DATA.mkdir(exist_ok=True)
+        unfinished = path.with_suffix(".part")
+        with unfinished.open("wb") as file:
+            file.writelines(lines(keys, steps))
+        unfinished.rename(path)
+    return path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--keys", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=5000)
+    arguments = parser.parse_args()
+    with arguments.out.open("wb") as file:
+        file.writelines(lines(arguments.keys, arguments.steps))
+    print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
