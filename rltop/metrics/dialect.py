@@ -1,7 +1,7 @@
 """How one trainer names things: a dialect is data.
 
-Owns the types of that data and the resolution of keys to signals; the data
-itself stands in `dialects/`, one file per trainer. Knows nothing of rows or files.
+Owns the types of that data; the data itself stands in `dialects/`, one file per
+trainer, and `identify` reads it. Knows nothing of rows or files.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from dataclasses import dataclass, field
 
 from rltop.model import Algorithm, Signal, Traits
 
+NESTED = "nested"
+"""Envelope of rows like `{"step": 1, "data": {…}}`. Any other envelope is the name of the step key."""
+
+FLAT = "flat"
+"""Envelope of rows whose keys stand beside a step key that is not known by name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alias:
     """One spelling of one metric: `value = scale * raw + shift`.
 
     Attributes:
-        pattern: the key; `*` stands for any text and becomes the signal's instance.
+        pattern: the key; `*` stands for any text, `%` for any text without a slash.
+            What the first to the last wildcard cover becomes the signal's instance.
         metric: canonical name, as in `catalog`.
         algorithms: only for these; empty means all.
     """
@@ -55,20 +62,23 @@ class Stage:
     per_token_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class TimingPlan:
-    """How a trainer's timing keys nest.
+    """How a trainer's timing keys nest; compared by identity, as plans are constants.
 
     Attributes:
         step_keys: keys of the step's duration, first present wins.
         stages: in execution order.
         counts: patterns in the timing namespace that are not seconds.
+        statistics: patterns of seconds that summarise samples (mean, max, sum over
+            concurrent calls): true durations, but no part of the step's axis.
         namespace: keys starting so are timings; what no stage claims is shown as such, unstacked.
     """
 
     step_keys: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
     counts: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()
     namespace: tuple[str, ...] = ()
 
 
@@ -77,7 +87,10 @@ class Fingerprint:
     """Evidence that keys come from a dialect and an algorithm.
 
     Matches if every pattern of `all_of`, at least one of `any_of` (when given)
-    and none of `none_of` is present among the keys of the first records.
+    and none of `none_of` is present among the keys of the first records, and the
+    keys of `in_order` first appeared in that order (two trainers may write the
+    same keys in another order). `envelope`, when given, names the acceptable
+    outer forms of a row: see `NESTED`.
     `weight` ranks matches: the more specific fingerprint wins.
     """
 
@@ -87,11 +100,25 @@ class Fingerprint:
     none_of: tuple[str, ...] = ()
     weight: int = 1
     envelope: tuple[str, ...] = ()
+    in_order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
+class TraitEvidence:
+    """A trait of the run that follows from the presence of a key.
+
+    Attributes:
+        trait: name of a boolean field of `Traits`.
+        any_of: patterns; one key that matches is enough.
+    """
+
+    trait: str
+    any_of: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """A trainer's way of writing metrics.
+    """A trainer's way of writing metrics; compared by identity.
 
     Attributes:
         name: as shown: veRL, TRL, tinker, …
@@ -103,6 +130,12 @@ class Dialect:
         training_keys: patterns of keys that the optimiser's own row carries; a
             row that repeats them at a step already passed is a restart.
         evaluation_keys: patterns of keys written by evaluation, which may come late.
+        prefixes: (written, plain) beginnings by which the same keys appear in other
+            sinks of the trainer: `train/loss` is `loss`, `eval/loss` is `eval_loss`.
+        traits: what single keys say about the run.
+        group_size_keys: keys whose value is the number of completions per prompt.
+        advantage_keys: keys of the largest and the smallest advantage, where they
+            are group-normalised with the unbiased deviation, else empty.
     """
 
     name: str
@@ -111,7 +144,12 @@ class Dialect:
     timing: TimingPlan | None = None
     hidden: tuple[str, ...] = ()
     null_is_nonfinite: bool = True
+    training_keys: tuple[str, ...] = ()
     evaluation_keys: tuple[str, ...] = ()
+    prefixes: tuple[tuple[str, str], ...] = ()
+    traits: tuple[TraitEvidence, ...] = ()
+    group_size_keys: tuple[str, ...] = ()
+    advantage_keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +162,8 @@ class Identity:
         traits: what follows for the rules.
         signals: canonical name → its signals, primary first.
         group_size: completions per prompt where the stream says so, else None.
+        keys: every key seen so far, in order of first appearance.
+        envelope: the outer form of the rows: see `NESTED`.
     """
 
     dialect: Dialect
@@ -131,6 +171,8 @@ class Identity:
     traits: Traits
     signals: Mapping[str, Sequence[Signal]] = field(default_factory=dict)
     group_size: int | None = None
+    keys: tuple[str, ...] = ()
+    envelope: str = FLAT
 
     def primary(self, name: str) -> Signal | None:
         """The signal that stands for the metric `name`, or None."""
