@@ -1,0 +1,350 @@
+"""What can be set, where from, and what is wrong with it.
+
+Owns the one table of settings: the config file, the environment, the flags and
+docs/config.md are all made of it. Knows nothing of what a setting does: that is
+the layer's options and `config`, which assembles them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from rltop.errors import ConfigError
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+PREFIX = "RLTOP_"
+CONFIG_VARIABLE = "RLTOP_CONFIG"
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS"})
+"""Variables of this prefix that are no settings: the file's path, and the tests' recorded runs."""
+
+RULES_TABLE = "rules"
+KEYS_TABLE = "keys"
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+Value = str | int | float | bool | None
+
+
+class Kind(enum.StrEnum):
+    """What a value must be."""
+
+    TEXT = "a text"
+    CHOICE = "one of"
+    WHOLE = "a whole number"
+    NUMBER = "a number"
+    SWITCH = "true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One thing that can be set.
+
+    Attributes:
+        name: key in the config file; `RLTOP_<NAME>` in the environment.
+        kind: what the value must be.
+        default: None means that rltop finds out by itself.
+        flag: on the command line, `--no-…` is added for a switch.
+        help: one sentence, units included.
+        example: what a person may write instead of a wrong value.
+        low, high: bounds of a number, inclusive.
+        choices: of a CHOICE.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    flag: str
+    help: str
+    example: Value
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def domain(self) -> str:
+        """What a value must be, in words."""
+        if self.kind is Kind.CHOICE:
+            return f"one of {', '.join(self.choices)}"
+        if self.low is not None and self.high is not None:
+            return f"{self.kind.value} from {self.low:g} to {self.high:g}"
+        if self.low is not None:
+            return f"{self.kind.value}, {self.low:g} or more"
+        return self.kind.value
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "theme", Kind.TEXT, "dark", "--theme",
+        "Name of a theme: one that ships with rltop, or a file `<name>.toml` in `themes/` beside the config file.",
+        example="terminal",
+    ),
+    Setting("ascii", Kind.SWITCH, False, "--ascii", "Draw with ASCII characters only.", example=True),
+    Setting(
+        "color", Kind.CHOICE, "auto", "--color",
+        "Whether to use colour. `auto`: on a terminal, unless `NO_COLOR` is set to anything.",
+        example="never", choices=("auto", "always", "never"),
+    ),
+    Setting(
+        "mouse", Kind.SWITCH, True, "--mouse",
+        "Take clicks and the wheel; off leaves them to the terminal.",
+        example=False,
+    ),
+    Setting(
+        "refresh_hz", Kind.NUMBER, 4.0, "--refresh",
+        "How often the screen follows new data at most, in frames per second.",
+        example=2, low=1, high=4,
+    ),
+    Setting(
+        "watch", Kind.SWITCH, True, "--watch",
+        "Let the operating system announce changes where a mount delivers such events; polling goes on regardless.",
+        example=False,
+    ),
+    Setting(
+        "poll_s", Kind.NUMBER, 0.25, "--poll",
+        "Seconds between two looks at a file on a local file system.",
+        example=0.25, low=0.05, high=60,
+    ),
+    Setting(
+        "poll_network_s", Kind.NUMBER, 1.0, "--poll-network",
+        "Seconds between two looks at a file on a network file system while it grows.",
+        example=2, low=1, high=300,
+    ),
+    Setting(
+        "poll_silent_s", Kind.NUMBER, 5.0, "--poll-silent",
+        "Seconds up to which the looks at a silent file on a network file system move apart.",
+        example=10, low=1, high=3600,
+    ),
+    Setting(
+        "step_key", Kind.TEXT, "", "--step-key",
+        "Key that holds the step of a row; empty: the usual names are tried.",
+        example="train/global_step",
+    ),
+    Setting(
+        "group_size", Kind.WHOLE, None, "--group-size",
+        "Answers per prompt, where the stream does not say; it tells what spread of lengths is usual.",
+        example=8, low=1,
+    ),
+    Setting(
+        "total_steps", Kind.WHOLE, None, "--total-steps",
+        "Steps that the run is meant to make, where the stream does not say; it gives the ETA.",
+        example=2000, low=1,
+    ),
+    Setting(
+        "memory_mb", Kind.WHOLE, 48, "--memory",
+        "Mebibytes for the newest rows of a run; older rows are kept as minimum, maximum and mean.",
+        example=96, low=1, high=1_048_576,
+    ),
+)  # fmt: skip
+"""Every setting, in the order of the documentation."""
+
+BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in SETTINGS})
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What was set, defaults included.
+
+    Attributes:
+        values: setting → value; complete.
+        origins: setting → where its value was found, for those that were set.
+        rules: rule id → threshold or `mute` → value, from the file.
+        keymap: binding id → keys, from the file.
+        file: the config file that was read, or None.
+    """
+
+    values: Mapping[str, Value]
+    origins: Mapping[str, str]
+    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    keymap: Mapping[str, str] = field(default_factory=dict)
+    file: Path | None = None
+
+
+def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Gathered:
+    """Settle every setting: a flag wins over the environment over the file over the default.
+
+    Args:
+        argv_options: setting → what its flag said, as text or already as a value;
+            None and absence mean "not given". Other names are not looked at.
+        environ: the environment.
+        file: the config file, which must exist; None for no file.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
+    """
+    values: dict[str, Value] = {setting.name: setting.default for setting in SETTINGS}
+    origins: dict[str, str] = {}
+    rules: Mapping[str, Mapping[str, Any]] = {}
+    keymap: Mapping[str, str] = {}
+
+    def settle(name: str, value: Value, origin: str) -> None:
+        values[name], origins[name] = value, origin
+
+    if file is not None:
+        table = _read(file)
+        rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
+        for name, raw in table.items():
+            setting = BY_NAME.get(name)
+            if setting is None:
+                raise ConfigError(
+                    f"{file}: there is no setting `{name}`", nearest(name, [*BY_NAME, RULES_TABLE, KEYS_TABLE])
+                )
+            settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
+    for variable, text in environ.items():
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES:
+            continue
+        setting = BY_NAME.get(variable.removeprefix(PREFIX).lower())
+        if setting is not None and setting.variable == variable:
+            if text:
+                settle(setting.name, _from_text(setting, text, f"environment variable {variable}"), variable)
+        elif close := difflib.get_close_matches(variable, [s.variable for s in SETTINGS], n=1, cutoff=0.85):
+            raise ConfigError(f"environment variable {variable}: there is no such setting", f"did you mean {close[0]}?")
+    for setting in SETTINGS:
+        given = argv_options.get(setting.name)
+        if given is not None:
+            where = f"flag {setting.flag}"
+            value = _from_text(setting, given, where) if isinstance(given, str) else _from_toml(setting, given, where)
+            settle(setting.name, value, setting.flag)
+    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, file)
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Add the flag of every setting; what is not given is None in the namespace.
+
+    Values stay text, so that a wrong one is reported like one of any other place.
+    """
+    from argparse import BooleanOptionalAction  # noqa: PLC0415 - only the command line needs it
+
+    group = parser.add_argument_group("settings", "also in the config file and as RLTOP_… in the environment")
+    for setting in SETTINGS:
+        text = setting.help.replace("%", "%%")
+        if setting.kind is Kind.SWITCH:
+            group.add_argument(setting.flag, dest=setting.name, action=BooleanOptionalAction, default=None, help=text)
+        else:
+            metavar = "|".join(setting.choices) or {Kind.WHOLE: "N", Kind.NUMBER: "X"}.get(setting.kind, "TEXT")
+            group.add_argument(setting.flag, dest=setting.name, metavar=metavar, default=None, help=text)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest of the `known` words, or all of them."""
+    names = list(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(names)}"
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"{file}: not valid TOML: {error}", "every line is `key = value` or `[table]`; texts are quoted"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 text: byte {error.start}", "save the file as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(
+            f"{file}: {error.strerror}", "name another file with --config, or make this one readable"
+        ) from error
+
+
+def _from_text(setting: Setting, text: str, where: str) -> Value:
+    """The value that `text` spells, from a flag or the environment."""
+    word = text.strip()
+    try:
+        match setting.kind:
+            case Kind.SWITCH:
+                if word.lower() in _TRUE | _FALSE:
+                    return word.lower() in _TRUE
+                raise ValueError(word)
+            case Kind.WHOLE:
+                value: Value = int(word)
+            case Kind.NUMBER:
+                value = float(word)
+            case _:
+                value = text
+    except ValueError:
+        raise _wrong(setting, text, where) from None
+    return _within(setting, value, where)
+
+
+def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
+    """The value `raw` if its type is right, from the file or from a typed flag."""
+    is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
+    match setting.kind:
+        case Kind.SWITCH:
+            is_right = isinstance(raw, bool)
+        case Kind.WHOLE:
+            is_right = is_number and isinstance(raw, int)
+        case Kind.NUMBER:
+            is_right = is_number
+        case _:
+            is_right = isinstance(raw, str)
+    if not is_right:
+        raise _wrong(setting, raw, where)
+    return _within(setting, float(raw) if setting.kind is Kind.NUMBER else raw, where)
+
+
+def _within(setting: Setting, value: Value, where: str) -> Value:
+    if setting.kind is Kind.CHOICE and value not in setting.choices:
+        raise _wrong(setting, value, where)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        # Written so that NaN, which compares with nothing, is refused.
+        is_inside = (setting.low is None or value >= setting.low) and (setting.high is None or value <= setting.high)
+        if not is_inside:
+            raise _wrong(setting, value, where)
+    return value
+
+
+def _wrong(setting: Setting, raw: object, where: str) -> ConfigError:
+    return ConfigError(
+        f"{where} is {toml_text(raw)}, but must be {setting.domain}", f"for example {toml_text(setting.example)}"
+    )
+
+
+def _rules(table: object, file: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The rule tables, checked for shape; which rules exist is not known here."""
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: `{RULES_TABLE}` must be a table", "write [rules.O1] and thresholds below it")
+    for rule, entries in table.items():
+        if not isinstance(entries, dict):
+            raise ConfigError(
+                f"{file}: `{RULES_TABLE}.{rule}` must be a table", f"write [rules.{rule}] and thresholds below it"
+            )
+    return MappingProxyType({rule: MappingProxyType(dict(entries)) for rule, entries in table.items()})
+
+
+def _keymap(table: object, file: Path) -> Mapping[str, str]:
+    if not isinstance(table, dict):
+        raise ConfigError(
+            f"{file}: `{KEYS_TABLE}` must be a table", 'write [keys] and lines like quit = "q,ctrl+q" below it'
+        )
+    for binding, keys in table.items():
+        if not isinstance(keys, str) or not keys.strip():
+            raise ConfigError(
+                f"{file}: `{KEYS_TABLE}.{binding}` is {toml_text(keys)}, but must be a text",
+                f'keys, separated by commas: {binding} = "x,ctrl+x"; binding ids are in docs/keys.md',
+            )
+    return MappingProxyType(dict(table))
+
+
+def toml_text(value: object) -> str:
+    """`value` as it would stand in the config file."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return "nothing" if value is None else str(value)
