@@ -1,0 +1,86 @@
+"""Bytes → lines, in whatever pieces they arrive.
+
+Splits on the line feed only: other Unicode line ends stand inside JSON strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rltop.model import Counts
+
+MAX_LINE_BYTES = 16 * 1024 * 1024
+BOM = b"\xef\xbb\xbf"
+
+
+class LineFramer:
+    """Cuts a byte stream into lines with their offsets.
+
+    A line past 16 MiB is skipped up to its end and counted; NUL bytes (holes that
+    a truncating writer leaves, or data that has not reached this node) are taken
+    out of a line and counted.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._start = 0
+        self._is_skipping = False
+
+    def feed(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
+        """Yield each line that `data` completes, without its end, and its offset."""
+        if not self._parts and not self._is_skipping:
+            self._start = offset
+        first, newline, rest = data.partition(b"\n")
+        if not newline:
+            self._hold(data)
+            return
+        if self._is_skipping:
+            self._is_skipping = False
+        else:
+            self._hold(first)
+            if self._is_skipping:
+                self._is_skipping = False
+            else:
+                yield self._clean(b"".join(self._parts) if len(self._parts) > 1 else self._parts[0]), self._start
+        self._parts.clear()
+        self._held = 0
+        position = offset + len(first) + 1
+        lines = rest.split(b"\n")
+        last = lines.pop()
+        for line in lines:
+            if len(line) > MAX_LINE_BYTES:
+                self._counts.oversize_lines += 1
+            else:
+                yield self._clean(line), position
+            position += len(line) + 1
+        self._start = position
+        if last:
+            self._hold(last)
+
+    def finish(self) -> tuple[bytes, int] | None:
+        """The unfinished last line, if there is one; it is forgotten."""
+        parts, start = self._parts, self._start
+        self.reset()
+        return (self._clean(b"".join(parts)), start) if parts else None
+
+    def reset(self) -> None:
+        """Forget the unfinished line."""
+        self._parts, self._held, self._is_skipping = [], 0, False
+
+    def _hold(self, part: bytes) -> None:
+        if self._is_skipping:
+            return
+        self._held += len(part)
+        if self._held > MAX_LINE_BYTES:
+            self._counts.oversize_lines += 1
+            self._parts, self._held, self._is_skipping = [], 0, True
+        else:
+            self._parts.append(part)
+
+    def _clean(self, line: bytes) -> bytes:
+        if b"\0" in line:
+            self._counts.nul_bytes += line.count(b"\0")
+            line = line.replace(b"\0", b"")
+        return line[len(BOM) :] if line.startswith(BOM) else line

@@ -1,0 +1,278 @@
+"""JSON lines → records, at little more than the cost of parsing them.
+
+The fast path: orjson parses the line, the keys are those of the line before
+(compared by identity, key by key, in C), the values go into an array in one
+call. Everything else (NaN literals, nulls, strings, nesting, a new shape) falls
+back on an error, never on a check, and is counted where it loses anything.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+
+import orjson
+
+from rltop.decode.decoder import Envelope
+from rltop.decode.framing import LineFramer
+from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, number_of, read_cells
+from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
+from rltop.model import CellMark, Counts, Place, Record, Shape
+
+_SHAPES_KEPT = 1024
+_MAX_STEP = 2**53
+_EPOCH_S = (1e9, 1e11)
+"""A wall time between 2001 and 5138; anything else under a time key is a duration."""
+_IMPLICIT_AFTER = 3
+"""Rows without a step, in a row, before their number is taken for the step."""
+_NAN_TEXT = repr(NAN_SENTINEL).encode()
+_INF_TEXT = repr(INF_SENTINEL).encode()
+
+_TOTAL_KEYS = tuple(key for key in TOTAL_KEYS if key not in STEP_KEYS)
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlOptions:
+    """How rows are read.
+
+    Attributes:
+        step_key: the key that holds the step; empty: the documented list.
+        may_count_rows: a file whose rows have no step is numbered by row; off
+            where reading begins in the middle.
+    """
+
+    step_key: str = ""
+    may_count_rows: bool = True
+
+
+class JsonlDecoder:
+    """Rows of `{"step": N, "data": {…}}` or of flat objects."""
+
+    def __init__(self, options: JsonlOptions | None = None) -> None:
+        self.options = options or JsonlOptions()
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self._framer = LineFramer(self.counts)
+        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._last_keys: list[str] = []
+        self._last_shape = Shape(())
+        self._step_keys = (self.options.step_key,) if self.options.step_key else STEP_KEYS
+        self._step_key = ""
+        self._stepless: list[tuple[Row, Place]] = []
+        self._row_number: int | None = None
+        self._generation = 0
+        self._may_hold_nonfinite = False
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every line that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        for line, start in self._framer.feed(data, offset):
+            self._decode(line, start, records)
+        return records
+
+    def finish(self) -> list[Record]:
+        """Decode the last line, whole or torn, and rows that waited for a step."""
+        records: list[Record] = []
+        last = self._framer.finish()
+        if last is not None:
+            self._decode(*last, records)
+        if len(self._stepless) > 1 and self._row_number is None and not self._step_key:
+            self._number_rows(records)
+        return records
+
+    def reset(self) -> None:
+        """A new file begins: forget the half line."""
+        self._framer.reset()
+        self._stepless.clear()
+
+    def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
+        counts = self.counts
+        try:
+            row = orjson.loads(line)
+            self._may_hold_nonfinite = False
+        except orjson.JSONDecodeError as error:
+            self._may_hold_nonfinite = True
+            row = self._loads_tolerant(line, error)
+            if row is None:
+                return
+        counts.lines += 1
+        if type(row) is not dict:
+            self._refuse("a JSON value that is no object")
+            return
+        record = self._record(row, Place(self._generation, start), records)
+        if record is not None:
+            counts.rows += 1
+            records.append(record)
+
+    def _record(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+        data = row.get("data")
+        outer: Row | None = None
+        if type(data) is dict:
+            outer, row, self.envelope = row, data, "nested"
+            del outer["data"]
+        elif not self.envelope:
+            self.envelope = "flat"
+        total: int | None = None
+        step = self._take_step(row if outer is None else outer)
+        if step is None and outer is not None:
+            step = self._take_step(row)
+        if step is None:
+            return self._without_step({**outer, **row} if outer else row, place, records)
+        if isinstance(step, tuple):
+            step, total = step
+        self._drop_stepless()
+        time_s = self._take_time(row if outer is None else outer)
+        if outer:
+            row = {**outer, **row}
+        if total is None:
+            total = self._read_total(row)
+        return self._build(step, time_s, row, place, total)
+
+    def _build(self, step: int, time_s: float | None, row: Row, place: Place, total: int | None) -> Record:
+        keys = list(row)
+        marks: tuple[CellMark, ...] = ()
+        try:
+            values = array("d", row.values())
+        except (TypeError, OverflowError):
+            keys, values, marks = read_cells(row, self.counts)
+        else:
+            if self._may_hold_nonfinite:
+                keys, values, marks = read_cells(row, self.counts)
+        shape = self._last_shape if keys == self._last_keys else self._shape(keys)
+        return Record(step, time_s, shape, values, marks, place, total)
+
+    def _shape(self, keys: list[str]) -> Shape:
+        as_tuple = tuple(keys)
+        shape = self._shapes.get(as_tuple)
+        if shape is None:
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            shape = self._shapes[as_tuple] = Shape(as_tuple)
+        self._last_keys, self._last_shape = keys, shape
+        return shape
+
+    # -- step and time -----------------------------------------------------------------------------------------
+
+    def _take_step(self, row: Row) -> int | tuple[int, int] | None:
+        """Remove the step from a row; None if it has none."""
+        if self._step_key:
+            value = row.pop(self._step_key, None)
+            if type(value) is int:
+                return value if -_MAX_STEP < value < _MAX_STEP else None
+            return None if value is None else _step_of(value)
+        for key in self._step_keys:
+            if key in row and (found := _step_of(row[key])) is not None:
+                del row[key]
+                self._step_key = key
+                return found
+        return None
+
+    def _take_time(self, row: Row) -> float | None:
+        for key in TIME_KEYS:
+            if key in row:
+                time_s = _time_of(row[key])
+                if time_s is not None:
+                    del row[key]
+                    return time_s
+        return None
+
+    @staticmethod
+    def _read_total(row: Row) -> int | None:
+        for key in _TOTAL_KEYS:
+            value = row.get(key)
+            if isinstance(value, int | float) and 0 < value < _MAX_STEP:
+                return int(value)
+        return None
+
+    def _without_step(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+        """A row that names no step: numbered if no row of this file ever does."""
+        if self._step_key or self.options.step_key or not self.options.may_count_rows:
+            self.counts.no_step_lines += 1
+            return None
+        if self._row_number is not None:
+            self._row_number += 1
+            return self._build(self._row_number, self._take_time(row), row, place, None)
+        if not any(isinstance(number_of(value), float) for value in row.values()):
+            self.counts.no_step_lines += 1
+            return None
+        self._stepless.append((row, place))
+        if len(self._stepless) >= _IMPLICIT_AFTER:
+            self._number_rows(records)
+        return None
+
+    def _number_rows(self, records: list[Record]) -> None:
+        """Take the number of a row for its step, from the first row on."""
+        for number, (row, place) in enumerate(self._stepless, 1):
+            self._row_number = number
+            self.counts.rows += 1
+            records.append(self._build(number, self._take_time(row), row, place, None))
+        self._stepless.clear()
+
+    def _drop_stepless(self) -> None:
+        if self._stepless:
+            self.counts.no_step_lines += len(self._stepless)
+            self._stepless.clear()
+
+    # -- lines that orjson refuses -----------------------------------------------------------------------------
+
+    def _loads_tolerant(self, line: bytes, error: orjson.JSONDecodeError) -> object | None:
+        """A line with NaN, Infinity or 1e999 in it; None (and a count) if it is no JSON at all."""
+        if not line.strip():
+            return None
+        if b"NaN" in line or b"Infinity" in line:
+            replaced = line
+            for before in (b":", b": ", b",", b", ", b"["):
+                replaced = replaced.replace(before + b"NaN", before + _NAN_TEXT)
+                replaced = replaced.replace(before + b"Infinity", before + _INF_TEXT)
+                replaced = replaced.replace(before + b"-Infinity", before + b"-" + _INF_TEXT)
+            try:
+                return cast(object, orjson.loads(replaced))
+            except orjson.JSONDecodeError:
+                pass
+        try:
+            return cast(object, json.loads(line))
+        except (ValueError, RecursionError):
+            self.counts.lines += 1
+            self._refuse(str(error).split(":", maxsplit=1)[0])
+            return None
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.bad_lines += 1
+        if self.counts.first_bad_line is None:
+            self.counts.first_bad_line = self.counts.lines
+            self.counts.first_bad_reason = reason
+
+
+def _step_of(value: object) -> int | tuple[int, int] | None:
+    """A step as trainers write it: 12, 12.0, "12", or "12/5000" with the total behind it."""
+    if isinstance(value, str):
+        done, slash, total = value.partition("/")
+        if slash and done.strip().isdecimal() and total.strip().isdecimal():
+            return int(done), int(total)
+    number = number_of(value)
+    if isinstance(number, float) and number.is_integer() and abs(number) < _MAX_STEP:
+        return int(number)
+    return None
+
+
+def _time_of(value: object) -> float | None:
+    """Seconds since the epoch, from a number (s or ms) or an ISO time; else None."""
+    number = number_of(value)
+    if isinstance(number, float):
+        if _EPOCH_S[0] < number < _EPOCH_S[1]:
+            return number
+        if _EPOCH_S[0] < number / 1000 < _EPOCH_S[1]:
+            return number / 1000
+        return None
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except ValueError:
+            return None
+    return None

@@ -1,0 +1,218 @@
+"""A whole segment in bounded memory: folded rows, coarser the older they are.
+
+Each level holds buckets of twice the rows of the level below it. A full level
+hands its oldest buckets, joined in pairs, to the next one: a run of any length
+is a few thousand buckets, no level is ever rebuilt at once, and the lowest and
+highest value of every key survive every fold.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from array import array
+from collections.abc import Iterator
+
+from rltop.store.blocks import Block
+from rltop.store.series import Bucket, Point
+
+BASE_ROWS = 16
+"""Rows in a bucket of the finest level."""
+LEVEL_BUCKETS = 320
+"""Buckets a level may hold."""
+HANDED_UP = 32
+"""Buckets handed to the next level at a time: bounds the longest pause."""
+
+
+class _Column:
+    """One key's folded values in one level: parallel arrays, one entry a bucket."""
+
+    __slots__ = ("counts", "highs", "lows", "nonfinite", "sums")
+
+    def __init__(self, buckets: int) -> None:
+        self.lows = array("d", [math.inf]) * buckets
+        self.highs = array("d", [-math.inf]) * buckets
+        self.sums = array("d", [0.0]) * buckets
+        self.counts = array("L", [0]) * buckets
+        self.nonfinite = bytearray(buckets)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def extend_empty(self, buckets: int) -> None:
+        self.lows.extend([math.inf] * buckets)
+        self.highs.extend([-math.inf] * buckets)
+        self.sums.extend([0.0] * buckets)
+        self.counts.extend([0] * buckets)
+        self.nonfinite.extend(bytes(buckets))
+
+    def append(self, low: float, high: float, total: float, count: int) -> None:
+        self.lows.append(low)
+        self.highs.append(high)
+        self.sums.append(total)
+        self.counts.append(count)
+        self.nonfinite.append(0)
+
+    def joined_pairs(self, buckets: int) -> _Column:
+        """The first `buckets` entries, joined in pairs."""
+        pairs = _Column(0)
+        pairs.lows = array("d", map(min, self.lows[0:buckets:2], self.lows[1:buckets:2]))
+        pairs.highs = array("d", map(max, self.highs[0:buckets:2], self.highs[1:buckets:2]))
+        pairs.sums = array("d", map(float.__add__, self.sums[0:buckets:2], self.sums[1:buckets:2]))
+        pairs.counts = array("L", map(int.__add__, self.counts[0:buckets:2], self.counts[1:buckets:2]))
+        pairs.nonfinite = bytearray(map(int.__or__, self.nonfinite[0:buckets:2], self.nonfinite[1:buckets:2]))
+        return pairs
+
+    def extend(self, other: _Column) -> None:
+        self.lows.extend(other.lows)
+        self.highs.extend(other.highs)
+        self.sums.extend(other.sums)
+        self.counts.extend(other.counts)
+        self.nonfinite.extend(other.nonfinite)
+
+    def drop_first(self, buckets: int) -> None:
+        del self.lows[:buckets], self.highs[:buckets], self.sums[:buckets], self.counts[:buckets]
+        del self.nonfinite[:buckets]
+
+    def bucket(self, i: int, first_step: int, last_step: int) -> Bucket:
+        count = self.counts[i]
+        if not count:
+            return Bucket(first_step, last_step, math.nan, math.nan, math.nan, 0, bool(self.nonfinite[i]))
+        mean = self.sums[i] / count
+        if not math.isfinite(mean):
+            mean = self.lows[i] / 2 + self.highs[i] / 2
+        return Bucket(first_step, last_step, self.lows[i], self.highs[i], mean, count, bool(self.nonfinite[i]))
+
+
+class _Level:
+    """All buckets of one size, oldest first."""
+
+    __slots__ = ("columns", "first_steps", "last_steps")
+
+    def __init__(self) -> None:
+        self.first_steps: array[int] = array("q")
+        self.last_steps: array[int] = array("q")
+        self.columns: list[_Column] = []
+
+    def __len__(self) -> int:
+        return len(self.first_steps)
+
+    def column(self, column: int) -> _Column:
+        """The column, created with empty buckets where it came late."""
+        while len(self.columns) <= column:
+            self.columns.append(_Column(0))
+        found = self.columns[column]
+        missing = len(self.first_steps) - len(found)
+        if missing:
+            found.extend_empty(missing)
+        return found
+
+
+class Pyramid:
+    """Everything that no longer fits the ring, per key, as min, max, sum and count."""
+
+    def __init__(self) -> None:
+        self._levels: list[_Level] = [_Level()]
+        self._last_points: dict[int, Point] = {}
+        self.rows = 0
+
+    @property
+    def first_step(self) -> int | None:
+        """The oldest step in it."""
+        for level in reversed(self._levels):
+            if len(level):
+                return level.first_steps[0]
+        return None
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step in it."""
+        for level in self._levels:
+            if len(level):
+                return level.last_steps[-1]
+        return None
+
+    def fold(self, block: Block) -> None:
+        """Take in a block whose rows all come after everything folded before."""
+        finest, rows = self._levels[0], len(block)
+        edges = [*range(0, rows, BASE_ROWS), rows]
+        for column in range(block.width):
+            cells = block.column(column)
+            assert cells is not None
+            self._fold_column(finest.column(column), cells, edges)
+            self._remember_last(column, block, cells)
+        for start, stop in itertools.pairwise(edges):
+            finest.first_steps.append(block.steps[start])
+            finest.last_steps.append(block.steps[stop - 1])
+        for step in block.marks:
+            row = block.find(step)
+            assert row is not None
+            bucket = len(finest) - len(edges) + 1 + row // BASE_ROWS
+            for column, _ in block.row_marks(step):
+                finest.column(column).nonfinite[bucket] = 1
+        self.rows += rows
+        self._hand_up()
+
+    @staticmethod
+    def _fold_column(into: _Column, cells: array[float], edges: list[int]) -> None:
+        total = sum(cells)
+        has_gaps = total != total
+        for start, stop in itertools.pairwise(edges):
+            part: list[float] | array[float] = cells[start:stop]
+            if has_gaps:
+                part = [value for value in part if value == value]
+                if not part:
+                    into.append(math.inf, -math.inf, 0.0, 0)
+                    continue
+            into.append(min(part), max(part), sum(part), len(part))
+
+    def _remember_last(self, column: int, block: Block, cells: array[float]) -> None:
+        for row in range(len(cells) - 1, -1, -1):
+            if cells[row] == cells[row]:
+                self._last_points[column] = Point(block.steps[row], cells[row])
+                return
+
+    def _hand_up(self) -> None:
+        for depth in range(len(self._levels)):
+            level = self._levels[depth]
+            while len(level) > LEVEL_BUCKETS:
+                if depth + 1 == len(self._levels):
+                    self._levels.append(_Level())
+                above = self._levels[depth + 1]
+                for i in range(len(level.columns)):
+                    column = level.column(i)
+                    above.column(i).extend(column.joined_pairs(HANDED_UP))
+                    column.drop_first(HANDED_UP)
+                above.first_steps.extend(level.first_steps[0:HANDED_UP:2])
+                above.last_steps.extend(level.last_steps[1:HANDED_UP:2])
+                del level.first_steps[:HANDED_UP], level.last_steps[:HANDED_UP]
+
+    def add_late(self, step: int, column: int, value: float, is_nonfinite: bool) -> None:
+        """Take in one value of a step that has been folded already."""
+        for level in self._levels:
+            if not len(level) or not level.first_steps[0] <= step:
+                continue
+            bucket = next((i for i, last in enumerate(level.last_steps) if step <= last), len(level) - 1)
+            cells = level.column(column)
+            if is_nonfinite:
+                cells.nonfinite[bucket] = 1
+            else:
+                cells.lows[bucket] = min(cells.lows[bucket], value)
+                cells.highs[bucket] = max(cells.highs[bucket], value)
+                cells.sums[bucket] += value
+                cells.counts[bucket] += 1
+                known = self._last_points.get(column)
+                if known is None or known.step <= step:
+                    self._last_points[column] = Point(step, value)
+            return
+
+    def last_point(self, column: int) -> Point | None:
+        """The newest finite value of a column, exactly as logged."""
+        return self._last_points.get(column)
+
+    def buckets(self, column: int) -> Iterator[Bucket]:
+        """Every bucket of a column, oldest first."""
+        for level in reversed(self._levels):
+            cells = level.column(column)
+            for i, (first, last) in enumerate(zip(level.first_steps, level.last_steps, strict=True)):
+                yield cells.bucket(i, first, last)

@@ -1,0 +1,271 @@
+"""What readers ask of a stream: newest values, series, buckets.
+
+Owns the joining of segments: a segment is seen up to the first step of any later
+one, so that after a restart the old part stays visible up to the restart.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from rltop.model import GAP
+from rltop.store.blocks import Block
+from rltop.store.segment import Segment
+from rltop.store.series import Bucket, Point, Series
+
+
+class _Fold:
+    """A bucket being filled."""
+
+    __slots__ = ("approximate", "count", "first", "high", "last", "low", "nonfinite", "total")
+
+    def __init__(self) -> None:
+        self.first = self.last = -1
+        self.low, self.high, self.total, self.count = math.inf, -math.inf, 0.0, 0
+        self.nonfinite = self.approximate = False
+
+    def see_steps(self, first: int, last: int) -> None:
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+    def add_values(self, values: Sequence[float]) -> None:
+        total = sum(values)
+        if total != total:
+            values = [value for value in values if value == value]
+            total = sum(values)
+        if values:
+            self.low = min(self.low, *values)
+            self.high = max(self.high, *values)
+            self.total += total
+            self.count += len(values)
+
+    def add_bucket(self, bucket: Bucket, is_cut: bool) -> None:
+        self.see_steps(bucket.first_step, bucket.last_step)
+        self.nonfinite = self.nonfinite or bucket.has_nonfinite
+        self.approximate = self.approximate or is_cut
+        if bucket.count:
+            self.low, self.high = min(self.low, bucket.low), max(self.high, bucket.high)
+            self.total += bucket.mean * bucket.count
+            self.count += bucket.count
+
+    def bucket(self) -> Bucket:
+        if not self.count:
+            return Bucket(self.first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
+        mean = self.total / self.count
+        if not math.isfinite(mean):
+            mean = self.low / 2 + self.high / 2
+        return Bucket(self.first, self.last, self.low, self.high, mean, self.count, self.nonfinite, self.approximate)
+
+
+class StreamQueries:
+    """The reading half of a `Stream`; never changes anything."""
+
+    keys: list[str]
+    segments: list[Segment]
+    _columns: dict[str, int]
+
+    def has(self, key: str) -> bool:
+        """Has this key been seen?"""
+        return key in self._columns
+
+    @property
+    def first_step(self) -> int | None:
+        """The oldest step of the run that is still visible."""
+        return next((s.first_step for s, clip in self._visible() if _starts_before(s, clip)), None)
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step of the newest segment."""
+        return self.segments[-1].last_step if self.segments else None
+
+    @property
+    def restarts(self) -> tuple[int, ...]:
+        """The first step of every segment but the first."""
+        return tuple(s.first_step for s in self.segments[1:] if s.first_step is not None)
+
+    def latest(self, key: str, at_step: int | None = None) -> Point | None:
+        """The newest finite value of a key, at or before `at_step` if given."""
+        column = self._columns.get(key)
+        if column is None:
+            return None
+        for segment, clip in reversed(list(self._visible())):
+            at = at_step if clip is None else clip - 1 if at_step is None else min(at_step, clip - 1)
+            point = segment.latest(column, at)
+            if point is not None:
+                return point
+        return None
+
+    def value(self, key: str, step: int) -> float | None:
+        """The finite value of a key on exactly this step, if the row is still held."""
+        column = self._columns.get(key)
+        segment = self._segment_of(step)
+        found = None if segment is None or column is None else segment.find(step)
+        if found is None or column is None:
+            return None
+        value = found[0].cell(found[1], column)
+        return value if value == value else None
+
+    def row(self, step: int) -> dict[str, float]:
+        """Every finite value of a step that is still held, by key; empty if it is not."""
+        segment = self._segment_of(step)
+        found = None if segment is None else segment.find(step)
+        if found is None:
+            return {}
+        cells = found[0].cells(found[1])
+        return {key: value for key, value in zip(self.keys, cells, strict=False) if value == value}
+
+    def nearest_step(self, step: int) -> int | None:
+        """The newest raw step at or before `step`, else the oldest raw one."""
+        best = None
+        for segment, clip in self._visible():
+            for block in segment.blocks:
+                stop = bisect_right(block.steps, step if clip is None else min(step, clip - 1))
+                if stop:
+                    best = block.steps[stop - 1]
+                elif best is None and (clip is None or block.steps[0] < clip):
+                    return block.steps[0]
+        return best
+
+    def is_raw(self, step: int) -> bool:
+        """Is the row of this step still held as it came?"""
+        segment = self._segment_of(step)
+        return segment is not None and segment.find(step) is not None
+
+    def steps(self, last: int | None = None) -> array[int]:
+        """Raw steps still held, oldest first, at most the `last` newest."""
+        return self._join(None, last).steps
+
+    def series(self, key: str, last: int | None = None) -> Series:
+        """Raw points still held, oldest first; NaN where the step did not log the key."""
+        return self._join(self._columns.get(key), last)
+
+    def times(self, last: int | None = None) -> Series:
+        """Seconds since the epoch of each raw row, NaN where the row does not say."""
+        steps: array[int] = array("q")
+        times: array[float] = array("d")
+        for segment, clip in self._visible():
+            for block in segment.blocks:
+                stop = len(block) if clip is None else bisect_left(block.steps, clip)
+                steps.extend(block.steps[:stop])
+                times.extend(block.times[:stop])
+        return Series(steps, times) if last is None else Series(steps[-last:], times[-last:])
+
+    def head(self, key: str) -> Series:
+        """The first rows (64 by default) of the newest segment, whatever was folded since."""
+        column = self._columns.get(key)
+        head: Block | None = self.segments[-1].head if self.segments else None
+        if head is None or column is None:
+            return Series(array("q"), array("d"))
+        return Series(head.steps[:], head.column(column) or array("d", [GAP]) * len(head))
+
+    def raw_from(self) -> int | None:
+        """The oldest step still held raw; what is older comes from buckets."""
+        return next((s.first_raw_step for s, clip in self._visible() if _starts_before(s, clip)), None)
+
+    def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
+        """Fold a key over steps [start, stop) into buckets of `stride` steps.
+
+        Bucket i covers steps [start + i * stride, start + (i + 1) * stride). A
+        bucket without rows has `first_step` -1; one whose rows do not log the key
+        has count 0. Folded history that straddles an edge is counted in the bucket
+        of its middle and marked approximate.
+
+        Raises:
+            ValueError: if `stride` is not positive.
+        """
+        if stride <= 0:
+            msg = f"stride must be positive, not {stride}"
+            raise ValueError(msg)
+        count = max(0, -(-(stop - start) // stride))
+        folds = [_Fold() for _ in range(count)]
+        column = self._columns.get(key)
+        if column is None or not count:
+            return [fold.bucket() for fold in folds]
+        for segment, clip in self._visible():
+            end = stop if clip is None else min(stop, clip)
+            if segment.pyramid is not None:
+                _fold_pyramid(folds, segment, column, stride, start, end)
+            for block in segment.blocks:
+                _fold_block(folds, block, column, stride, start, end)
+        return [fold.bucket() for fold in folds]
+
+    def _visible(self) -> Iterator[tuple[Segment, int | None]]:
+        """Each segment with the step before which it ends (None: not cut), oldest first."""
+        clips: list[int | None] = []
+        clip: int | None = None
+        for segment in reversed(self.segments):
+            clips.append(clip)
+            first = segment.first_step
+            if first is not None:
+                clip = first if clip is None else min(clip, first)
+        return zip(self.segments, reversed(clips), strict=True)
+
+    def _segment_of(self, step: int) -> Segment | None:
+        """The newest segment that reaches back to `step`."""
+        for segment in reversed(self.segments):
+            first = segment.first_step
+            if first is not None and first <= step:
+                return segment
+        return None
+
+    def _join(self, column: int | None, last: int | None) -> Series:
+        """Raw rows of all segments, clipped; a column of None is all gaps."""
+        parts: list[tuple[array[int], array[float] | None]] = []
+        rows = 0
+        for segment, clip in reversed(list(self._visible())):
+            for part in reversed(list(segment.raw_columns(column, clip))):
+                parts.append(part)
+                rows += len(part[0])
+                if last is not None and rows >= last:
+                    break
+            if last is not None and rows >= last:
+                break
+        steps: array[int] = array("q")
+        values: array[float] = array("d")
+        for part_steps, part_values in reversed(parts):
+            steps.extend(part_steps)
+            values.extend(array("d", [GAP]) * len(part_steps) if part_values is None else part_values)
+        return Series(steps, values) if last is None else Series(steps[-last:], values[-last:])
+
+
+def _starts_before(segment: Segment, clip: int | None) -> bool:
+    first = segment.first_step
+    return first is not None and (clip is None or first < clip)
+
+
+def _fold_pyramid(folds: list[_Fold], segment: Segment, column: int, stride: int, start: int, end: int) -> None:
+    assert segment.pyramid is not None
+    for bucket in segment.pyramid.buckets(column):
+        if bucket.first_step >= end:
+            return
+        if bucket.last_step < start:
+            continue
+        is_cut = bucket.last_step >= end or bucket.first_step < start
+        middle = min(max((bucket.first_step + bucket.last_step) // 2, start), end - 1)
+        is_cut = is_cut or (bucket.first_step - start) // stride != (bucket.last_step - start) // stride
+        i = (middle - start) // stride
+        if 0 <= i < len(folds):
+            folds[i].add_bucket(bucket, is_cut)
+
+
+def _fold_block(folds: list[_Fold], block: Block, column: int, stride: int, start: int, end: int) -> None:
+    steps = block.steps
+    if not len(block) or steps[0] >= end or steps[-1] < start:
+        return
+    row, stop = bisect_left(steps, start), bisect_left(steps, end)
+    values = block.column(column)
+    while row < stop:
+        i = (steps[row] - start) // stride
+        after = bisect_left(steps, start + (i + 1) * stride, row, stop)
+        fold = folds[i]
+        fold.see_steps(steps[row], steps[after - 1])
+        if values is not None:
+            fold.add_values(values[row:after])
+        row = after
+    if block.marks and values is not None:
+        for step in block.marks:
+            if start <= step < end and any(marked == column for marked, _ in block.row_marks(step)):
+                folds[(step - start) // stride].nonfinite = True

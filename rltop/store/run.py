@@ -1,0 +1,51 @@
+"""A run: one or more streams, each with a step axis of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from rltop.model import Label
+from rltop.store.series import StoreOptions
+from rltop.store.stream import Stream
+
+
+@dataclass(slots=True)
+class Run:
+    """What one training job wrote.
+
+    Attributes:
+        name: as shown.
+        path: where it is read from.
+        streams: by name; the trainer that has only one calls it "".
+    """
+
+    name: Label
+    path: Label
+    options: StoreOptions = field(default_factory=StoreOptions)
+    streams: dict[str, Stream] = field(default_factory=dict)
+
+    def stream(self, name: str = "") -> Stream:
+        """The stream of this name, begun if it is new."""
+        found = self.streams.get(name)
+        if found is None:
+            found = self.streams[name] = Stream(name, self.options)
+        return found
+
+
+class RunStore:
+    """All runs, and the one memory budget that they share."""
+
+    def __init__(self, options: StoreOptions | None = None) -> None:
+        self.options = options or StoreOptions()
+        self.runs: list[Run] = []
+
+    def add(self, name: Label, path: Label) -> Run:
+        """Begin a run; the budget for raw rows is shared out anew."""
+        run = Run(name, path, self.options)
+        self.runs.append(run)
+        share = replace(self.options, memory_bytes=self.options.memory_bytes // len(self.runs))
+        for each in self.runs:
+            each.options = share
+            for stream in each.streams.values():
+                stream.options = share
+        return run

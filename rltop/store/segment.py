@@ -1,0 +1,186 @@
+"""One stretch of a run between restarts: its ring, its pyramid, its file index.
+
+Owns which rows are raw and which are folded; the stream above owns the meaning
+of columns and decides when a segment ends.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from rltop.model import GAP, Place
+from rltop.store.blocks import Block
+from rltop.store.pyramid import Pyramid
+from rltop.store.series import Point
+
+MAX_BLOCK_ROWS = 128
+CELLS_PER_BLOCK = 40_000
+"""A block is folded in one go: its size bounds that pause (about 3 ms)."""
+WIDEN_ROWS = 32
+"""A block with fewer rows is widened for a new key; a larger one is closed."""
+INDEX_PLACES = 4096
+"""Places of folded rows kept for re-reading; every second one is dropped when full."""
+
+
+class Segment:
+    """Rows in strictly increasing step order, the newest ones raw."""
+
+    def __init__(self, number: int, head_rows: int) -> None:
+        self.number = number
+        self.blocks: list[Block] = []
+        self.head: Block | None = None
+        self.pyramid: Pyramid | None = None
+        self._head_rows = head_rows
+        self._place_steps: array[int] = array("q")
+        self._places: list[Place] = []
+        self._place_stride = 1
+        self._folded_rows = 0
+
+    @property
+    def rows(self) -> int:
+        """All rows, raw and folded."""
+        return self._folded_rows + sum(map(len, self.blocks))
+
+    @property
+    def first_step(self) -> int | None:
+        """The oldest step, raw or folded."""
+        if self.pyramid is not None:
+            return self.pyramid.first_step
+        return self.blocks[0].steps[0] if self.blocks else None
+
+    @property
+    def first_raw_step(self) -> int | None:
+        """The oldest step whose row is still held as it came."""
+        return self.blocks[0].steps[0] if self.blocks else None
+
+    @property
+    def last_step(self) -> int | None:
+        """The newest step."""
+        return self.blocks[-1].steps[-1] if self.blocks else None
+
+    def raw_bytes(self) -> int:
+        """What the raw rows take."""
+        return sum(len(block.data) * 8 + len(block) * 32 for block in self.blocks)
+
+    def block_for_append(self, width: int) -> Block:
+        """The block that takes the next row of at least `width` columns."""
+        last = self.blocks[-1] if self.blocks else None
+        if last is not None:
+            limit = (
+                self._head_rows
+                if last is self.head
+                else max(16, min(MAX_BLOCK_ROWS, CELLS_PER_BLOCK // (last.width or 1)))
+            )
+            if len(last) < limit:
+                if last.width >= width:
+                    return last
+                if len(last) < WIDEN_ROWS or last is self.head:
+                    last.widen(width)
+                    return last
+        block = Block(width)
+        self.blocks.append(block)
+        if self.head is None:
+            self.head = block
+        return block
+
+    def find(self, step: int) -> tuple[Block, int] | None:
+        """The raw row of exactly this step."""
+        i = self._block_at(step)
+        if i is None:
+            return None
+        row = self.blocks[i].find(step)
+        return None if row is None else (self.blocks[i], row)
+
+    def _block_at(self, step: int) -> int | None:
+        """Number of the last block that starts at or before `step`."""
+        low, high = 0, len(self.blocks)
+        while low < high:
+            middle = (low + high) // 2
+            if self.blocks[middle].steps[0] <= step:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1 if low else None
+
+    def neighbours(self, step: int) -> tuple[int | None, int | None]:
+        """The raw steps just before and just after a step that has no row."""
+        i = self._block_at(step)
+        if i is None:
+            return None, self.first_raw_step
+        block = self.blocks[i]
+        row = bisect_left(block.steps, step)
+        after = (
+            block.steps[row] if row < len(block) else self.blocks[i + 1].steps[0] if i + 1 < len(self.blocks) else None
+        )
+        return (block.steps[row - 1] if row else None), after
+
+    def insert(self, step: int, time_s: float | None, place: Place, cells: array[float], is_training: bool) -> Block:
+        """Put a late row where it belongs among the raw rows."""
+        block = self.blocks[self._block_at(step) or 0]
+        if len(cells) > block.width:
+            block.widen(len(cells))
+        elif len(cells) < block.width:
+            cells = cells + array("d", [GAP]) * (block.width - len(cells))
+        block.insert(bisect_left(block.steps, step), step, time_s, place, cells, is_training)
+        return block
+
+    def fold_oldest(self) -> None:
+        """Move the oldest raw block into the pyramid."""
+        block = self.blocks.pop(0)
+        if self.pyramid is None:
+            self.pyramid = Pyramid()
+        self.pyramid.fold(block)
+        self._folded_rows += len(block)
+        for row in range(0, len(block), self._place_stride):
+            self._place_steps.append(block.steps[row])
+            self._places.append(Place(block.generations[row], block.offsets[row]))
+        if len(self._places) > INDEX_PLACES:
+            self._place_steps = self._place_steps[::2]
+            self._places = self._places[::2]
+            self._place_stride *= 2
+
+    def place(self, step: int) -> Place | None:
+        """Where to start reading the file to meet the row of `step`."""
+        found = self.find(step)
+        if found is not None:
+            block, row = found
+            return Place(block.generations[row], block.offsets[row])
+        i = bisect_right(self._place_steps, step) - 1
+        return self._places[i] if i >= 0 else None
+
+    def raw_columns(self, column: int | None, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
+        """(steps, values) of each raw block below step `clip`, oldest first."""
+        for block in self.blocks:
+            if clip is not None and block.steps[0] >= clip:
+                return
+            steps, values = block.steps, None if column is None else block.column(column)
+            if clip is not None and steps[-1] >= clip:
+                stop = bisect_left(steps, clip)
+                steps, values = steps[:stop], None if values is None else values[:stop]
+            yield steps, values
+
+    def latest(self, column: int, at: int | None) -> Point | None:
+        """The newest finite value at or before step `at`."""
+        for block in reversed(self.blocks):
+            if column >= block.width or (at is not None and block.steps[0] > at):
+                continue
+            row = len(block) - 1 if at is None else bisect_right(block.steps, at) - 1
+            width, data = block.width, block.data
+            for i in range(row, -1, -1):
+                value = data[i * width + column]
+                if value == value:
+                    return Point(block.steps[i], value)
+        if self.pyramid is None:
+            return None
+        point = self.pyramid.last_point(column)
+        if point is None or at is None or point.step <= at:
+            return point
+        best = None
+        for bucket in self.pyramid.buckets(column):
+            if bucket.first_step > at:
+                break
+            if bucket.count:
+                best = Point(min(bucket.last_step, at), bucket.mean)
+        return best

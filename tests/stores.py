@@ -1,0 +1,77 @@
+"""Ways to build and to compare stores in tests."""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rltop.decode.jsonl import JsonlDecoder
+from rltop.model import CellMark, NonFinite, Place, Record, Shape
+from rltop.store.series import StoreOptions
+from rltop.store.stream import Stream
+
+_SHAPES: dict[tuple[str, ...], Shape] = {}
+
+
+def record(step: int, row: Mapping[str, float | NonFinite], time_s: float | None = None, offset: int = 0) -> Record:
+    """A record as a decoder would make it."""
+    keys = tuple(row)
+    shape = _SHAPES.setdefault(keys, Shape(keys))
+    marks = tuple(CellMark(i, v) for i, v in enumerate(row.values()) if isinstance(v, NonFinite))
+    values = array("d", [float("nan") if isinstance(v, NonFinite) else v for v in row.values()])
+    return Record(step, time_s, shape, values, marks, Place(0, offset))
+
+
+def stream_of(
+    rows: Iterable[tuple[int, Mapping[str, float | NonFinite]]], options: StoreOptions | None = None
+) -> Stream:
+    """A stream that took in these rows, in order."""
+    stream = Stream("", options)
+    for step, row in rows:
+        stream.append(record(step, row))
+    return stream
+
+
+def decoded(data: bytes, cuts: Iterable[int] = (), options: StoreOptions | None = None) -> tuple[Stream, JsonlDecoder]:
+    """Decode bytes in the pieces that `cuts` make of them."""
+    stream, decoder = Stream("", options), JsonlDecoder()
+    edges = sorted({0, len(data), *(cut for cut in cuts if 0 < cut < len(data))})
+    for start, stop in itertools.pairwise(edges):
+        for each in decoder.feed(data[start:stop], start, 0):
+            stream.append(each)
+    for each in decoder.finish():
+        stream.append(each)
+    stream.finish()
+    return stream, decoder
+
+
+def contents(stream: Stream) -> Any:
+    """Everything a store holds, as plain values that can be compared."""
+    return {
+        "keys": list(stream.keys),
+        "rows": stream.rows,
+        "restarts": stream.restarts,
+        "closed": list(stream.closed),
+        "segments": [
+            [
+                (
+                    block.steps[row],
+                    {k: v for k, v in zip(stream.keys, block.cells(row), strict=False) if v == v},
+                    sorted(block.row_marks(block.steps[row])),
+                    block.offsets[row],
+                )
+                for block in segment.blocks
+                for row in range(len(block))
+            ]
+            for segment in stream.segments
+        ],
+        "folded": [
+            [list(segment.pyramid.buckets(column)) for column in range(len(stream.keys))]
+            for segment in stream.segments
+            if segment.pyramid is not None
+        ].__repr__(),
+        "marks": {key: list(stream.marks(key)) for key in stream.keys},
+        "counts": {name: getattr(stream.counts, name) for name in stream.counts.names()},
+    }

@@ -1,0 +1,158 @@
+"""Lines as trainers write them, and as they break."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.model import NonFinite
+
+
+def decode(*lines, end=b"\n", options=None):
+    decoder = JsonlDecoder(options)
+    data = end.join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    records = decoder.feed(data, 0, 0)
+    return [*records, *decoder.finish()], decoder.counts
+
+
+def row(record):
+    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+
+
+def kinds(record):
+    return {record.shape.keys[mark.cell]: mark.kind for mark in record.marks}
+
+
+def test_the_nested_envelope_and_the_flat_row_mean_the_same():
+    (nested,), _ = decode({"step": 3, "data": {"a/b": 1.5, "c": 2}})
+    (flat,), _ = decode({"step": 3, "a/b": 1.5, "c": 2})
+    assert nested.step == flat.step == 3
+    assert row(nested) == row(flat) == {"a/b": 1.5, "c": 2.0}
+
+
+def test_keys_beside_the_envelope_are_kept():
+    (record,), _ = decode({"step": 3, "time": 1_700_000_000.5, "rank": 2, "data": {"a": 1.0}})
+    assert row(record) == {"rank": 2.0, "a": 1.0}
+    assert record.time_s == 1_700_000_000.5
+
+
+@pytest.mark.parametrize(
+    ("written", "step", "total"),
+    [({"step": "12"}, 12, None), ({"global_step": 12.0}, 12, None), ({"global_step/max_steps": "5/100"}, 5, 100)],
+)
+def test_steps_as_they_are_written(written, step, total):
+    (record,), _ = decode({**written, "loss": 1.0})
+    assert (record.step, record.total_steps) == (step, total)
+
+
+def test_a_step_key_that_was_asked_for_is_the_only_one():
+    (record,), _ = decode({"step": 1, "my/step": 7, "a": 1.0}, options=JsonlOptions(step_key="my/step"))
+    assert record.step == 7
+    assert row(record) == {"step": 1.0, "a": 1.0}
+
+
+def test_rows_of_the_same_keys_share_a_shape():
+    records, _ = decode({"step": 1, "a": 1, "b": 2}, {"step": 2, "a": 1, "b": None}, {"step": 3, "a": 1, "b": 2})
+    assert records[0].shape is records[1].shape is records[2].shape
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_literals_that_json_forbids(space):
+    line = '{"step":1,"a":NaN,"b":Infinity,"c":-Infinity,"d":1e999,"e":-1e999,"f":1}'.replace(":", ":" + space)
+    (record,), counts = decode(line.encode())
+    assert kinds(record) == {
+        "a": NonFinite.NAN,
+        "b": NonFinite.POS_INF,
+        "c": NonFinite.NEG_INF,
+        "d": NonFinite.POS_INF,
+        "e": NonFinite.NEG_INF,
+    }
+    assert row(record) == {"f": 1.0}
+    assert counts.bad_lines == 0
+
+
+def test_the_word_nan_inside_a_string_does_no_harm():
+    (record,), _ = decode(b'{"step":1,"note":"x: NaN, y","a":NaN,"b":2}')
+    assert kinds(record) == {"a": NonFinite.NAN}
+    assert row(record) == {"b": 2.0}
+
+
+def test_numbers_as_strings_and_null():
+    (record,), _ = decode({"step": 1, "a": "0.5", "b": "NaN", "c": None, "d": "1e3", "e": "inf", "f": True})
+    assert row(record) == {"a": 0.5, "d": 1000.0, "f": 1.0}
+    assert kinds(record) == {"b": NonFinite.NAN, "c": NonFinite.NULL, "e": NonFinite.POS_INF}
+
+
+def test_what_is_no_number_never_drops_the_row():
+    (record,), counts = decode({"step": 1, "a": 1, "run": "grpo-7b", "list": [1, 2], "obj": {"x": 1, "y": {"z": 2}}})
+    assert row(record) == {"a": 1.0, "obj/x": 1.0, "obj/y/z": 2.0}
+    assert (counts.text_values, counts.nested_values) == (1, 1)
+
+
+def test_broken_lines_are_counted_and_the_first_one_is_named():
+    records, counts = decode({"step": 1, "a": 1}, b'{"step": 2, "a"', b"text", {"step": 3, "a": 3}, [1])
+    assert [record.step for record in records] == [1, 3]
+    assert counts.bad_lines == 3
+    assert counts.first_bad_line == 2
+
+
+def test_a_half_line_waits_and_a_whole_last_line_needs_no_end():
+    decoder = JsonlDecoder()
+    assert decoder.feed(b'{"step":1,"a":1}\n{"step":2,', 0, 0)[0].step == 1
+    assert decoder.feed(b'"a":2}', 27, 0) == []
+    assert [record.step for record in decoder.finish()] == [2]
+    assert decoder.finish() == []
+
+
+def test_bom_crlf_and_nul_holes():
+    records, counts = decode(b'\xef\xbb\xbf{"step":1,"a":1}', b'\0\0\0\0{"step":2,"a":2}', b"", end=b"\r\n")
+    assert [record.step for record in records] == [1, 2]
+    assert counts.nul_bytes == 4
+    assert counts.bad_lines == 0
+
+
+def test_line_ends_of_other_alphabets_are_text():
+    records, counts = decode('{"step":1,"a\u2028b":1}'.encode(), {"step": 2, "a": 1})
+    assert len(records) == 2
+    assert counts.bad_lines == 0
+
+
+def test_a_line_past_the_cap_is_skipped_and_counted(monkeypatch):
+    monkeypatch.setattr("rltop.decode.framing.MAX_LINE_BYTES", 100)
+    long = b'{"step":1,"x":"' + b"y" * 300 + b'"}'
+    for cut in (10, 50, 150, 320):
+        decoder = JsonlDecoder()
+        data = long + b'\n{"step":2,"a":1}\n' + long + b'\n{"step":3,"a":1}\n'
+        records = [*decoder.feed(data[:cut], 0, 0), *decoder.feed(data[cut:], cut, 0)]
+        assert [record.step for record in records] == [2, 3]
+        assert decoder.counts.oversize_lines == 2
+
+
+def test_rows_without_a_step_are_numbered_if_the_file_never_has_one():
+    records, _ = decode({"loss": 3.0}, {"loss": 2.0}, {"loss": 1.0}, {"loss": 0.5})
+    assert [(record.step, row(record)["loss"]) for record in records] == [(1, 3.0), (2, 2.0), (3, 1.0), (4, 0.5)]
+
+
+def test_a_header_without_a_step_is_no_row():
+    records, counts = decode({"lr": 0.1, "batch": 8}, {"step": 1, "loss": 2.0}, {"eval": 1.0})
+    assert [record.step for record in records] == [1]
+    assert counts.no_step_lines == 2
+
+
+def test_offsets_name_the_start_of_each_line():
+    lines = [b'{"step":1,"a":1}', b'{"step":2,"a":2,"b":3}', b'{"step":3,"a":3}']
+    data = b"\n".join(lines) + b"\n"
+    decoder = JsonlDecoder()
+    records = [*decoder.feed(data[:5], 0, 7), *decoder.feed(data[5:30], 5, 7), *decoder.feed(data[30:], 30, 7)]
+    assert [(record.place.generation, data[record.place.offset :].split(b"\n")[0]) for record in records] == [
+        (7, line) for line in lines
+    ]
+
+
+@pytest.mark.parametrize("deep", [50, 5_000, 200_000])
+def test_deep_nesting_is_survived(deep):
+    records, counts = decode(b'{"step":1,"a":1,"x":' + b"[" * deep + b"]" * deep + b"}", {"step": 2, "a": 1})
+    assert records[-1].step == 2
+    assert len(records) + counts.bad_lines == 2

@@ -1,0 +1,132 @@
+"""What a row that goes back in time means."""
+
+from __future__ import annotations
+
+from stores import record, stream_of
+
+from rltop.model import NonFinite
+
+T = "loss"  # written by training
+V = "eval_loss"  # written by an evaluation
+
+
+def steps(stream, key=T):
+    series = stream.series(key)
+    return [(s, v) for s, v in zip(series.steps, series.values, strict=True) if v == v]
+
+
+def test_rows_of_one_step_merge_key_by_key_and_the_last_write_wins():
+    stream = stream_of([(1, {T: 1.0}), (1, {V: 5.0}), (1, {T: 2.0}), (2, {T: 3.0})])
+    assert stream.row(1) == {T: 2.0, V: 5.0}
+    assert stream.rows == 2
+
+
+def test_a_training_row_at_a_passed_step_opens_a_segment_and_clips_the_old_one():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0}), (3, {T: 3.0}), (2, {T: 20.0}), (3, {T: 30.0})])
+    assert stream.restarts == (2,)
+    assert steps(stream) == [(1, 1.0), (2, 20.0), (3, 30.0)]
+    assert stream.rows == 5
+
+
+def test_a_late_evaluation_row_is_not_a_restart():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0}), (3, {T: 3.0}), (2, {V: 9.0})])
+    assert stream.restarts == ()
+    assert stream.value(V, 2) == 9.0
+    assert stream.counts.late_rows == 1
+
+
+def test_a_late_evaluation_row_that_repeats_its_key_is_not_a_restart():
+    stream = stream_of([(1, {T: 1.0, V: 4.0}), (2, {T: 2.0}), (1, {V: 9.0})])
+    assert stream.restarts == ()
+    assert stream.value(V, 1) == 9.0
+
+
+def test_disjoint_keys_at_a_passed_step_merge_into_it():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0}), (1, {"orchestrator/queue": 7.0})])
+    assert stream.restarts == ()
+    assert stream.row(1) == {T: 1.0, "orchestrator/queue": 7.0}
+
+
+def test_an_identical_rewrite_is_ignored_and_counted():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0}), (1, {T: 1.0})])
+    assert stream.restarts == ()
+    assert stream.counts.repeated_rows == 1
+    assert len(stream.closed) == 1
+
+
+def test_a_row_that_fills_the_hole_between_two_steps_is_late_not_a_restart():
+    stream = stream_of([(1, {T: 1.0}), (3, {T: 3.0}), (2, {T: 2.0})])
+    assert stream.restarts == ()
+    assert steps(stream) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_a_resume_between_logged_steps_is_a_restart():
+    stream = stream_of([(10, {T: 1.0}), (20, {T: 2.0}), (30, {T: 3.0}), (22, {T: 4.0}), (32, {T: 5.0})])
+    assert stream.restarts == (22,)
+    assert steps(stream) == [(10, 1.0), (20, 2.0), (22, 4.0), (32, 5.0)]
+
+
+def test_an_earlier_restart_hides_every_segment_behind_it():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0}), (3, {T: 3.0}), (3, {V: 1.0}), (2, {T: 20.0}), (1, {T: 10.0})])
+    assert stream.restarts == (2, 1)
+    assert steps(stream) == [(1, 10.0)]
+
+
+def test_a_truncated_file_opens_a_segment_even_if_steps_go_on():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0})])
+    stream.expect_restart()
+    stream.append(record(3, {T: 3.0}))
+    assert stream.restarts == (3,)
+    assert steps(stream) == [(1, 1.0), (2, 2.0), (3, 3.0)]
+
+
+def test_after_a_truncation_an_evaluation_alone_does_not_hide_the_old_part():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: 2.0})])
+    stream.expect_restart()
+    stream.append(record(1, {V: 3.0}))
+    assert stream.restarts == ()
+    stream.append(record(2, {T: 5.0}))
+    assert stream.restarts == (2,)
+
+
+def test_rows_close_in_file_order_and_the_last_one_when_the_run_ends():
+    stream = stream_of([(1, {T: 1.0}), (1, {V: 2.0}), (2, {T: 2.0}), (1, {V: 3.0})])
+    assert [(row.step, row.columns is not None) for row in stream.closed] == [(1, False), (1, True)]
+    stream.finish()
+    stream.finish()
+    assert [row.step for row in stream.closed] == [1, 1, 2]
+
+
+def test_a_null_is_a_mark_only_where_a_number_stood_before():
+    stream = stream_of([(1, {"ast": NonFinite.NULL, T: 1.0}), (2, {"ast": NonFinite.NULL, T: NonFinite.NULL})])
+    assert [tuple(mark) for mark in stream.marks(T)] == [(2, NonFinite.NULL)]
+    assert stream.marks("ast") == []
+    assert stream.counts.null_values == 2
+    assert stream.value(T, 2) is None
+
+
+def test_a_value_written_over_a_mark_takes_its_place():
+    stream = stream_of([(1, {T: 1.0}), (2, {T: NonFinite.NAN}), (2, {T: 5.0})])
+    assert stream.value(T, 2) == 5.0
+    stream.finish()
+    raw = stream.raw_row(stream.closed[-1])
+    assert raw is not None and list(raw.marks) == []
+
+
+def test_keys_past_the_cap_are_counted_not_kept():
+    from rltop.store.series import StoreOptions
+
+    stream = stream_of([(1, {f"k{i}": 1.0 for i in range(10)})], StoreOptions(max_keys=4))
+    assert len(stream.keys) == 4
+    assert stream.counts.keys_over_cap == 6
+    assert stream.row(1) == {f"k{i}": 1.0 for i in range(4)}
+
+
+def test_a_bucket_across_a_restart_in_folded_history_says_approximate():
+    from rltop.store.series import StoreOptions
+
+    run = [(step, {T: float(step)}) for step in range(1, 200)]
+    stream = stream_of([*run, (100, {T: -1.0})], StoreOptions(memory_bytes=2_000, head_rows=16))
+    buckets = stream.buckets(T, 40, 0, 120)
+    assert any(bucket.is_approximate for bucket in buckets)
+    assert stream.restarts == (100,)
