@@ -33,7 +33,7 @@ CALLBACK = """\
 ```python
 from rltop.integrations.transformers import RltopCallback
 
-trainer = GRPOTrainer(...)          # or any other trainer of TRL or transformers
+trainer = GRPOTrainer(...)  # or any other trainer of TRL or transformers
 trainer.add_callback(RltopCallback("logs/metrics.jsonl"))
 trainer.train()
 ```
@@ -49,7 +49,7 @@ from rltop.integrations.jsonl import JsonlWriter
 
 with JsonlWriter("logs/metrics.jsonl") as log:
     for step in range(1, steps + 1):
-        metrics = train_step()      # a dictionary: key to number
+        metrics = train_step()  # a dictionary: key to number
         log.write(step, metrics)
 ```
 

@@ -147,7 +147,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "memory_mb", Kind.WHOLE, 48, "--memory",
         "Mebibytes for the newest rows of a run; older rows are kept as minimum, maximum and mean.",
-        example=96, low=1, high=1_048_576,
+        example=96, low=1, high=65_536,
     ),
 )  # fmt: skip
 """Every setting, in the order of the documentation."""

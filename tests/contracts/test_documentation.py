@@ -1,0 +1,70 @@
+"""The docs say what the code says: generated pages are fresh, nothing is left out."""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+from pathlib import Path
+
+import pytest
+
+from rltop.metrics.howto import HOWTO
+from rltop.settings import SETTINGS
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+GENERATORS = sorted(DOCS.glob("generate_*.py"))
+
+
+@pytest.mark.parametrize("generator", GENERATORS, ids=lambda path: path.stem)
+def test_a_generated_page_is_fresh(generator: Path) -> None:
+    made = runpy.run_path(str(generator))
+    target: Path = made["TARGET"]
+    assert target.read_text() == made["page"](), f"run: python {generator.relative_to(ROOT)}"
+
+
+def test_every_setting_is_documented() -> None:
+    text = (DOCS / "config.md").read_text()
+    for setting in SETTINGS:
+        assert f"| `{setting.name}` |" in text
+        assert setting.help in text
+
+
+def test_every_trainer_is_documented() -> None:
+    text = (DOCS / "trainers.md").read_text()
+    for entry in HOWTO:
+        assert f"| {entry.trainer} |" in text
+        assert entry.line in text
+
+
+def test_every_theme_has_a_style_for_every_role() -> None:
+    import tomllib
+
+    from rltop.view.lines import ROLES
+
+    themes = sorted((ROOT / "themes").glob("*.toml"))
+    assert len(themes) >= 2
+    for theme in themes:
+        assert set(ROLES) <= set(tomllib.loads(theme.read_text())["roles"]), theme.name
+
+
+@pytest.mark.parametrize(
+    ("page", "module", "table"),
+    [
+        ("metrics.md", "rltop.metrics.catalog", "CATALOG"),
+        ("rules.md", "rltop.health.registry", "BY_ID"),
+    ],
+)
+def test_every_entry_of_a_table_is_documented(page: str, module: str, table: str) -> None:
+    text = (DOCS / page).read_text()
+    missing = [name for name in getattr(importlib.import_module(module), table) if name not in text]
+    assert not missing
+
+
+def test_links_within_the_documentation_lead_somewhere() -> None:
+    import re
+
+    pages = [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "fixtures").rglob("*.md"), *(ROOT / "bench").glob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"

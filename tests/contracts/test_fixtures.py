@@ -1,0 +1,122 @@
+"""Every fixture says where it comes from and what must be made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import runpy
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rltop.model import Algorithm
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "fixtures"
+MAX_BYTES = 600_000
+CASES = sorted(path.parent for path in FIXTURES.glob("*/*/case.toml"))
+HOSTILE = FIXTURES / "hostile"
+IDS = [str(case.relative_to(FIXTURES)) for case in CASES]
+
+
+def described(case: Path) -> dict[str, Any]:
+    return tomllib.loads((case / "case.toml").read_text())
+
+
+def rows(case: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (case / "metrics.jsonl").read_bytes().splitlines()]
+
+
+def test_there_is_a_healthy_a_failing_a_restarted_run_and_a_verl_shaped_one() -> None:
+    found = [described(case)["expected"] for case in CASES]
+    assert {entry["dialect"] for entry in found} >= {"TRL", "veRL"}
+    assert any(entry["restarts"] for entry in found)
+    assert any(entry["is_quiet"] and not entry["restarts"] for entry in found)
+    assert any(entry.get("verdicts") for entry in found)
+
+
+def test_no_metric_file_is_without_a_case() -> None:
+    assert {path.parent for path in FIXTURES.glob("*/*/metrics.jsonl")} == set(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_case_is_complete(case: Path) -> None:
+    told = described(case)
+    assert set(told) <= {"title", "provenance", "story", "expected"}
+    assert told["title"]
+    assert set(told["provenance"]) == {"how", "trainer", "version", "seed"}
+    assert told["story"]["what"]
+    expected = told["expected"]
+    required = {"dialect", "algorithm", "last_step", "records", "lines", "restarts", "is_quiet"}
+    assert required <= set(expected) <= required | {"verdicts"}
+    assert expected["algorithm"] in {algorithm.value for algorithm in Algorithm}
+    assert expected["is_quiet"] != bool(expected.get("verdicts"))
+    for verdict in expected.get("verdicts", ()):
+        assert set(verdict) == {"rule", "level", "first_step"}
+        assert verdict["level"] in {"info", "warn", "crit"}
+        earliest, latest = verdict["first_step"]
+        assert told["story"]["from_step"] <= earliest <= latest <= expected["last_step"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_case_agrees_with_its_file(case: Path) -> None:
+    expected, found = described(case)["expected"], rows(case)
+    assert (case / "metrics.jsonl").stat().st_size < MAX_BYTES
+    assert len(found) == expected["lines"]
+    assert max(row["step"] for row in found) == expected["last_step"]
+    training = [row for row in found if "grad_norm" in row or "actor/grad_norm" in row.get("data", {})]
+    assert len(training) == expected["records"]
+    steps = [row["step"] for row in training]
+    restarts = [after for before, after in itertools.pairwise(steps) if after <= before]
+    assert restarts == expected["restarts"]
+
+
+def test_the_verl_run_is_what_its_generator_makes(tmp_path: Path) -> None:
+    made = runpy.run_path(str(ROOT / "bench" / "make_verl_fixture.py"))
+    path = tmp_path / "metrics.jsonl"
+    made["write_plainly"](made["Run"]().rows(), path)
+    shipped = FIXTURES / "verl" / "tool_slowdown" / "metrics.jsonl"
+    assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(shipped.read_bytes()).digest()
+
+
+def test_the_timing_of_the_verl_run_adds_up() -> None:
+    stages = ("gen", "reward", "old_log_prob", "ref", "adv", "update_actor", "save_checkpoint", "update_weights")
+    for row in rows(FIXTURES / "verl" / "tool_slowdown"):
+        data = row["data"]
+        if "timing_s/step" in data:
+            inside = sum(data.get(f"timing_s/{stage}", 0.0) for stage in stages)
+            assert 0.98 * data["timing_s/step"] <= inside <= data["timing_s/step"]
+
+
+def test_every_hostile_file_is_described() -> None:
+    files = {path.name for path in HOSTILE.glob("*.jsonl")}
+    readme = (HOSTILE / "README.md").read_text()
+    assert {line.split("`")[1] for line in readme.splitlines() if line.startswith("| `")} == files
+    cases = tomllib.loads((HOSTILE / "cases.toml").read_text())
+    assert {case["file"] for case in cases.values()} == files
+
+
+def within(count: int, expected: int | list[int]) -> bool:
+    least, most = (expected, expected) if isinstance(expected, int) else expected
+    return least <= count <= most
+
+
+@pytest.mark.parametrize("name", sorted(tomllib.loads((HOSTILE / "cases.toml").read_text())))
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20], ids=["byte by byte", "in sevens", "at once"])
+def test_a_hostile_file_is_decoded_as_described(name: str, piece: int) -> None:
+    from rltop.decode.jsonl import JsonlDecoder
+
+    case = tomllib.loads((HOSTILE / "cases.toml").read_text())[name]
+    data = (HOSTILE / case["file"]).read_bytes()
+    decoder = JsonlDecoder()
+    records = []
+    for start in range(0, len(data), piece):
+        records += decoder.feed(data[start : start + piece], start, 0)
+    records += decoder.finish()
+    assert within(len(records), case["rows"])
+    assert within(decoder.counts.bad_lines, case["bad_lines"])
+    if "steps" in case:
+        assert [record.step for record in records] == case["steps"]

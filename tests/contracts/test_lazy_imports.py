@@ -1,0 +1,91 @@
+"""What starts fast stays fast: heavy libraries are imported only by what draws.
+
+Each case runs in an interpreter of its own and reports which modules it holds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = ("textual", "rich", "plotext", "watchdog", "numpy", "pandas", "pytest")
+RUN = ROOT / "fixtures" / "trl" / "grpo_restart" / "metrics.jsonl"
+
+PROBE = """
+import json, sys
+sys.argv = ["rltop", *{arguments!r}]
+try:
+    {statement}
+except SystemExit as end:
+    code = end.code
+else:
+    code = 0
+print()
+print(json.dumps({{"code": code, "modules": sorted(sys.modules)}}))
+"""
+
+ROOMS_WITHOUT_A_SCREEN = sorted(
+    f"rltop.{path.parent.name}" for path in (ROOT / "rltop").glob("*/__init__.py") if path.parent.name != "ui"
+)
+
+
+def modules_after(statement: str, *arguments: str) -> tuple[object, set[str]]:
+    """Exit code and loaded modules of an interpreter that ran `statement`."""
+    code = PROBE.format(arguments=list(arguments), statement=statement)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    return report["code"], set(report["modules"])
+
+
+def heavy(modules: set[str]) -> set[str]:
+    return {name for name in HEAVY if name in modules}
+
+
+def test_the_package_imports_nothing_at_all() -> None:
+    bare = modules_after("pass")[1]
+    assert modules_after("import rltop")[1] - bare == {"rltop"}
+
+
+def modules_of(room: str) -> list[str]:
+    folder = ROOT / room.replace(".", "/")
+    return [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted(folder.rglob("*.py"))
+        # watch.py is where watchdog lives; it is imported only when something is to be watched.
+        if path.name not in {"__init__.py", "watch.py"}
+    ]
+
+
+@pytest.mark.parametrize("room", ROOMS_WITHOUT_A_SCREEN)
+def test_a_room_without_a_screen_loads_nothing_heavy(room: str) -> None:
+    names = modules_of(room)
+    if not names:
+        return
+    _, modules = modules_after(f"import {', '.join(names)}")
+    assert not heavy(modules)
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "--help")
+    assert code == 0
+    assert not heavy(modules)
+
+
+def test_check_loads_nothing_heavy() -> None:
+    code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "check", "--json", str(RUN))
+    assert code in (0, 1)
+    assert not heavy(modules)
+
+
+def test_the_one_shot_view_loads_nothing_heavy() -> None:
+    code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "--once", str(RUN))
+    assert code == 0
+    assert not heavy(modules)
