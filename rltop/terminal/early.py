@@ -1,0 +1,87 @@
+"""The first frame, on the screen before Textual is imported.
+
+Importing Textual takes longer than reading the newest rows, so the rows are
+written as plain escape codes into the alternate screen that Textual then takes
+over. Knows rows and palettes; must not import Textual.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+
+from rltop.terminal.guard import TerminalGuard
+from rltop.view.lines import Piece, Row
+from rltop.view.palette import Palette, sgr
+
+DEADLINE_S = 0.1
+"""A read that takes longer is not waited for: Textual is there soon enough."""
+
+CHROME_ROWS = 2
+"""Status line and footer, which the application draws below the rows."""
+
+READING = Row((Piece(" reading …", "dim"),))
+
+_CONTROLS = {code: "?" for code in (*range(0x20), *range(0x7F, 0xA0))}
+
+
+def paint_early(
+    guard: TerminalGuard,
+    build: Callable[[int, int], Sequence[Row]],
+    palette: Palette,
+    *,
+    deadline_s: float = DEADLINE_S,
+) -> bool:
+    """Draw what `build` makes of the terminal's size, or "reading …".
+
+    `build(width, height)` runs in a daemon thread that is abandoned at the
+    deadline: it must own whatever it touches, because it may still be at work
+    long after this function has returned. An error in it means an empty frame
+    too: the same read is made again, and reported, by the application.
+
+    Returns:
+        True if rows were drawn, False if the deadline passed or the read failed.
+    """
+    width, height = guard.size
+    made: list[Sequence[Row]] = []
+
+    def work() -> None:
+        try:
+            made.append(build(width, max(1, height - CHROME_ROWS)))
+        except Exception:
+            # The worker boundary: an empty frame now, the application says why.
+            made.clear()
+
+    worker = threading.Thread(target=work, name="early-paint", daemon=True)
+    worker.start()
+    worker.join(deadline_s)
+    rows = made[0] if made else ()
+    guard.write(frame(rows or (READING,), width, height, palette))
+    return bool(rows)
+
+
+def frame(rows: Sequence[Row], width: int, height: int, palette: Palette, environment: Mapping[str, str] | None = None) -> bytes:
+    """One whole screen as bytes: the ground everywhere, the rows from the top.
+
+    Wrapping is off while it is written, so that no row can scroll the screen.
+    """
+    has_truecolour = _has_truecolour(os.environ if environment is None else environment)
+    ground = sgr(palette.style("text"), palette, has_truecolour)
+    codes: dict[str, str] = {}
+    out = ["\x1b[?7l"]
+    for y in range(height):
+        out.append(f"\x1b[{y + 1};1H{ground}{' ' * width}\x1b[{y + 1};1H")
+        if y >= len(rows):
+            continue
+        for text, role in rows[y].line:
+            if role not in codes:
+                codes[role] = sgr(palette.style(role), palette, has_truecolour)
+            out.append(codes[role] + text.translate(_CONTROLS))
+    out.append("\x1b[0m")
+    return "".join(out).encode("utf-8", "replace")
+
+
+def _has_truecolour(environment: Mapping[str, str]) -> bool:
+    """Whether the terminal says that it takes 24-bit colours; Textual asks the same."""
+    return environment.get("COLORTERM", "").strip().lower() in {"truecolor", "24bit"}
