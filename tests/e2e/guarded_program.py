@@ -1,0 +1,51 @@
+"""A small program for the terminal tests: guard, early frame, and then what it is told to do.
+
+    guarded_program.py hold     waits after the early frame, where Textual would be imported
+    guarded_program.py raise    fails there
+    guarded_program.py leave    returns there
+    guarded_program.py hung     has a read that never returns
+    guarded_program.py stubborn is asked to leave and does not
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from pathlib import Path
+
+from rltop.terminal.early import paint_early
+from rltop.terminal.guard import TerminalGuard
+from rltop.view.lines import Piece, Row
+from rltop.view.palette import load_palette
+
+NOWHERE = Path("/nonexistent")
+
+
+def rows(width: int, height: int) -> list[Row]:
+    return [Row((Piece(f"early {width}x{height}", "title"),))] + [Row((Piece("x" * width),))] * (height - 1)
+
+
+def hung(width: int, height: int) -> list[Row]:
+    threading.Event().wait()
+    return []
+
+
+def main(what: str) -> int:
+    palette = load_palette("dark", NOWHERE)
+    with TerminalGuard.open() as guard:
+        paint_early(guard, hung if what == "hung" else rows, palette)
+        assert "textual" not in sys.modules
+        if what == "raise":
+            raise RuntimeError("something broke")
+        if what == "leave":
+            return 0
+        if what == "stubborn":
+            guard.on_leave(lambda: None)
+        guard.write(b"\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[>25u\x1b[?2026h")
+        while True:
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

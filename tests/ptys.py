@@ -1,0 +1,161 @@
+"""A program in a pseudo-terminal of its own: keys in, bytes out, state before and after."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyte
+
+DEFAULTS = {"25": True, "7": True}
+"""Private modes that are on in a fresh terminal; every other one is off."""
+
+_MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
+_KITTY = re.compile(rb"\x1b\[([<>])[0-9;]*u")
+
+
+class Terminal:
+    """A child process on a pty, with the parent holding both ends.
+
+    Holding the slave keeps the terminal alive after the child is gone, so that its
+    settings can be compared with those before.
+    """
+
+    def __init__(self, arguments: Sequence[str], width: int = 80, height: int = 24, **environment: str) -> None:
+        self.master, self.slave = os.openpty()
+        self._set_size(width, height)
+        os.set_blocking(self.master, False)
+        self.before = termios.tcgetattr(self.slave)
+        self.output = b""
+        self.screen = pyte.Screen(width, height)
+        self._stream = pyte.ByteStream(self.screen)
+        own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS", "LINES", "PYTEST_CURRENT_TEST"}}
+        self.process = subprocess.Popen(
+            list(arguments),
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            env={**own, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment},
+            preexec_fn=self._take_terminal,
+        )
+
+    @classmethod
+    def python(cls, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> Terminal:
+        """Run this Python with `arguments`."""
+        return cls([sys.executable, *arguments], width, height, **environment)
+
+    def _take_terminal(self) -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        # What the test runner ignores must not be ignored by the program under test.
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+
+    def _set_size(self, width: int, height: int) -> None:
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def resize(self, width: int, height: int) -> None:
+        """Change the window; the program receives SIGWINCH from the terminal."""
+        self._set_size(width, height)
+        self.screen.resize(height, width)
+        os.kill(self.process.pid, signal.SIGWINCH)
+
+    def read(self) -> bytes:
+        """Take what the program has written since the last call."""
+        taken = b""
+        while True:
+            try:
+                data = os.read(self.master, 65536)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno == errno.EIO:
+                    break
+                raise
+            if not data:
+                break
+            taken += data
+        self.output += taken
+        # pyte knows neither the kitty protocol nor sequences with a leading > or <.
+        self._stream.feed(re.sub(rb"\x1b\[[<>=?][0-9;]*[a-gi-km-z$][a-z]?", b"", taken))
+        return taken
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 15.0, what: str = "") -> None:
+        """Read until `condition()` holds; fails with the screen when it does not."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.read()
+            if condition():
+                return
+            if time.monotonic() > deadline:
+                raise AssertionError(f"timed out waiting for {what or condition}\n{self.text}\nexit: {self.process.poll()}")
+            select.select([self.master], [], [], 0.05)
+
+    def until_text(self, text: str, timeout_s: float = 15.0) -> None:
+        """Read until `text` stands somewhere on the screen."""
+        self.until(lambda: text in self.text, timeout_s, repr(text))
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self.master, keys.encode())
+
+    def kill(self, number: int) -> None:
+        """Send a signal to the program."""
+        os.kill(self.process.pid, number)
+
+    def wait(self, timeout_s: float = 15.0) -> int:
+        """Read until the program has ended; its exit code, negative for a signal."""
+        self.until(lambda: self.process.poll() is not None, timeout_s, "the end of the program")
+        self.read()
+        return self.process.returncode
+
+    @property
+    def text(self) -> str:
+        """What a person would see."""
+        return "\n".join(self.screen.display)
+
+    @property
+    def settings(self) -> list[Any]:
+        """The terminal's settings now."""
+        return termios.tcgetattr(self.slave)
+
+    @property
+    def modes(self) -> Mapping[str, bool]:
+        """Private modes that differ from a fresh terminal, by number; also the depth of the kitty stack."""
+        found: dict[str, bool] = {}
+        for numbers, letter in _MODE.findall(self.output):
+            for number in numbers.decode().split(";"):
+                found[number] = letter == b"h"
+        different = {number: is_on for number, is_on in found.items() if is_on != DEFAULTS.get(number, False)}
+        depth = 0
+        for sign in _KITTY.findall(self.output):
+            depth = depth + 1 if sign == b">" else max(0, depth - 1)
+        if depth:
+            different["kitty"] = True
+        return different
+
+    def assert_untouched(self) -> None:
+        """Settings and modes are what they were before the program ran."""
+        assert self.settings == self.before
+        assert self.modes == {}
+
+    def close(self) -> None:
+        """End the program if it is still there, and give the terminal back."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for end in (self.master, self.slave):
+            with contextlib.suppress(OSError):
+                os.close(end)
