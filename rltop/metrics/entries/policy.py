@@ -39,7 +39,7 @@ ENTRIES = (
     _policy(
         name="grad_norm", title="gradient norm", direction=TARGET, related="lr loss clip_frac kl_old", low=0.0,
         help_text="Length of the gradient before clipping. "
-        "Lone spikes are common on healthy runs; repeated spikes, a steady climb or a value that is not finite are not.",
+        "Lone spikes are common on healthy runs; repeated spikes, a steady climb or NaN are not.",
     ),
     _policy(
         name="lr", title="learning rate", direction=NONE, related="grad_norm kl_old loss", low=0.0,
@@ -49,7 +49,7 @@ ENTRIES = (
     entry(
         "entropy", "entropy", "policy", Unit.NATS, TARGET,
         "Mean uncertainty of the policy per token. "
-        "It is the budget for exploration: it falls as the policy commits, and a sudden fall without reward is collapse.",
+        "It is the budget for exploration: it falls as the policy commits; a sudden fall without reward is collapse.",
         "reward_std zero_std_frac clip_frac kl_ref", 0.0,
     ),
     entry(

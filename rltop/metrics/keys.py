@@ -1,0 +1,127 @@
+"""What a key says by its spelling alone, whoever wrote it.
+
+Owns the lists of step, time and total keys and the split into section, group and
+name. Knows nothing of dialects.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+STEP_KEYS = (
+    "step",
+    "_step",
+    "training_step",
+    "global_step",
+    "train/global_step",
+    "training/global_step",
+    "trainer/global_step",
+    "current_steps",
+    "global_step/max_steps",
+    "iteration",
+    "training_iteration",
+    "train/step",
+    "rollout/step",
+    "train_step",
+    "steps",
+    "iter",
+    "update",
+    "time/total_timesteps",
+)
+"""Keys that may hold a row's step, most trusted first.
+
+`training_step` stands before `global_step` because one trainer counts episodes in
+the latter; `global_step/max_steps` and `iteration` may hold text like `5/100`.
+"""
+
+TIME_KEYS = (
+    "time",
+    "timestamp",
+    "_timestamp",
+    "wall_time",
+    "recorded_at",
+    "created_at",
+    "datetime",
+    "ts",
+)
+"""Keys that may hold a row's wall time: seconds since the epoch, or ISO 8601 text."""
+
+TOTAL_KEYS = (
+    "total_steps",
+    "max_steps",
+    "num_training_steps",
+    "total_training_steps",
+    "training/total_steps",
+    "global_step/max_steps",
+    "iteration",
+)
+"""Keys that may hold how many steps the run wants to make: a number, or the end of text like `5/100`."""
+
+GENERAL = "General"
+"""Section of keys without a slash."""
+
+
+class KeyPath(NamedTuple):
+    """A key, taken apart for the tree of all metrics."""
+
+    section: str
+    group: str
+    name: str
+
+
+def split_key(key: str) -> KeyPath:
+    """Take a key apart at its slashes.
+
+    Without a slash the section is General; with one it is section/metric; with
+    more it is section/group/metric, where the metric keeps the further slashes.
+    An empty section counts as General, so that no key is ever lost.
+    """
+    parts = key.split("/", 2)
+    if len(parts) == 1:
+        return KeyPath(GENERAL, "", key)
+    if len(parts) == 2:
+        return KeyPath(parts[0] or GENERAL, "", parts[1])
+    return KeyPath(parts[0] or GENERAL, parts[1], parts[2])
+
+
+_EVALUATION = re.compile(
+    r"""
+    (?: eval | test ) [_/]
+    | (?: val-core | val-aux | validation | bench | evaluation ) /
+    | val/ (?: test_score/ | (?: loss | reward | accuracy | acc | score ) (?: $ | / ) )
+    | val_ (?: loss | acc | reward | score )
+    | (?: train/ )? eval [_/]
+    """,
+    re.VERBOSE,
+)
+
+_BOOKKEEPING = re.compile(
+    r"""
+    (?: train/ )? (?:
+        epoch | global_step | num_input_tokens_seen | total_flos | train_loss
+      | train_runtime | train_samples_per_second | train_steps_per_second
+    ) $
+    | eval [_/] (?: .* _ )? (?: runtime | samples_per_second | steps_per_second | model_preparation_time ) $
+    | (?: training | trainer ) / (?: global_step | epoch | total_steps ) $
+    | progress / (?: batch | epoch | step | done_frac ) $
+    | (?: step | _step | _runtime | _timestamp | total_steps | max_steps | current_steps | percentage | progress
+        | global_step/max_steps | elapsed_time | remaining_time | rollout/step | eval/step ) $
+    | fully_async/count/current_param_version $
+    """,
+    re.VERBOSE,
+)
+
+
+def is_evaluation_key(key: str) -> bool:
+    """Whether a key is written by an evaluation run rather than by training.
+
+    `val/…` is not enough: some trainers keep statistics of the value function or of
+    the policy there, so only the names that mean validation are taken from it.
+    """
+    return _EVALUATION.match(key) is not None
+
+
+def is_bookkeeping_key(key: str) -> bool:
+    """Whether a key only counts: copies of the step, epochs, totals of a finished run."""
+    return _BOOKKEEPING.match(key) is not None

@@ -1,0 +1,90 @@
+"""Key patterns of dialects, compiled once.
+
+`*` stands for any text, `%` for any text without a slash. A pattern without either
+is a key. Most keys are told apart by their beginning and end, without a regular
+expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+
+_WILDCARD = re.compile(r"[*%]")
+
+
+class Pattern:
+    """One compiled pattern.
+
+    Attributes:
+        text: as written in the dialect.
+        is_exact: it has no wildcard and matches the key of the same text only.
+    """
+
+    __slots__ = ("_prefix", "_regex", "_suffix", "is_exact", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        pieces = _WILDCARD.split(text)
+        self.is_exact = len(pieces) == 1
+        self._prefix, self._suffix = pieces[0], pieces[-1]
+        self._regex: re.Pattern[str] | None = None
+
+    def covered(self, key: str) -> str | None:
+        """What the wildcards stand for in `key`, with the text between them; None if it does not match."""
+        if self.is_exact:
+            return "" if key == self.text else None
+        if not (key.startswith(self._prefix) and key.endswith(self._suffix)):
+            return None
+        if self._regex is None:
+            # Compiled on the first key that comes this far: most patterns of most dialects never meet one.
+            self._regex = self._compile()
+        found = self._regex.fullmatch(key)
+        return found[1] if found and found[1] else None
+
+    def _compile(self) -> re.Pattern[str]:
+        tokens = re.split(r"([*%])", self.text)[1:-1]
+        between = "".join({"*": ".*", "%": "[^/]*"}.get(token, re.escape(token)) for token in tokens)
+        return re.compile(f"{re.escape(self._prefix)}({between}){re.escape(self._suffix)}", re.DOTALL)
+
+    def matches(self, key: str) -> bool:
+        """Whether `key` is one of the keys that the pattern stands for."""
+        return self.covered(key) is not None
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str) -> Pattern:
+    """The pattern of `text`, compiled once."""
+    return Pattern(text)
+
+
+class PatternSet:
+    """Several patterns: which keys match any of them."""
+
+    __slots__ = ("_exact", "_wild")
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        patterns = [compiled(text) for text in texts]
+        self._exact = frozenset(pattern.text for pattern in patterns if pattern.is_exact)
+        self._wild = tuple(pattern for pattern in patterns if not pattern.is_exact)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._exact or any(pattern.matches(key) for pattern in self._wild)
+
+    def __bool__(self) -> bool:
+        return bool(self._exact or self._wild)
+
+    def is_in(self, keys: Collection[str] | Mapping[str, object]) -> bool:
+        """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
+        if any(key in keys for key in self._exact):
+            return True
+        return any(pattern.matches(key) for pattern in self._wild for key in keys)
+
+
+def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
+    """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly."""
+    pattern = compiled(text)
+    if pattern.is_exact:
+        return text in keys
+    return any(pattern.matches(key) for key in keys)
