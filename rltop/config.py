@@ -1,0 +1,139 @@
+"""Assembles the options that each layer owns from what was set.
+
+Owns which setting goes to which option, and where the config file is looked
+for. What can be set is `settings`; what an option does is its layer's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rltop.decode.jsonl import JsonlOptions
+from rltop.errors import ConfigError
+from rltop.health.engine import EngineOptions
+from rltop.ingest.session import IngestOptions
+from rltop.resources import config_folder
+from rltop.settings import CONFIG_VARIABLE, RULES_TABLE, Gathered, gather
+from rltop.sources.reader import ReaderOptions
+from rltop.store.series import StoreOptions
+from rltop.ui.options import UiOptions
+
+FILE_NAME = "config.toml"
+THEMES_FOLDER = "themes"
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that was set, as the layers take it.
+
+    Attributes:
+        reader: how often files are looked at.
+        ingest: how rows are read, how much is kept, which rules judge with which thresholds.
+        ui: how the screen looks and which keys it takes.
+        color: `auto`, `always` or `never`; for output that is not the screen.
+        has_no_color: whether NO_COLOR is set, which `auto` obeys.
+        file: the config file that was read, or None.
+        origins: setting → where its value was found; what is absent is a default.
+    """
+
+    reader: ReaderOptions = field(default_factory=ReaderOptions)
+    ingest: IngestOptions = field(default_factory=IngestOptions)
+    ui: UiOptions = field(default_factory=UiOptions)
+    color: str = "auto"
+    has_no_color: bool = False
+    file: Path | None = None
+    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def use_color(self, is_terminal: bool) -> bool:
+        """Whether to colour output that goes to a terminal or elsewhere."""
+        if self.color == "auto":
+            return is_terminal and not self.has_no_color
+        return self.color == "always"
+
+
+def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None) -> Config:
+    """Read the config file and settle every option.
+
+    A flag wins over the environment, which wins over the file, which wins over
+    the default. `config_path` wins over `RLTOP_CONFIG`, which wins over
+    `$XDG_CONFIG_HOME/rltop/config.toml`; only the last one may be missing.
+
+    Args:
+        argv_options: setting → what its flag said (see `settings.add_flags`), None where it was not given.
+        environ: the environment.
+        config_path: the file named on the command line, or None.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
+    """
+    found = gather(argv_options, environ, _file(environ, config_path))
+    values: dict[str, Any] = dict(found.values)
+    color = values["color"]
+    has_no_color = bool(environ.get("NO_COLOR"))
+    return Config(
+        reader=ReaderOptions(
+            local_poll_s=values["poll_s"],
+            network_poll_s=values["poll_network_s"],
+            network_poll_max_s=max(values["poll_network_s"], values["poll_silent_s"]),
+            use_watcher=values["watch"],
+        ),
+        ingest=IngestOptions(
+            jsonl=JsonlOptions(step_key=values["step_key"]),
+            store=StoreOptions(memory_bytes=values["memory_mb"] * _MEBIBYTE),
+            health=_health(found),
+            total_steps=values["total_steps"],
+        ),
+        ui=UiOptions(
+            theme=values["theme"],
+            themes_folder=(found.file.parent if found.file else config_folder(environ)) / THEMES_FOLDER,
+            is_ascii=values["ascii"],
+            has_colour=color == "always" or (color == "auto" and not has_no_color),
+            keymap=found.keymap,
+            refresh_hz=values["refresh_hz"],
+            has_mouse=values["mouse"],
+        ),
+        color=color,
+        has_no_color=has_no_color,
+        file=found.file,
+        origins=found.origins,
+    )
+
+
+def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
+    """The config file to read; None where there is none and none was asked for."""
+    if config_path is not None:
+        return config_path
+    if named := environ.get(CONFIG_VARIABLE):
+        return Path(named).expanduser()
+    usual = config_folder(environ) / FILE_NAME
+    return usual if usual.is_file() else None
+
+
+def _health(found: Gathered) -> EngineOptions:
+    """The rules' options; what the rules refuse is said with the file's name.
+
+    Raises:
+        ConfigError: an unknown rule or threshold, or a value of the wrong type.
+    """
+    rules: dict[str, Mapping[str, float | bool]] = {}
+    for rule, entries in found.rules.items():
+        settings = dict(entries)
+        if "mute" in settings:
+            is_muted = settings.pop("mute")
+            if not isinstance(is_muted, bool):
+                raise ConfigError(
+                    f"{found.file}: `{RULES_TABLE}.{rule}.mute` is {is_muted!r}, but must be true or false",
+                    "write mute = true to silence the rule",
+                )
+            settings["enabled"] = not is_muted
+        rules[rule] = settings
+    group_size = found.values["group_size"]
+    try:
+        return EngineOptions(rules=rules, group_size=group_size if isinstance(group_size, int) else None)
+    except ConfigError as error:
+        raise ConfigError(f"{found.file}: {error.message}", error.hint) from error

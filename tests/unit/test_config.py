@@ -1,0 +1,119 @@
+"""From settings to the options of the layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rltop.config import Config, load
+from rltop.errors import ConfigError
+from rltop.health import registry
+
+RULE = registry.SPECS[0]
+
+
+def home(folder: Path, text: str | None = None) -> dict[str, str]:
+    """An environment whose config folder is `folder`, with a config file if there is text."""
+    (folder / "rltop").mkdir(exist_ok=True)
+    if text is not None:
+        (folder / "rltop" / "config.toml").write_text(text)
+    return {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)}
+
+
+def test_without_anything_every_layer_has_its_own_defaults(tmp_path: Path) -> None:
+    found, bare = load({}, home(tmp_path)), Config()
+    assert (found.reader, found.ingest) == (bare.reader, bare.ingest)
+    assert found.ui.theme == bare.ui.theme
+    assert found.ui.refresh_hz == bare.ui.refresh_hz
+    assert found.file is None
+
+
+def test_the_usual_file_is_read(tmp_path: Path) -> None:
+    found = load(
+        {}, home(tmp_path, "theme = 'terminal'\nmemory_mb = 2\nstep_key = 'it'\ngroup_size = 8\nwatch = false\n")
+    )
+    assert found.ui.theme == "terminal"
+    assert found.ingest.store.memory_bytes == 2 * 1024 * 1024
+    assert found.ingest.jsonl.step_key == "it"
+    assert found.ingest.health.group_size == 8
+    assert found.reader.use_watcher is False
+    assert found.file == tmp_path / "rltop" / "config.toml"
+
+
+def test_a_named_file_wins_and_must_exist(tmp_path: Path) -> None:
+    environ = home(tmp_path, "theme = 'usual'\n")
+    by_variable, by_flag = tmp_path / "variable.toml", tmp_path / "flag.toml"
+    by_variable.write_text("theme = 'variable'\n")
+    by_flag.write_text("theme = 'flag'\n")
+    named = environ | {"RLTOP_CONFIG": str(by_variable)}
+    assert load({}, named).ui.theme == "variable"
+    assert load({}, named, by_flag).ui.theme == "flag"
+    with pytest.raises(ConfigError, match="No such file"):
+        load({}, environ, tmp_path / "none.toml")
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
+    environ = home(tmp_path, "poll_s = 1\npoll_network_s = 2\npoll_silent_s = 30\n")
+    found = load({"poll_s": "5"}, environ | {"RLTOP_POLL_S": "4", "RLTOP_POLL_NETWORK_S": "3"})
+    assert (found.reader.local_poll_s, found.reader.network_poll_s, found.reader.network_poll_max_s) == (5.0, 3.0, 30.0)
+
+
+def test_themes_of_ones_own_stand_beside_the_config_file(tmp_path: Path) -> None:
+    assert load({}, home(tmp_path)).ui.themes_folder == tmp_path / "rltop" / "themes"
+    elsewhere = tmp_path / "elsewhere" / "my.toml"
+    elsewhere.parent.mkdir()
+    elsewhere.write_text("")
+    assert load({}, home(tmp_path), elsewhere).ui.themes_folder == tmp_path / "elsewhere" / "themes"
+
+
+@pytest.mark.parametrize(
+    ("color", "no_color", "on_screen", "in_terminal", "in_pipe"),
+    [
+        ("auto", "", True, True, False),
+        ("auto", "1", False, False, False),
+        ("always", "1", True, True, True),
+        ("never", "", False, False, False),
+    ],
+)
+def test_colour(tmp_path: Path, color: str, no_color: str, on_screen: bool, in_terminal: bool, in_pipe: bool) -> None:
+    found = load({"color": color}, home(tmp_path) | {"NO_COLOR": no_color})
+    assert found.ui.has_colour is on_screen
+    assert found.use_color(is_terminal=True) is in_terminal
+    assert found.use_color(is_terminal=False) is in_pipe
+
+
+def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:
+    threshold = next(iter(RULE.limits), None)
+    lines = [f"[rules.{RULE.id}]", "mute = true"] + ([f"{threshold} = 12.5"] if threshold else [])
+    found = load({}, home(tmp_path, "\n".join(lines)))
+    settings = found.ingest.health.rules[RULE.id]
+    assert settings["enabled"] is False
+    assert "mute" not in settings
+    if threshold:
+        assert settings[threshold] == 12.5
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[rules.ZZ9]\nmute = true", ["rules.ZZ9", "no rule"]),
+        (f"[rules.{RULE.id}]\nmute = 1", [f"rules.{RULE.id}.mute", "true or false"]),
+        (f"[rules.{RULE.id}]\nno_such_threshold = 1", [f"rules.{RULE.id}", "no_such_threshold"]),
+    ],
+)
+def test_an_error_in_a_rule_names_the_file_too(tmp_path: Path, text: str, parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({}, home(tmp_path, text))
+    assert str(tmp_path / "rltop" / "config.toml") in caught.value.message
+    assert caught.value.hint
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_keys_reach_the_screen(tmp_path: Path) -> None:
+    assert load({}, home(tmp_path, '[keys]\nquit = "x"\n')).ui.keymap == {"quit": "x"}
+
+
+def test_how_many_steps_are_meant(tmp_path: Path) -> None:
+    assert load({"total_steps": "2000"}, home(tmp_path)).ingest.total_steps == 2000
