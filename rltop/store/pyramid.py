@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from rltop.store.blocks import Block
@@ -205,6 +206,14 @@ class Pyramid:
                 if known is None or known.step <= step:
                     self._last_points[column] = Point(step, value)
             return
+
+    def range_of(self, step: int) -> tuple[int, int] | None:
+        """First and last step of the bucket that holds `step`, or of the last one before it."""
+        for level in self._levels:
+            if len(level) and level.first_steps[0] <= step:
+                bucket = bisect_right(level.first_steps, step) - 1
+                return level.first_steps[bucket], level.last_steps[bucket]
+        return None
 
     def last_point(self, column: int) -> Point | None:
         """The newest finite value of a column, exactly as logged."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 
 from rltop.model import GAP
 from rltop.store.blocks import Block
@@ -66,6 +67,7 @@ class StreamQueries:
     keys: list[str]
     segments: list[Segment]
     _columns: dict[str, int]
+    _recalled: OrderedDict[int, Mapping[str, float]]
 
     def has(self, key: str) -> bool:
         """Has this key been seen?"""
@@ -91,6 +93,9 @@ class StreamQueries:
         column = self._columns.get(key)
         if column is None:
             return None
+        recalled = self._recalled.get(at_step) if at_step is not None else None
+        if recalled is not None and at_step is not None and key in recalled:
+            return Point(at_step, recalled[key])
         for segment, clip in reversed(list(self._visible())):
             at = at_step if clip is None else clip - 1 if at_step is None else min(at_step, clip - 1)
             point = segment.latest(column, at)
@@ -99,7 +104,9 @@ class StreamQueries:
         return None
 
     def value(self, key: str, step: int) -> float | None:
-        """The finite value of a key on exactly this step, if the row is still held."""
+        """The finite value of a key on exactly this step, if the row is held or was recalled."""
+        if step in self._recalled:
+            return self._recalled[step].get(key)
         column = self._columns.get(key)
         segment = self._segment_of(step)
         found = None if segment is None or column is None else segment.find(step)
@@ -109,7 +116,9 @@ class StreamQueries:
         return value if value == value else None
 
     def row(self, step: int) -> dict[str, float]:
-        """Every finite value of a step that is still held, by key; empty if it is not."""
+        """Every finite value of a step that is held or was recalled, by key; else empty."""
+        if step in self._recalled:
+            return dict(self._recalled[step])
         segment = self._segment_of(step)
         found = None if segment is None else segment.find(step)
         if found is None:
@@ -129,10 +138,25 @@ class StreamQueries:
                     return block.steps[0]
         return best
 
-    def is_raw(self, step: int) -> bool:
-        """Is the row of this step still held as it came?"""
+    def known_steps(self) -> array[int]:
+        """Steps that can be shown exactly: raw ones, and folded ones whose place in the file is known."""
+        found: array[int] = array("q")
+        for segment, clip in self._visible():
+            folded = segment.folded_steps
+            found.extend(folded if clip is None else folded[: bisect_left(folded, clip)])
+            for steps, _ in segment.raw_columns(None, clip):
+                found.extend(steps)
+        return found
+
+    def folded_range(self, step: int) -> tuple[int, int] | None:
+        """The first and last step of the bucket that stands for a folded step; None if the row itself is held."""
         segment = self._segment_of(step)
-        return segment is not None and segment.find(step) is not None
+        if step in self._recalled or segment is None or segment.pyramid is None:
+            return None
+        first_raw = segment.first_raw_step
+        if first_raw is not None and step >= first_raw:
+            return None
+        return segment.pyramid.range_of(step)
 
     def steps(self, last: int | None = None) -> array[int]:
         """Raw steps still held, oldest first, at most the `last` newest."""

@@ -60,6 +60,11 @@ class Segment:
         """The newest step."""
         return self.blocks[-1].steps[-1] if self.blocks else None
 
+    @property
+    def folded_steps(self) -> array[int]:
+        """Steps of folded rows whose place in the file is known, oldest first."""
+        return self._place_steps
+
     def raw_bytes(self) -> int:
         """What the raw rows take."""
         return sum(len(block.data) * 8 + len(block) * 32 for block in self.blocks)

@@ -8,8 +8,8 @@ is this key written by training or by an evaluation that may come late?
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from rltop.store.series import Mark, StoreOptions
 
 _SHAPES_KEPT = 1024
 _MARKS_KEPT = 64
+_RECALLED_KEPT = 64
 _REFUSED_KEPT = 20_000
 """Refused keys told apart; past that the count stands for "at least"."""
 
@@ -113,6 +114,7 @@ class Stream(StreamQueries):
         self._numeric: set[int] = set()
         self._marks: dict[int, _KeyMarks] = {}
         self._refused: set[str] = set()
+        self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._must_restart = False
         self._open_step: int | None = None
         self._is_open = False
@@ -368,6 +370,13 @@ class Stream(StreamQueries):
         """Where in the file to start reading to meet the row of `step`."""
         segment = self._segment_of(step)
         return None if segment is None else segment.place(step)
+
+    def recall(self, step: int, row: Mapping[str, float]) -> None:
+        """Hold a folded row again for a while, as read anew from the file."""
+        self._recalled[step] = row
+        while len(self._recalled) > _RECALLED_KEPT:
+            self._recalled.popitem(last=False)
+        self.version += 1
 
     def open_row(self) -> ClosedRow | None:
         """The newest row, which may still change."""

@@ -1,0 +1,136 @@
+"""The command line: what may be typed, and which command that is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rltop import __version__
+from rltop.settings import add_flags
+
+_COMMANDS = """\
+commands:
+  rltop [PATH ...]        watch runs: files, directories or globs; nothing: the current directory
+  rltop check FILE        replay the whole file through the rules and say what fires
+  rltop replay FILE       play a recording as if it were being written
+  rltop demo              a bundled recording in which something goes wrong
+"""
+_CODES = "exit codes: 0 nothing firing, 1 something is (check), 2 usage or unreadable, 3 no metrics found"
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Arguments as a namespace whose `command` runs them.
+
+    Raises:
+        SystemExit: for --help and --version, and for what argparse refuses.
+    """
+    words = {"check": _check_parser, "replay": _replay_parser, "demo": _demo_parser}
+    if argv and argv[0] in words:
+        return words[argv[0]]().parse_args(argv[1:])
+    return _show_parser().parse_args(argv)
+
+
+def _parser(prog: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--config", metavar="FILE", help="config file (default: ~/.config/rltop/config.toml)")
+    return parser
+
+
+def _show_parser() -> argparse.ArgumentParser:
+    parser = _parser(
+        "rltop",
+        "top for reinforcement-learning runs of language models.",
+        f"{_COMMANDS}\n{_CODES}",
+    )
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="metric files, run directories or globs")
+    _add_once(parser)
+    parser.add_argument("--version", action="version", version=f"rltop {__version__}")
+    add_flags(parser)
+    parser.set_defaults(command=_show)
+    return parser
+
+
+def _add_once(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--once", action="store_true", help="print the overview once and leave")
+    parser.add_argument("--json", action="store_true", help="the same as one JSON document")
+    parser.add_argument("--live", action="store_true", help="with --once: judge silence by the clock too")
+    parser.add_argument(
+        "--width", type=int, metavar="N", help="with --once: columns (default: the terminal's, else 100)"
+    )
+
+
+def _check_parser() -> argparse.ArgumentParser:
+    parser = _parser("rltop check", "Replay a whole file through the rules and say what fires at its end.", _CODES)
+    parser.add_argument("path", metavar="FILE", help="a metric file")
+    parser.add_argument("--json", action="store_true", help="verdicts and every transition, as one JSON document")
+    parser.add_argument("--fail-on", choices=("warn", "crit"), default="crit", help="level that makes the exit code 1")
+    parser.add_argument("--ever", action="store_true", help="exit 1 also for what has recovered by the end")
+    add_flags(parser)
+    parser.set_defaults(command=_check)
+    return parser
+
+
+def _replay_parser() -> argparse.ArgumentParser:
+    parser = _parser("rltop replay", "Play a recorded run as if it were being written now.")
+    parser.add_argument("path", metavar="FILE", help="a metric file")
+    _add_speed(parser, 60.0)
+    add_flags(parser)
+    parser.set_defaults(command=_replay)
+    return parser
+
+
+def _demo_parser() -> argparse.ArgumentParser:
+    parser = _parser("rltop demo", "Play a bundled recording in which something goes wrong.")
+    _add_speed(parser, None)
+    add_flags(parser)
+    parser.set_defaults(command=_demo)
+    return parser
+
+
+def _add_speed(parser: argparse.ArgumentParser, default: float | None) -> None:
+    parser.add_argument("--speed", type=_speed, default=default, metavar="X", help="times as fast as it was recorded")
+    parser.add_argument(
+        "--from", dest="warm_start", type=_fraction, default=0.5, metavar="F",
+        help="fraction of the recording that is there from the start (default 0.5)",
+    )  # fmt: skip
+    _add_once(parser)
+
+
+def _speed(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError("must be between 0 and 1,000,000")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError("must be between 0 and 1")
+    return value
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from rltop.cli.show import show
+
+    return show(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from rltop.cli.check import check
+
+    return check(arguments)
+
+
+def _replay(arguments: argparse.Namespace) -> int:
+    from rltop.cli.show import replay
+
+    return replay(arguments)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from rltop.cli.show import demo
+
+    return demo(arguments)

@@ -1,0 +1,85 @@
+"""The newest rows of a file, read at once for the first frame.
+
+Runs in a thread that may be abandoned, so it shares nothing with the session: it
+reads the last rows with a pipeline of its own, and throws it away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from rltop.cli.opening import ingest_options
+from rltop.clock import Clock
+from rltop.config import Config
+from rltop.decode.jsonl import JsonlDecoder
+from rltop.ingest.discover import Found
+from rltop.ingest.pipeline import Pipeline
+from rltop.ingest.tracked import TrackedRun
+from rltop.model import Label
+from rltop.sources.events import Chunk, Reset, TailState, TailStatus
+from rltop.sources.reader import DirectFeed
+from rltop.store.run import Run
+from rltop.store.stream import Stream
+from rltop.view.glyphs import glyph_set
+from rltop.view.lines import Row
+from rltop.view.overview import build_overview, paint_overview
+
+EARLY_ROWS = 128
+"""Rows read for the first frame: a sparkline's width, and about 10 ms."""
+
+
+class _Unread:
+    """The history that has not been read yet, as a feed."""
+
+    is_exhausted = False
+
+    def __init__(self, size: int) -> None:
+        self.status = TailStatus(TailState.READING, "", size, 0)
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        """Nothing yet."""
+        del max_bytes
+        return []
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Once:
+    """A budget that is spent only when there is nothing left to read."""
+
+    @staticmethod
+    def is_spent() -> bool:
+        """Never before the end."""
+        return False
+
+
+def early_rows(found: Found, config: Config, clock: Clock) -> Callable[[int, int], Sequence[Row]]:
+    """A function of the screen's size that reads the newest rows and paints them."""
+
+    def build(width: int, height: int) -> Sequence[Row]:
+        run = read_newest(found, config, clock)
+        view = build_overview(run)
+        return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii))
+
+    return build
+
+
+def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
+    """The last rows of a file as a run whose history has not been read."""
+    options = ingest_options(config)
+    stream = Stream("", options.store)
+    stream.total_steps = options.total_steps
+    decoder = JsonlDecoder(replace(options.jsonl, may_count_rows=False))
+    run = TrackedRun(
+        Run(found.name, Label.of(found.path), options.store),
+        _Unread(found.size),
+        Pipeline(JsonlDecoder(options.jsonl), Stream("", options.store), options.health),
+        clock,
+        preview=(DirectFeed(found.path, clock=clock, last_lines=EARLY_ROWS), Pipeline(decoder, stream, options.health)),
+        modified_s=found.modified_s,
+    )
+    while run.advance(_Once()):
+        pass
+    return run

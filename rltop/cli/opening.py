@@ -1,0 +1,130 @@
+"""From paths to a session: what every command does first."""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from rltop.clock import Clock
+from rltop.config import Config, load
+from rltop.errors import RltopError, SourceError
+from rltop.ingest.discover import Discovery, Found, discover, name_of
+from rltop.ingest.session import IngestOptions, OpenFeed, Session
+from rltop.metrics.howto import HOWTO
+from rltop.sources.reader import DirectFeed, Reader, ThreadedFeed
+
+LOOK_DEADLINE_S = 2.0
+"""How long the first look at a path may take before the screen comes up without it."""
+
+
+def load_config(arguments: argparse.Namespace) -> Config:
+    """Settle every option from flags, environment and file.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
+    """
+    return load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
+
+
+def ingest_options(config: Config) -> IngestOptions:
+    """What the session needs of the configuration."""
+    return IngestOptions(config.decode, config.store, config.health, config.total_steps)
+
+
+def look(paths: Sequence[str]) -> Discovery:
+    """Find what `paths` mean, without ever hanging on a dead server.
+
+    A plain file whose server does not answer is followed all the same: the screen
+    says that there is no answer, and shows the rows when there is one.
+
+    Raises:
+        SourceError: a path cannot be followed, or a directory does not answer.
+    """
+    found: list[Discovery] = []
+    failed: list[RltopError] = []
+
+    def work() -> None:
+        try:
+            found.append(discover(paths))
+        except RltopError as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work, name="discover", daemon=True)
+    worker.start()
+    worker.join(LOOK_DEADLINE_S)
+    if failed:
+        raise failed[0]
+    if found:
+        return found[0]
+    if paths and not any(path.endswith("/") or glob.has_magic(path) for path in paths):
+        return Discovery([Found(path, name_of(path)) for path in paths])
+    raise SourceError(
+        f"no answer from the file system for {LOOK_DEADLINE_S:.0f} s while looking in {', '.join(paths) or '.'}",
+        "name the metric file itself: rltop follows it as soon as the server answers",
+    )
+
+
+def direct(config: Config, clock: Clock) -> OpenFeed:
+    """Feeds that read when asked: one-shot use."""
+    del config
+
+    def open_feed(path: str, last_lines: int | None) -> DirectFeed:
+        return DirectFeed(path, clock=clock, last_lines=last_lines)
+
+    return open_feed
+
+
+def threaded(reader: Reader) -> OpenFeed:
+    """Feeds that are read by daemon threads: the screen."""
+
+    def open_feed(path: str, last_lines: int | None) -> ThreadedFeed:
+        return reader.follow(path, last_lines=last_lines)
+
+    return open_feed
+
+
+def read_whole(path: str, config: Config, clock: Clock) -> Session:
+    """A session in which one file has been read to its end and judged.
+
+    Raises:
+        SourceError: the file does not exist or cannot be read.
+    """
+    where = Path(path)
+    if where.is_dir():
+        found = look([path]).found
+        if not found:
+            raise SourceError(f"no metric stream in {path}", "name the file")
+        path = found[0].path
+    try:
+        size = Path(path).stat().st_size
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+    options = ingest_options(config)
+    session = Session(
+        [Found(path, name_of(path), size)],
+        direct(config, clock),
+        clock,
+        IngestOptions(options.jsonl, options.store, options.health, options.total_steps, has_preview=False),
+    )
+    session.drain()
+    return session
+
+
+def nothing_found(paths: Sequence[str], discovery: Discovery) -> str:
+    """What was looked at, and how each trainer is made to write metrics."""
+    lines = [f"no metric stream in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
+    if discovery.passed_over:
+        lines.append("looked at:")
+        lines += [f"  {path}: {reason}" for path, reason in discovery.passed_over[:12]]
+        if len(discovery.passed_over) > 12:
+            lines.append(f"  and {len(discovery.passed_over) - 12} more")
+    lines.append("how each trainer writes one:")
+    width = max(len(each.trainer) for each in HOWTO)
+    lines += [f"  {each.trainer:<{width}}  {each.summary}" for each in HOWTO if each.is_followed]
+    return "\n".join(lines)

@@ -1,0 +1,166 @@
+"""Everything but the screen: runs being followed, moved on a slice at a time.
+
+The screen, `--once`, `check`, replay and every test drive this same object. It
+reads no clock of its own and starts no thread: feeds bring the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from rltop.clock import Clock
+from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.health.engine import EngineOptions
+from rltop.ingest.discover import Found
+from rltop.ingest.pipeline import Pipeline
+from rltop.ingest.recall import Recaller
+from rltop.ingest.tracked import TrackedRun
+from rltop.model import Label
+from rltop.sources.reader import Feed
+from rltop.store.run import RunStore
+from rltop.store.series import StoreOptions
+from rltop.store.stream import Stream
+
+PREVIEW_ROWS = 1024
+"""Rows at the end that are shown while history is being read."""
+PREVIEW_FROM_BYTES = 2 * 1024 * 1024
+"""A smaller file is read whole before a preview would pay."""
+
+OpenFeed = Callable[[str, int | None], Feed]
+"""Follow a path from its beginning, or (with a number) from that many lines before its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """How runs are read and judged.
+
+    Attributes:
+        jsonl, store, health: options of those rooms.
+        total_steps: how many steps the run wants to make, where the user knows.
+        has_preview: show the last rows of a large file while history is read.
+    """
+
+    jsonl: JsonlOptions = field(default_factory=JsonlOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
+    health: EngineOptions = field(default_factory=EngineOptions)
+    total_steps: int | None = None
+    has_preview: bool = True
+
+
+class Bell:
+    """Rung by a reading thread when there is something to take; the screen listens.
+
+    The feeds exist before the screen does, so the two meet here.
+    """
+
+    def __init__(self) -> None:
+        self._listener: Callable[[], None] | None = None
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Call `listener` at each ring, from whatever thread rings."""
+        self._listener = listener
+
+    def ring(self) -> None:
+        """There is something new."""
+        listener = self._listener
+        if listener is not None:
+            listener()
+
+
+class _SliceBudget:
+    """A slice that ends when the clock says so."""
+
+    def __init__(self, clock: Clock, budget_ms: float) -> None:
+        self._clock = clock
+        self._end_s = clock.monotonic() + budget_ms / 1000
+
+    def is_spent(self) -> bool:
+        """Is the time up?"""
+        return self._clock.monotonic() >= self._end_s
+
+
+class _NoBudget:
+    """A slice without end."""
+
+    @staticmethod
+    def is_spent() -> bool:
+        """Never."""
+        return False
+
+
+class Session:
+    """All runs of one invocation.
+
+    Args:
+        found: the streams to follow.
+        open_feed: makes the feed of a path; see `feeds`.
+        clock: arrival times and slices.
+        options: how runs are read and judged.
+        bell: rings when feeds have something; feeds of one-shot use never do.
+    """
+
+    def __init__(
+        self,
+        found: Sequence[Found],
+        open_feed: OpenFeed,
+        clock: Clock,
+        options: IngestOptions | None = None,
+        bell: Bell | None = None,
+    ) -> None:
+        self.options = options = options or IngestOptions()
+        self.bell = bell or Bell()
+        self._clock = clock
+        self._store = RunStore(options.store)
+        self._turn = 0
+        self.runs: list[TrackedRun] = [self._track(each, open_feed) for each in found]
+
+    def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
+        run = self._store.add(found.name, Label.of(found.path))
+        preview = None
+        if self.options.has_preview and found.size >= PREVIEW_FROM_BYTES:
+            jsonl = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
+            preview = (open_feed(found.path, PREVIEW_ROWS), self._pipeline(Stream("", self.options.store), jsonl))
+        return TrackedRun(
+            run,
+            open_feed(found.path, None),
+            self._pipeline(run.stream(), self.options.jsonl),
+            self._clock,
+            preview=preview,
+            modified_s=found.modified_s,
+            recaller=Recaller(found.path, self.options.jsonl, self.bell.ring),
+        )
+
+    def _pipeline(self, stream: Stream, jsonl: JsonlOptions) -> Pipeline:
+        stream.total_steps = self.options.total_steps
+        return Pipeline(JsonlDecoder(jsonl), stream, self.options.health)
+
+    def step(self, budget_ms: float) -> bool:
+        """Work for about `budget_ms`; True if there may be more to do at once."""
+        budget = _SliceBudget(self._clock, budget_ms)
+        has_moved = False
+        for _ in range(len(self.runs)):
+            run = self.runs[self._turn % len(self.runs)]
+            has_moved = run.advance(budget) or has_moved
+            if budget.is_spent():
+                break
+            self._turn += 1
+        return has_moved
+
+    def drain(self) -> None:
+        """Read everything there is now; runs whose feed is exhausted are finished."""
+        for run in self.runs:
+            while run.advance(_NoBudget()):
+                pass
+            if run.is_exhausted:
+                run.finish()
+
+    @property
+    def version(self) -> Hashable:
+        """Moves with everything that a view may show, time aside."""
+        return tuple(run.version for run in self.runs)
+
+    def close(self) -> None:
+        """Let go of everything; never waits for a read."""
+        for run in self.runs:
+            run.close()

@@ -1,0 +1,330 @@
+"""One run as the screen sees it: its feed, its pipeline, its preview, its state.
+
+The only mutable object that views read; everything it hands out is either frozen
+or belongs to the store.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from rltop.clock import Clock
+from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
+from rltop.ingest.recall import Recaller
+from rltop.metrics.dialect import Identity
+from rltop.model import Counts, Event, Label, Level, RunState, Verdict, VerdictState
+from rltop.sources.events import Chunk, Reset, TailState, TailStatus
+from rltop.sources.reader import Feed, ThreadedFeed
+from rltop.store.run import Run
+from rltop.store.stream import Stream
+
+TAKE_BYTES = 1024 * 1024
+NETWORK_LAG_S = 60.0
+"""How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
+_BEFORE_HISTORY = frozenset({"nonfinite"})
+"""Families that may speak before the whole history has been judged."""
+_OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
+
+
+class Budget(Protocol):
+    """How long a slice may still go on."""
+
+    def is_spent(self) -> bool:
+        """Has the slice used up its time?"""
+        ...
+
+
+class _Intake:
+    """Moves events from a feed into a pipeline, a slice at a time."""
+
+    def __init__(self, feed: Feed, pipeline: Pipeline) -> None:
+        self.feed = feed
+        self.pipeline = pipeline
+        self._waiting: deque[Chunk | Reset] = deque()
+        self._cursor = 0
+
+    def advance(self, budget: Budget) -> bool:
+        """Decode until the budget is spent or nothing waits; True if anything was decoded."""
+        has_moved = False
+        while True:
+            if not self._waiting:
+                self._waiting.extend(self.feed.take(TAKE_BYTES))
+                if not self._waiting:
+                    return has_moved
+            has_moved = True
+            event = self._waiting[0]
+            if isinstance(event, Reset):
+                self.pipeline.take_reset(event)
+                self._waiting.popleft()
+                continue
+            stop = min(self._cursor + SLICE_BYTES, len(event.data))
+            self.pipeline.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
+            self._cursor = stop
+            if stop == len(event.data):
+                self._waiting.popleft()
+                self._cursor = 0
+            if budget.is_spent():
+                return True
+
+    @property
+    def has_waiting(self) -> bool:
+        """Is there something taken from the feed and not yet decoded?"""
+        return bool(self._waiting)
+
+
+class TrackedRun:
+    """A run that is being followed, or one that was read to its end."""
+
+    def __init__(
+        self,
+        run: Run,
+        feed: Feed,
+        pipeline: Pipeline,
+        clock: Clock,
+        *,
+        preview: tuple[Feed, Pipeline] | None = None,
+        modified_s: float | None = None,
+        recaller: Recaller | None = None,
+    ) -> None:
+        self.run = run
+        self._clock = clock
+        self._main = _Intake(feed, pipeline)
+        self._preview = _Intake(*preview) if preview is not None else None
+        self._modified_s = modified_s
+        self._recaller = recaller
+        self._arrived_s: float | None = None
+        self._has_caught_up = False
+        self._is_finished = False
+        self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def advance(self, budget: Budget) -> bool:
+        """Take in what has come; True if there was anything."""
+        has_moved = self._take_recalled()
+        if self._preview is not None:
+            has_moved = self._preview.advance(budget) or has_moved
+        if not budget.is_spent():
+            pipeline = self._main.pipeline
+            if self._has_caught_up:
+                pipeline.arrived_s = self._clock.now()
+            before = pipeline.stream.version
+            has_moved = self._main.advance(budget) or has_moved
+            if self._has_caught_up and pipeline.stream.version != before:
+                self._arrived_s = pipeline.arrived_s
+        self._note_progress()
+        return has_moved
+
+    def finish(self) -> None:
+        """The source is at its end for good: judge the last step too."""
+        if not self._is_finished:
+            self._is_finished = True
+            self._main.pipeline.finish()
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Will the feed never give anything again?"""
+        return self._main.feed.is_exhausted and not self._main.has_waiting
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._main.feed.close()
+        if self._preview is not None:
+            self._preview.feed.close()
+
+    def _note_progress(self) -> None:
+        offset = self._main.pipeline.offset
+        if not self._has_caught_up:
+            status = self._main.feed.status
+            is_at_end = status.state is TailState.AT_END and offset >= status.offset
+            self._has_caught_up = not self._main.has_waiting and (is_at_end or self._main.feed.is_exhausted)
+        if self._preview is not None and (self._has_caught_up or offset >= self._preview.pipeline.offset > 0):
+            self._preview.feed.close()
+            self._preview = None
+
+    # -- what a view reads ------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> Label:
+        """The run's name."""
+        return self.run.name
+
+    @property
+    def path(self) -> Label:
+        """Where it is read from."""
+        return self.run.path
+
+    @property
+    def _shown(self) -> Pipeline:
+        if self._preview is not None and self._preview.pipeline.stream.rows:
+            return self._preview.pipeline
+        return self._main.pipeline
+
+    @property
+    def is_preview(self) -> bool:
+        """Are only the last rows shown, while history is being read?"""
+        return self._shown is not self._main.pipeline
+
+    @property
+    def stream(self) -> Stream:
+        """The stream to show: the preview's until history has caught up."""
+        return self._shown.stream
+
+    @property
+    def identity(self) -> Identity | None:
+        """Dialect, algorithm and signals, as far as known."""
+        return self._shown.current_identity()
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, if known."""
+        return None if self.identity is None else self.identity.group_size
+
+    @property
+    def version(self) -> tuple[int, int, bool, bool]:
+        """Moves whenever something that a view shows has moved, time aside."""
+        return (id(self._shown.stream), self._shown.stream.version, self._is_finished, self._has_caught_up)
+
+    @property
+    def loading(self) -> float | None:
+        """Fraction of the file that has been read; None when all of it has."""
+        if self._has_caught_up or self._is_finished:
+            return None
+        size = self._main.feed.status.size
+        return min(1.0, self._main.pipeline.offset / size) if size else None
+
+    @property
+    def counts(self) -> Counts:
+        """Everything read, and everything not understood."""
+        total = Counts()
+        total.add(self._main.pipeline.decoder.counts)
+        total.add(self._main.pipeline.stream.counts)
+        total.examples = self._main.pipeline.decoder.counts.examples
+        return total
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Every transition so far, in the order of the file."""
+        engine = self._main.pipeline.engine
+        return () if engine is None else engine.events
+
+    @property
+    def warm_up(self) -> tuple[int, int] | None:
+        """(records seen, records wanted) while rules warm up; None when they have."""
+        engine = self._main.pipeline.engine
+        if engine is not None:
+            return engine.warm_up
+        return (self._main.pipeline.stream.rows, 30)
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What fires now and what has just recovered, worst first, silence included."""
+        found = self._peek()
+        silence = self._silence(self.age_s)
+        if silence is None:
+            return found
+        return sorted([*found, silence], key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.since_record))
+
+    def _peek(self) -> Sequence[Verdict]:
+        version = self.version
+        if self._peeked[0] != version:
+            verdicts = self._shown.peek()
+            if self.is_preview or self.loading is not None:
+                verdicts = [replace(v, is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
+            self._peeked = (version, verdicts)
+        return self._peeked[1]
+
+    @property
+    def records(self) -> int:
+        """Training rows judged so far."""
+        return self._main.pipeline.records
+
+    # -- the past -----------------------------------------------------------------------------------------------------
+
+    def recall(self, step: int) -> None:
+        """Ask for the row of a step that memory has folded; it comes when the file answers."""
+        stream = self.stream
+        if self._recaller is None or stream.folded_range(step) is None:
+            return
+        place = stream.place(step)
+        if place is not None and place.generation == self._main.pipeline.generation:
+            self._recaller.ask(step, place)
+
+    def _take_recalled(self) -> bool:
+        rows = self._recaller.take() if self._recaller is not None else []
+        for step, row in rows:
+            self._main.pipeline.stream.recall(step, row)
+        return bool(rows)
+
+    # -- liveness ----------------------------------------------------------------------------------------------------
+
+    @property
+    def newest_s(self) -> float | None:
+        """When the newest row was written: its own time or its arrival, else the file's time when it was opened."""
+        known = [t for t in (self._arrived_s, self.stream.last_time_s) if t is not None]
+        return max(known) if known else self._modified_s
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
+        newest = self.newest_s
+        if newest is None or self._is_finished or not self.stream.rows:
+            return None
+        return max(0.0, self._clock.now() - newest)
+
+    def _silence(self, age_s: float | None) -> Verdict | None:
+        """The verdict on a run that wrote while it was watched and has stopped."""
+        if age_s is None or self._arrived_s is None or self._shown.is_finished:
+            return None
+        identity = self.identity
+        step_time = None if identity is None else identity.primary("time_step")
+        return self._shown.liveness.verdict(age_s, self._lag_s, "" if step_time is None else step_time.key)
+
+    @property
+    def _lag_s(self) -> float:
+        feed = self._main.feed
+        is_network = isinstance(feed, ThreadedFeed) and feed.mount is not None and feed.mount.is_network
+        return NETWORK_LAG_S if is_network else 0.0
+
+    @property
+    def state(self) -> RunState:
+        """The state word.
+
+        A run that was silent already when it was opened has ended, or stalled
+        before anyone looked: that is a word, not an alarm.
+        """
+        status = self._main.feed.status
+        if not self.stream.rows:
+            return self._state_without_rows(status)
+        if status.state in _OUT_OF_SIGHT:
+            return RunState.LOST
+        if self._shown.is_finished or self._is_finished:
+            return RunState.FINISHED if self._shown.is_finished else RunState.ENDED
+        age_s = self.age_s
+        if age_s is None:
+            return RunState.LIVE
+        lines = self._shown.liveness.silence(self._lag_s)
+        if age_s > lines.warn_s:
+            return RunState.STALLED if self._arrived_s is not None else RunState.ENDED
+        return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
+
+    def _state_without_rows(self, status: TailStatus) -> RunState:
+        if status.state in _OUT_OF_SIGHT:
+            return RunState.LOST
+        return RunState.WAITING if status.state is TailState.WAITING or self._has_caught_up else RunState.LOADING
+
+    @property
+    def state_note(self) -> str:
+        """What is being waited for, or what is wrong with the file; empty when all is well."""
+        return self._main.feed.status.message
+
+    @property
+    def level(self) -> Level:
+        """The worst level that fires now."""
+        levels = [verdict.level for verdict in self.verdicts if verdict.recovered_step is None]
+        if levels:
+            return max(levels)
+        return Level.OK if self.stream.rows else Level.NO_DATA
