@@ -1,0 +1,220 @@
+"""The reading position in one life of a file.
+
+Owns offset, generation and fingerprint; decides which of the bytes that were read
+may be given out. Knows nothing of paths.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rltop.clock import Clock
+from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions
+from rltop.sources.filesystem import FileSystem, read_fully
+from rltop.sources.fingerprint import Fingerprint
+
+READ_BYTES = 1024 * 1024
+"""One read; larger ones are not faster."""
+
+PROBE_BYTES = 4096
+"""Asked for at the end of the file: the size may be out of date, a read is not."""
+
+SCAN_BYTES = 16 * 1024 * 1024
+"""How much of a hole is looked through in one poll."""
+
+BOM = b"\xef\xbb\xbf"
+
+
+class Outcome(enum.Enum):
+    """How a turn of reading ended."""
+
+    END = "nothing more"
+    MORE = "as many bytes as were asked for"
+    HELD = "there is more, but not to be trusted yet"
+    DIFFERENT = "another content"
+    SHORT = "less than was read before"
+
+
+@dataclass(slots=True)
+class Hole:
+    """NUL bytes at the reading position, so far neither data nor nothing.
+
+    Attributes:
+        offset: where they begin.
+        since: when they were first seen.
+        polls: on how many polls they were seen.
+        scanned: up to here nothing but NUL was found.
+        data_at: a byte beyond them that is not NUL, or None.
+    """
+
+    offset: int
+    since: float
+    polls: int = 0
+    scanned: int = 0
+    data_at: int | None = None
+
+
+class Cursor:
+    """Reads on from where it stands and collects events."""
+
+    def __init__(self, fs: FileSystem, clock: Clock, options: TailOptions, start: int) -> None:
+        self.offset = start
+        self.generation = 0
+        self.budget = 0
+        self.is_careful = options.is_network
+        self._fs = fs
+        self._clock = clock
+        self._options = options
+        self._events: list[Chunk | Reset] = []
+        self._fingerprint = Fingerprint()
+        self._hole: Hole | None = None
+        self._nul_passed = 0
+
+    def begin_poll(self, max_bytes: int) -> None:
+        """Start a poll that may give out `max_bytes`."""
+        self.budget = max_bytes
+
+    def take_events(self) -> list[Chunk | Reset]:
+        """What the poll has brought; forgotten here."""
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def nul_bytes(self) -> int:
+        """NUL bytes seen and not given out, of all generations."""
+        return self._nul_passed + self._pending_nuls
+
+    @property
+    def _pending_nuls(self) -> int:
+        return max(0, self._hole.scanned - self._hole.offset) if self._hole else 0
+
+    @property
+    def is_untouched(self) -> bool:
+        """Nothing of this generation has been passed yet."""
+        return self.offset == 0
+
+    @property
+    def needs_anchor(self) -> bool:
+        """It begins inside a file of which nothing is known yet."""
+        return self.offset > 0 and not self._fingerprint.head
+
+    def anchor(self, handle: int) -> bool:
+        """Learn the file it begins in; False if that does not reach so far."""
+        return self._fingerprint.load(self._fs, handle, self.offset)
+
+    def reset(self, reason: ResetReason, *, is_restart: bool) -> None:
+        """Begin at offset 0 of another file; silent if nothing had been passed."""
+        self._nul_passed += self._pending_nuls
+        self._hole = None
+        self._fingerprint.clear()
+        if not self.is_untouched:
+            self.offset = 0
+            self.generation += 1
+            self._events.append(Reset(reason, self.generation, is_restart))
+
+    def matches(self, handle: int) -> bool | None:
+        """Whether an open file agrees with what was read: see `Fingerprint.matches`."""
+        return self._fingerprint.matches(self._fs, handle, self.offset)
+
+    def read(self, handle: int, size: int, *, verify_end: bool = True, is_ending: bool = False) -> Outcome:
+        """Read on until the budget is used up or nothing more comes.
+
+        The fingerprint is compared *after* each read, so that bytes read from a
+        file that was rewritten a moment ago are never given out.
+
+        Args:
+            handle: open file.
+            size: what it is said to hold; only guides how much is asked for.
+            verify_end: compare the fingerprint even if nothing new was read.
+            is_ending: nothing will be appended any more, so nothing is held back.
+
+        Raises:
+            OSError: whatever the file system says; the events so far stay valid.
+        """
+        while self.budget > 0:
+            want = min(self.budget, READ_BYTES, max(size - self.offset, PROBE_BYTES))
+            data = self._fs.read_at(handle, want, self.offset)
+            if self.offset == 0 and data and len(data) < len(BOM):
+                data = read_fully(self._fs, handle, len(BOM), 0)
+            if data or verify_end:
+                same = self.matches(handle)
+                if same is not True:
+                    return Outcome.SHORT if same is None else Outcome.DIFFERENT
+            if not data:
+                return Outcome.END
+            if data[0] == 0:
+                if outcome := self._meet_hole(handle, data):
+                    return outcome
+                continue
+            self._hole = None
+            nul = data.find(0)
+            if nul > 0:
+                data = data[:nul]
+            if self.offset == 0:
+                if data.startswith(BOM):
+                    self._pass(BOM)
+                    data = data[len(BOM) :]
+                elif nul < 0 and not is_ending and BOM.startswith(data):
+                    return Outcome.END
+            self._give(data[: self.budget])
+        return Outcome.MORE
+
+    def _give(self, data: bytes) -> None:
+        if data:
+            self._events.append(Chunk(data, self.offset, self.generation))
+            self.budget -= len(data)
+            self._pass(data)
+
+    def _pass(self, data: bytes) -> None:
+        self._fingerprint.extend(data)
+        self.offset += len(data)
+
+    def _meet_hole(self, handle: int, data: bytes) -> Outcome | None:
+        """Deal with NUL at the reading position; None: some were passed over, read on.
+
+        They are passed over only where data lies beyond, because at the end they
+        hold up nothing and may yet become data; and only those seen just now,
+        because any part of the hole may have been filled since the last look.
+        """
+        now = self._clock.monotonic()
+        hole = self._hole
+        if hole is None or hole.offset != self.offset:
+            hole = self._hole = Hole(self.offset, now, scanned=self.offset)
+        hole.polls += 1
+        nuls = len(data) - len(data.lstrip(b"\0"))
+        if nuls < len(data):
+            hole.data_at = self.offset + nuls
+        elif hole.data_at is None or hole.data_at <= self.offset:
+            hole.data_at = None
+            hole.scanned = max(hole.scanned, self.offset + nuls)
+            if not self._scan(handle, hole):
+                return Outcome.HELD
+            if hole.data_at is None:
+                return Outcome.END
+        if not self._is_old(hole, now):
+            return Outcome.HELD
+        self._fingerprint.skip(nuls)
+        self._nul_passed += nuls
+        self.offset += nuls
+        hole.offset = self.offset
+        return None
+
+    def _is_old(self, hole: Hole, now: float) -> bool:
+        if self.is_careful:
+            return hole.polls >= self._options.careful_nul_polls and now - hole.since >= self._options.confirm_s
+        return hole.polls >= self._options.nul_polls
+
+    def _scan(self, handle: int, hole: Hole) -> bool:
+        """Look for data beyond the hole; False if there is more to look through."""
+        stop = hole.scanned + SCAN_BYTES
+        while hole.scanned < stop:
+            data = self._fs.read_at(handle, READ_BYTES, hole.scanned)
+            if not data:
+                return True
+            nuls = len(data) - len(data.lstrip(b"\0"))
+            if nuls < len(data):
+                hole.data_at = hole.scanned + nuls
+                return True
+            hole.scanned += nuls
+        return False

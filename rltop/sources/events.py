@@ -1,0 +1,119 @@
+"""What a source gives out, and how it says how it is doing."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rltop.errors import SourceError
+
+
+class Chunk(NamedTuple):
+    """Bytes of a file, cut anywhere: a line may go on in the next chunk.
+
+    Chunks of one generation follow each other without gap or overlap. Only a byte
+    order mark at the beginning and NUL bytes that never became data are left out;
+    `offset` stays the true one across both.
+
+    Attributes:
+        data: at least one byte.
+        offset: where `data[0]` stands in the file.
+        generation: how many resets came before.
+    """
+
+    data: bytes
+    offset: int
+    generation: int
+
+
+class ResetReason(enum.StrEnum):
+    """Why reading begins at offset 0 again."""
+
+    TRUNCATED = "truncated"
+    REWRITTEN = "rewritten in place"
+    REPLACED = "replaced by another file"
+    ROTATED = "continued in a new file"
+    RETARGETED = "the link points to another file"
+
+
+class Reset(NamedTuple):
+    """What follows stands in another file, or in another life of the same one.
+
+    Attributes:
+        reason: what happened.
+        generation: of the chunks that follow.
+        is_restart: the writer started anew; False where the stream merely goes on in a new file.
+    """
+
+    reason: ResetReason
+    generation: int
+    is_restart: bool
+
+
+class TailState(enum.StrEnum):
+    """How a source is doing."""
+
+    WAITING = "waiting"
+    """Nothing has been seen yet."""
+    READING = "reading"
+    """There is more than has been read."""
+    AT_END = "at end"
+    """Everything visible has been read."""
+    LOST = "lost"
+    """It was there and cannot be reached now; trying goes on."""
+    REFUSED = "refused"
+    """What stands there is not a file that can be followed."""
+    STUCK = "stuck"
+    """The file system does not answer."""
+
+
+class TailStatus(NamedTuple):
+    """A snapshot for the status line and for progress (`offset / size`).
+
+    Attributes:
+        state: see `TailState`.
+        message: why, for a person; empty where there is nothing to say.
+        size: bytes in the file when last seen.
+        offset: bytes passed, of this generation.
+        nul_bytes: NUL bytes seen and not given out: holes passed over, and those the file ends with now.
+        error: where the state is REFUSED: the same as something to raise.
+    """
+
+    state: TailState
+    message: str = ""
+    size: int = 0
+    offset: int = 0
+    nul_bytes: int = 0
+    error: SourceError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TailOptions:
+    """How patient a tail is.
+
+    Attributes:
+        is_network: another machine may write: nothing is held open, nothing is believed at first sight.
+        nul_polls: on how many polls a hole must be seen before it is passed over, local files.
+        careful_nul_polls: the same on a network, where data can arrive out of order; it also takes `confirm_s`.
+        confirm_s: how long another content must be seen on a network; 3 s is the
+            least time an NFS client keeps attributes (acregmin, nfs(5)).
+        shrink_s: how long a file on a network must look shorter although it begins
+            as before; beyond the longest time attributes are kept (acregmax, 60 s).
+        rescan_s: how often the directory is asked which file the name stands for, network only.
+        drain_polls: polls without news before a file that was renamed away is left.
+        retry_max_s: longest wait between attempts after an error.
+    """
+
+    is_network: bool = False
+    nul_polls: int = 2
+    careful_nul_polls: int = 5
+    confirm_s: float = 3.0
+    shrink_s: float = 90.0
+    rescan_s: float = 60.0
+    drain_polls: int = 2
+    retry_max_s: float = 5.0
+
+
+ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1)
+"""For reading once what is there: nothing gains from waiting."""

@@ -1,0 +1,149 @@
+"""What the session takes bytes from, wherever they come from."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from contextlib import suppress
+from typing import Protocol
+
+from rltop.clock import Clock
+from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailOptions, TailState, TailStatus
+from rltop.sources.filesystem import FileSystem, LocalFileSystem
+from rltop.sources.tail import Tail
+from rltop.sources.tail_start import find_tail_start
+
+
+class Feed(Protocol):
+    """A source of bytes that never blocks whoever takes from it."""
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        """What has come, in order, at most `max_bytes` of it; empty if nothing has."""
+        ...
+
+    @property
+    def status(self) -> TailStatus:
+        """How the source is doing, with the figures for progress."""
+        ...
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Nothing is left to take as of the last look; a followed file may grow again."""
+        ...
+
+    def close(self) -> None:
+        """Stop; nothing comes any more."""
+        ...
+
+
+class DirectFeed:
+    """Reads when it is asked, in the caller's own time: for one-shot use and tests."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        options: TailOptions = ONE_SHOT,
+        start: int = 0,
+        last_lines: int | None = None,
+    ) -> None:
+        """Looks at the file only if `last_lines` is given.
+
+        Args:
+            path: the file.
+            fs: the local file system if None.
+            clock: the system's if None.
+            options: see `TailOptions`.
+            start: offset to begin at, the beginning of a line.
+            last_lines: begin this many lines before the end instead.
+        """
+        fs = fs or LocalFileSystem()
+        self.start = start
+        if last_lines is not None:
+            # A file that cannot be opened has no last lines; the tail says why.
+            with suppress(OSError):
+                self.start = find_tail_start(fs, os.fspath(path), last_lines)
+        self._tail = Tail(path, fs, clock, options, self.start)
+        self._is_exhausted = False
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        """Look at the file now and read at most `max_bytes`."""
+        events = self._tail.poll(max_bytes)
+        self._is_exhausted = self._tail.status.state is not TailState.READING
+        return events
+
+    @property
+    def status(self) -> TailStatus:
+        """How the last look went."""
+        return self._tail.status
+
+    @property
+    def is_exhausted(self) -> bool:
+        """The last look found the end, or nothing that can be read."""
+        return self._is_exhausted
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._tail.close()
+
+
+class EventQueue:
+    """Events between one thread that reads and one that takes, bounded in bytes.
+
+    The lock is held for moments only, never across a call into a file system.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._events: deque[Chunk | Reset] = deque()
+        self._taken = 0
+        self._held = 0
+
+    @property
+    def room(self) -> int:
+        """How many bytes may be put now."""
+        return max(0, self.limit_bytes - self._held)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return not self._events
+
+    def put(self, events: list[Chunk | Reset]) -> None:
+        """Add at the end."""
+        with self._lock:
+            self._events.extend(events)
+            self._held += sum(len(event.data) for event in events if isinstance(event, Chunk))
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        """Remove from the front; a chunk that is too long is divided."""
+        taken: list[Chunk | Reset] = []
+        left = max_bytes
+        with self._lock:
+            while self._events:
+                event = self._events[0]
+                if isinstance(event, Reset):
+                    taken.append(event)
+                    self._events.popleft()
+                    continue
+                if left <= 0:
+                    break
+                part = self._part(event, left)
+                left -= len(part.data)
+                taken.append(part)
+            self._held -= max_bytes - left
+        return taken
+
+    def _part(self, chunk: Chunk, size: int) -> Chunk:
+        begin, end = self._taken, min(len(chunk.data), self._taken + size)
+        if end == len(chunk.data):
+            self._events.popleft()
+            self._taken = 0
+        else:
+            self._taken = end
+        if begin == 0 and end == len(chunk.data):
+            return chunk
+        return Chunk(chunk.data[begin:end], chunk.offset + begin, chunk.generation)

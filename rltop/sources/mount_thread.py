@@ -1,0 +1,298 @@
+"""The thread that reads all files of one mount.
+
+Everything here but `MountThread.add`, `wake`, `stop` and `silent_s` runs on that
+thread; only there may a call into a file system stand.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from rltop.clock import Clock
+from rltop.sources.events import TailOptions, TailState, TailStatus
+from rltop.sources.feed import EventQueue
+from rltop.sources.filesystem import FileSystem, Mount
+from rltop.sources.sight import is_missing, unreachable
+from rltop.sources.tail import Tail
+from rltop.sources.tail_start import find_tail_start
+from rltop.sources.watch import Watcher
+
+RESOLVE_S = 60.0
+"""How often links are resolved again and the watch on the folder is renewed."""
+
+WATCH_RETRY_S = 10.0
+"""How soon watching is tried again after it failed, for example because the folder does not exist yet."""
+
+CALM_S = 0.02
+"""Shortest time between two looks caused by the kernel: a busy folder must not become a busy thread."""
+
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Time between two looks, growing by `backoff` up to `longest_s` while nothing comes."""
+
+    shortest_s: float
+    longest_s: float
+    backoff: float
+
+
+@dataclass(slots=True, eq=False)
+class Follow:
+    """One file that is followed: what the thread and the feed share.
+
+    The feed's side reads `status`, `start`, `mount`, `thread` and `is_watched`, takes
+    from `queue` and sets `is_closed`; everything else is the thread's own.
+    """
+
+    path: str
+    queue: EventQueue
+    read_bytes: int
+    asked_at: float
+    start: int | None
+    last_lines: int | None = None
+    status: TailStatus = field(default_factory=lambda: TailStatus(TailState.WAITING, "not looked at yet"))
+    mount: Mount | None = None
+    thread: MountThread | None = None
+    is_watched: bool = False
+    is_closed: bool = False
+    has_looked: bool = False
+    tail: Tail | None = None
+    real_path: str = ""
+    interval_s: float = 0.0
+    next_look: float = 0.0
+    next_locate: float = 0.0
+    next_watch: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.last_lines is not None:
+            self.start = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a look may bring as much as it usually does."""
+        return self.queue.room >= min(self.read_bytes, max(1, self.queue.limit_bytes // 2))
+
+    def silent_s(self, now: float) -> float:
+        """For how long an answer about this file has been owed."""
+        return now - self.asked_at if self.thread is None else self.thread.silent_s(now)
+
+    def wake(self, *, look: bool = False) -> None:
+        """Wake the thread, if the file has one yet."""
+        if self.thread is not None:
+            self.thread.wake(look=look)
+
+
+def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
+    """Resolve the links of a file's path and note the mount that they lead to."""
+    try:
+        follow.real_path = fs.realpath(follow.path)
+    except (OSError, ValueError):
+        # Without an answer the path is taken by its name; the tail says what is wrong.
+        follow.real_path = follow.real_path or follow.path
+    follow.mount = mount_of(follow.real_path)
+    return follow.mount
+
+
+class MountThread:
+    """Polls the files of one mount, one after the other, for as long as it runs."""
+
+    def __init__(
+        self,
+        *,
+        mount: Mount,
+        pace: Pace,
+        fs: FileSystem,
+        clock: Clock,
+        tail_options: TailOptions,
+        mount_of: Callable[[str], Mount],
+        hand_over: Callable[[Follow, Mount], None],
+        on_data: Callable[[], None] | None,
+        watcher: Watcher | None,
+        watch_from: float,
+    ) -> None:
+        self._mount = mount
+        self._pace = pace
+        self._fs = fs
+        self._clock = clock
+        self._tail_options = replace(tail_options, is_network=mount.is_network)
+        self._mount_of = mount_of
+        self._hand_over = hand_over
+        self._on_data = on_data
+        self._watcher = watcher
+        self._watch_from = watch_from
+        self._arrivals: deque[Follow] = deque()
+        self._follows: list[Follow] = []
+        self._wake = threading.Event()
+        self._must_look = False
+        self._has_changed = False
+        self._last_calm = float("-inf")
+        self._is_stopped = False
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"rltop-read {mount.point}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def add(self, follow: Follow) -> None:
+        """Read this file too; from any thread."""
+        self._arrivals.append(follow)
+        self._wake.set()
+
+    def wake(self, *, look: bool = False) -> None:
+        """Stop waiting, and with `look` poll every file whatever its interval; from any thread."""
+        if look:
+            self._must_look = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End as soon as the file system lets it; from any thread."""
+        self._is_stopped = True
+        self._wake.set()
+
+    def silent_s(self, now: float) -> float:
+        """For how long the file system has owed an answer; from any thread."""
+        since = self._busy_since
+        return now - since if since is not None else 0.0
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._wake.clear()
+            self._pass()
+            if not self._is_stopped:
+                self._wake.wait(self._wait_s())
+        for follow in self._follows:
+            self._leave(follow)
+
+    def _pass(self) -> None:
+        while self._arrivals:
+            self._follows.append(self._arrivals.popleft())
+        must_look, self._must_look = self._must_look, False
+        now = self._clock.monotonic()
+        if self._has_changed and now - self._last_calm >= CALM_S:
+            self._has_changed, self._last_calm, must_look = False, now, True
+        for follow in self._follows.copy():
+            if self._is_stopped:
+                return
+            if follow.is_closed:
+                self._leave(follow)
+                self._follows.remove(follow)
+            elif must_look or self._is_due(follow):
+                self._attend(follow)
+
+    def _attend(self, follow: Follow) -> None:
+        self._busy_since = self._clock.monotonic()
+        before = follow.status
+        try:
+            has_news = self._look(follow)
+        except Exception as error:
+            # The worker boundary: a fault in reading one file must show, and must not stop the others.
+            self._follows.remove(follow)
+            follow.status = TailStatus(TailState.REFUSED, f"reading stopped: {error!r}", before.size, before.offset)
+            follow.has_looked = has_news = True
+        finally:
+            self._busy_since = None
+        is_other = (follow.status.state, follow.status.message) != (before.state, before.message)
+        if (has_news or is_other) and self._on_data is not None and not self._is_stopped:
+            self._notify(self._on_data)
+
+    def _notify(self, on_data: Callable[[], None]) -> None:
+        try:
+            on_data()
+        except RuntimeError:
+            # The loop that was to be woken is closed: nobody is listening any more.
+            self._on_data = None
+
+    def _look(self, follow: Follow) -> bool:
+        """Poll one file; True if something new can be taken."""
+        now = self._clock.monotonic()
+        if now >= follow.next_locate:
+            follow.next_locate = now + RESOLVE_S
+            if not self._stays(follow):
+                return False
+        if follow.tail is None and not self._open(follow):
+            return False
+        assert follow.tail is not None
+        if self._watcher is not None and now >= max(follow.next_watch, self._watch_from):
+            self._watch(follow, self._watcher, now)
+        events = follow.tail.poll(min(follow.read_bytes, follow.queue.room)) if follow.queue.room else []
+        if follow.is_closed:
+            return False
+        follow.queue.put(events)
+        follow.status = follow.tail.status
+        follow.has_looked = True
+        self._schedule(follow, has_news=bool(events))
+        return bool(events)
+
+    def _schedule(self, follow: Follow, *, has_news: bool) -> None:
+        pace = self._pace
+        if has_news:
+            follow.interval_s = pace.shortest_s
+        else:
+            follow.interval_s = min(pace.longest_s, max(pace.shortest_s, follow.interval_s * pace.backoff))
+        has_more = has_news and follow.status.state is TailState.READING
+        follow.next_look = self._clock.monotonic() + (0.0 if has_more else follow.interval_s)
+
+    def _stays(self, follow: Follow) -> bool:
+        """Whether the file still lies on this mount; if not, its new thread has it now."""
+        mount = locate(follow, self._fs, self._mount_of)
+        if (mount.point, mount.is_network) == (self._mount.point, self._mount.is_network):
+            return True
+        self._follows.remove(follow)
+        if follow.tail is not None and mount.is_network != self._mount.is_network:
+            follow.tail.follow_as(is_network=mount.is_network)
+        follow.is_watched = False
+        follow.next_watch = 0.0
+        self._hand_over(follow, mount)
+        return False
+
+    def _open(self, follow: Follow) -> bool:
+        if follow.start is None:
+            try:
+                start = find_tail_start(self._fs, follow.path, follow.last_lines or 0)
+            except OSError as error:
+                if not is_missing(error):
+                    follow.status = unreachable(error, 0).as_status()
+                    follow.has_looked = True
+                    self._schedule(follow, has_news=False)
+                    return False
+                start = 0
+            follow.start = start
+        follow.tail = Tail(follow.path, self._fs, self._clock, self._tail_options, follow.start)
+        return True
+
+    def _watch(self, follow: Follow, watcher: Watcher, now: float) -> None:
+        folder = posixpath.dirname(follow.real_path)
+        follow.is_watched = watcher.wake_on_change(folder, self._on_change)
+        follow.next_watch = now + (RESOLVE_S if follow.is_watched else WATCH_RETRY_S)
+
+    def _on_change(self) -> None:
+        self._has_changed = True
+        self._wake.set()
+
+    def _leave(self, follow: Follow) -> None:
+        if follow.tail is not None:
+            follow.tail.close()
+
+    def _is_due(self, follow: Follow) -> bool:
+        return self._due_at(follow) <= self._clock.monotonic()
+
+    def _due_at(self, follow: Follow) -> float:
+        if not follow.has_room:
+            return float("inf")
+        if self._watcher is None or not follow.has_looked:
+            return follow.next_look
+        return min(follow.next_look, max(follow.next_watch, self._watch_from))
+
+    def _wait_s(self) -> float:
+        now = self._clock.monotonic()
+        times = [self._due_at(follow) for follow in self._follows]
+        if self._has_changed:
+            times.append(self._last_calm + CALM_S)
+        return min(LONGEST_WAIT_S, max(0.0, min(times, default=now + LONGEST_WAIT_S) - now))

@@ -1,0 +1,240 @@
+"""A recording given out as if it were being written.
+
+Reads the file as any other source does and only holds lines back until it is
+their turn. Of what is in a line it looks for one number, by its key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rltop.clock import Clock, SystemClock
+from rltop.errors import SourceError
+from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailState, TailStatus
+from rltop.sources.filesystem import FileSystem, LocalFileSystem, read_fully
+from rltop.sources.sight import Refused
+from rltop.sources.tail import Tail
+
+READ_BYTES = 256 * 1024
+SNIFF_BYTES = 1024 * 1024
+"""How much of the beginning is searched for a key that tells the time."""
+
+_NUMBER = rb"\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
+WALL_TIME = re.compile(rb'"(?:time|timestamp|_timestamp|wall_time|time/wall_clock_sec)"' + _NUMBER)
+"""Keys under which trainers and trackers write the time of a row."""
+STEP_TIME = re.compile(rb'"(?:timing_s/step|perf/time_per_step)"' + _NUMBER)
+"""Keys under which they write how long the row's step took."""
+
+MILLISECONDS_FROM = 1e11
+"""A time since the epoch above this can only be meant in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """How a recording is given out.
+
+    Attributes:
+        warm_start: share of the file, 0 to 1, that is there at once.
+        fixed_gap_s: recorded time between two lines where they do not tell.
+        longest_gap_s: a longer recorded silence is cut to this: the run was resumed another day.
+    """
+
+    warm_start: float = 0.0
+    fixed_gap_s: float = 1.0
+    longest_gap_s: float = 3600.0
+
+
+DEFAULT_OPTIONS = ReplayOptions()
+
+
+class _Pacing:
+    """Recorded seconds between a line and the one before it."""
+
+    def __init__(self, sample: bytes, options: ReplayOptions) -> None:
+        self._options = options
+        self._has_wall_time = len(WALL_TIME.findall(sample)) > 1
+        self._has_step_time = STEP_TIME.search(sample) is not None
+        self._last: float | None = None
+
+    def gap_s(self, line: bytes) -> float:
+        if self._has_wall_time:
+            found = WALL_TIME.search(line)
+            if found is None:
+                return 0.0
+            now = float(found[1])
+            if now > MILLISECONDS_FROM:
+                now /= 1000
+            before, self._last = self._last, now
+            gap = 0.0 if before is None else now - before
+        elif self._has_step_time:
+            found = STEP_TIME.search(line)
+            gap = float(found[1]) if found else 0.0
+        else:
+            gap = self._options.fixed_gap_s
+        return min(max(gap, 0.0), self._options.longest_gap_s)
+
+
+class ReplayFeed:
+    """A recorded file, released line by line.
+
+    The gap before a line is the difference of the rows' own wall times, else the
+    step time in the row, else a fixed one, divided by `speed`. The clock starts at
+    the first `take`. Lines whose gap is 0 come together with the one before.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        speed: float = 1.0,
+        clock: Clock | None = None,
+        options: ReplayOptions = DEFAULT_OPTIONS,
+        fs: FileSystem | None = None,
+    ) -> None:
+        """Open the recording.
+
+        Args:
+            path: the file.
+            speed: recorded seconds for each second; infinite gives out all at once.
+            clock: the system's if None.
+            options: see `ReplayOptions`.
+            fs: the local file system if None.
+
+        Raises:
+            SourceError: there is no such file, or it cannot be read.
+            ValueError: the speed is not positive.
+        """
+        if not speed > 0:
+            raise ValueError(f"speed must be greater than 0, not {speed}")
+        fs = fs or LocalFileSystem()
+        self._clock = clock or SystemClock()
+        self._speed = speed
+        self._size, sample = _glance(fs, os.fspath(path))
+        self._pacing = _Pacing(sample, options)
+        self._warm_bytes = options.warm_start * self._size
+        self._tail = Tail(path, fs, self._clock, ONE_SHOT)
+        self._lines = self._read_lines()
+        self._next: Chunk | Reset | None = None
+        self._due_at: float | None = None
+        self._is_exhausted = False
+        self._offset = 0
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        """The lines whose turn has come, at most `max_bytes`; the rest of them the next time."""
+        now = self._clock.monotonic()
+        if self._due_at is None:
+            self._due_at = now
+            self._advance()
+        out: list[Chunk | Reset] = []
+        run: list[Chunk] = []
+        left = max_bytes
+        while self._next is not None and self._due_at <= now and left > 0:
+            event = self._next
+            if isinstance(event, Reset):
+                _join(run, out)
+                out.append(event)
+                self._advance()
+                continue
+            if run and run[-1].offset + len(run[-1].data) != event.offset:
+                _join(run, out)
+            if len(event.data) <= left:
+                run.append(event)
+                left -= len(event.data)
+                self._advance()
+            else:
+                run.append(event._replace(data=event.data[:left]))
+                self._next = event._replace(data=event.data[left:], offset=event.offset + left)
+                left = 0
+            self._offset = run[-1].offset + len(run[-1].data)
+        _join(run, out)
+        return out
+
+    @property
+    def status(self) -> TailStatus:
+        """Reading until the last line has been given out."""
+        state = TailState.AT_END if self._is_exhausted else TailState.READING
+        return TailStatus(state, "", self._size, self._offset, self._tail.status.nul_bytes)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """The whole recording has been given out; it does not grow."""
+        return self._is_exhausted
+
+    @property
+    def wait_s(self) -> float | None:
+        """Seconds until the next line's turn; None at the end."""
+        if self._is_exhausted:
+            return None
+        if self._due_at is None:
+            return 0.0
+        return max(0.0, self._due_at - self._clock.monotonic())
+
+    def close(self) -> None:
+        """Let go of the file; nothing comes any more."""
+        self._tail.close()
+        self._next = None
+        self._is_exhausted = True
+
+    def _advance(self) -> None:
+        """Fetch the next line and work out when its turn is."""
+        self._next = next(self._lines, None)
+        if self._next is None:
+            self._is_exhausted = True
+        elif isinstance(self._next, Chunk) and self._due_at is not None:
+            gap_s = self._pacing.gap_s(self._next.data)
+            if self._next.offset >= self._warm_bytes:
+                self._due_at += gap_s / self._speed
+
+    def _read_lines(self) -> Iterator[Chunk | Reset]:
+        """Each line as a chunk of its own, with its end; the last may have none."""
+        held: Chunk | None = None
+        while True:
+            for event in self._tail.poll(READ_BYTES):
+                if isinstance(event, Chunk) and held and held.offset + len(held.data) == event.offset:
+                    event, held = event._replace(data=held.data + event.data, offset=held.offset), None  # noqa: PLW2901
+                if held:
+                    yield held
+                    held = None
+                if isinstance(event, Reset):
+                    yield event
+                    continue
+                at = event.offset
+                for line in event.data.split(b"\n"):
+                    held = Chunk(line + b"\n", at, event.generation)
+                    if at + len(line) == event.offset + len(event.data):
+                        held = held._replace(data=line) if line else None
+                        break
+                    yield held
+                    at += len(line) + 1
+            if self._tail.status.state is not TailState.READING:
+                break
+        if held:
+            yield held
+
+
+def _join(run: list[Chunk], out: list[Chunk | Reset]) -> None:
+    """Append lines that follow each other as one chunk."""
+    if run:
+        out.append(run[0]._replace(data=b"".join(chunk.data for chunk in run)))
+        run.clear()
+
+
+def _glance(fs: FileSystem, path: str) -> tuple[int, bytes]:
+    """Size and beginning of a file.
+
+    Raises:
+        SourceError: it is not a file, or cannot be read.
+    """
+    try:
+        seen = fs.stat(path)
+        if not seen.is_regular:
+            raise Refused(path, seen).error
+        handle = fs.open(path)
+        try:
+            return seen.size, read_fully(fs, handle, SNIFF_BYTES, 0)
+        finally:
+            fs.close(handle)
+    except OSError as error:
+        raise SourceError(f"cannot replay {path}: {error.strerror or error}", "name a recorded metric file") from error

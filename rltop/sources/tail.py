@@ -1,0 +1,136 @@
+"""One path as a stream of bytes, whatever happens to the file.
+
+Owns the life of the file: truncated, rewritten, replaced, rotated, gone, back.
+Knows nothing of lines or JSON.
+"""
+
+from __future__ import annotations
+
+import os
+
+from rltop.clock import Clock, SystemClock
+from rltop.sources.cursor import READ_BYTES, Cursor
+from rltop.sources.events import (
+    ONE_SHOT,
+    Chunk,
+    Reset,
+    ResetReason,
+    TailOptions,
+    TailState,
+    TailStatus,
+)
+from rltop.sources.filesystem import FileSystem, LocalFileSystem
+from rltop.sources.held import HeldFile
+from rltop.sources.reopened import ReopenedFile
+from rltop.sources.sight import Refused, Sight, unreachable
+from rltop.sources.tail_start import find_tail_start
+
+__all__ = [
+    "ONE_SHOT",
+    "Chunk",
+    "Reset",
+    "ResetReason",
+    "Tail",
+    "TailOptions",
+    "TailState",
+    "TailStatus",
+    "find_tail_start",
+]
+
+FIRST_RETRY_S = 0.25
+DEFAULT_OPTIONS = TailOptions()
+
+
+class Tail:
+    """Follows the bytes of one path.
+
+    Promise: no byte that was visible at a poll and asked for is lost or given out
+    twice within a generation. Not to be polled by two threads; `status` may be
+    read by any.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        options: TailOptions = DEFAULT_OPTIONS,
+        start: int = 0,
+    ) -> None:
+        """Touches nothing yet.
+
+        Args:
+            path: the file, which need not exist.
+            fs: the local file system if None.
+            clock: for waits between attempts; the system's if None.
+            options: see `TailOptions`.
+            start: offset to begin at, the beginning of a line; it holds for the first generation only.
+        """
+        self._path = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
+        self._fs = fs or LocalFileSystem()
+        self._clock = clock or SystemClock()
+        self._options = options
+        self._cursor = Cursor(self._fs, self._clock, options, start)
+        self._file = self._follower(is_network=options.is_network)
+        self._failures = 0
+        self._retry_at = 0.0
+        self._is_closed = False
+        self._status = TailStatus(TailState.WAITING, "not looked at yet", offset=start)
+
+    @property
+    def path(self) -> str:
+        """The path as given, made absolute."""
+        return self._path
+
+    @property
+    def status(self) -> TailStatus:
+        """How it stood after the last poll; an immutable snapshot."""
+        return self._status
+
+    def poll(self, max_bytes: int = READ_BYTES) -> list[Chunk | Reset]:
+        """Look once and read at most `max_bytes`.
+
+        Never raises for what a file system does: that is in `status`. After an
+        error it waits, longer each time, before the file system is asked again.
+
+        Returns:
+            What is new, in order; empty if nothing is.
+        """
+        if self._is_closed or self._clock.monotonic() < self._retry_at:
+            return []
+        self._cursor.begin_poll(max_bytes)
+        refusal = None
+        try:
+            sight = self._file.poll()
+            self._failures = 0
+        except Refused as refused:
+            refusal = refused.error
+            sight = Sight(TailState.REFUSED, refusal.message)
+        except OSError as error:
+            sight = self._fail(error)
+        cursor = self._cursor
+        self._status = TailStatus(sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal)
+        return cursor.take_events()
+
+    def follow_as(self, *, is_network: bool) -> None:
+        """Change the way of following, because the path leads to another mount now; the position stays."""
+        self._file.close()
+        self._cursor.is_careful = is_network
+        self._file = self._follower(is_network=is_network)
+
+    def close(self) -> None:
+        """Let go of the file; later polls bring nothing."""
+        self._is_closed = True
+        self._file.close()
+
+    def _follower(self, *, is_network: bool) -> HeldFile | ReopenedFile:
+        if is_network:
+            return ReopenedFile(self._path, self._fs, self._clock, self._cursor, self._options)
+        return HeldFile(self._path, self._fs, self._cursor, self._options)
+
+    def _fail(self, error: OSError) -> Sight:
+        self._file.drop()
+        wait_s = min(self._options.retry_max_s, FIRST_RETRY_S * 2.0 ** min(self._failures, 10))
+        self._failures += 1
+        self._retry_at = self._clock.monotonic() + wait_s
+        return unreachable(error, self._status.size)

@@ -1,0 +1,139 @@
+"""Wake-ups from the kernel, which only ever shorten the wait for the next poll.
+
+The one place that knows watchdog, imported when the first folder is watched: the
+import costs as much as the first frame may take.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from watchdog.observers.api import BaseObserver, ObservedWatch
+
+STOP_WAIT_S = 0.2
+
+
+@dataclass(slots=True)
+class _Folder:
+    """A watched folder: which one it was when the watch was set, and whom to wake."""
+
+    inode: int
+    watch: ObservedWatch
+    callbacks: list[Callable[[], None]]
+
+
+class Watcher:
+    """Watches folders with one observer for all of them.
+
+    Folders, not files: a watch on a file dies silently with the file when it is
+    replaced. The events are filtered: opening and closing are events as well, so
+    that without a filter reading the file would wake up the reader.
+    """
+
+    def __init__(self) -> None:
+        self.reason = ""
+        """Why the last folder could not be watched; empty if it could."""
+        self._lock = threading.Lock()
+        self._observer: BaseObserver | None = None
+        self._folders: dict[str, _Folder] = {}
+        self._is_closed = False
+
+    def wake_on_change(self, directory: str, callback: Callable[[], None]) -> bool:
+        """Call `callback` whenever a file in `directory` changes.
+
+        Calling it again is cheap, and needed now and then: a folder that was
+        deleted and made again has to be watched again.
+
+        Args:
+            directory: an existing folder on a mount that delivers events; elsewhere
+                the watch succeeds and stays silent.
+            callback: called on the observer's thread; must only set an event.
+
+        Returns:
+            False if the folder cannot be watched; `reason` says why.
+        """
+        with self._lock:
+            if self._is_closed:
+                return False
+            try:
+                folder = self._watch(directory)
+            except (OSError, ImportError) as error:
+                self.reason = f"{directory}: {getattr(error, 'strerror', None) or error}"
+                return False
+            if callback not in folder.callbacks:
+                folder.callbacks = [*folder.callbacks, callback]
+            self.reason = ""
+            return True
+
+    def close(self) -> None:
+        """Stop watching; never waits longer than a fifth of a second."""
+        self._is_closed = True
+        observer, self._observer = self._observer, None
+        if observer is not None:
+            # stop() joins the observer's own threads, and quitting must not depend on them.
+            stopper = threading.Thread(target=observer.stop, name="rltop-watch-stop", daemon=True)
+            stopper.start()
+            stopper.join(STOP_WAIT_S)
+
+    def _watch(self, directory: str) -> _Folder:
+        inode = os.stat(directory).st_ino  # noqa: PTH116 - a plain string is what watchdog takes
+        known = self._folders.get(directory)
+        if known is not None and known.inode == inode:
+            return known
+        if self._observer is None:
+            observer = _new_observer()
+            observer.start()
+            self._observer = observer
+        if known is not None:
+            self._observer.unschedule(known.watch)
+            del self._folders[directory]
+        callbacks = known.callbacks if known is not None else []
+        watch = _schedule(self._observer, directory, lambda: self._changed(directory))
+        folder = self._folders[directory] = _Folder(inode, watch, callbacks)
+        return folder
+
+    def _changed(self, directory: str) -> None:
+        folder = self._folders.get(directory)
+        if folder is not None:
+            for callback in folder.callbacks:
+                callback()
+
+
+def _new_observer() -> BaseObserver:
+    """An inotify observer.
+
+    Asked for by name: the library's own choice falls back to an observer that
+    lists whole folders again and again, which the polling here makes pointless.
+
+    Raises:
+        ImportError: no inotify on this system.
+        OSError: no more inotify instances for this user.
+    """
+    from watchdog.utils import UnsupportedLibcError  # noqa: PLC0415 - late on purpose
+
+    try:
+        from watchdog.observers.inotify import InotifyObserver  # noqa: PLC0415 - late on purpose
+    except UnsupportedLibcError as error:
+        raise ImportError(str(error)) from error
+    return InotifyObserver()
+
+
+def _schedule(observer: BaseObserver, directory: str, changed: Callable[[], None]) -> ObservedWatch:
+    from watchdog import events  # noqa: PLC0415 - late on purpose
+
+    class Waker(events.FileSystemEventHandler):
+        def dispatch(self, event: events.FileSystemEvent) -> None:
+            changed()
+
+    wanted: list[type[events.FileSystemEvent]] = [
+        events.FileModifiedEvent,
+        events.FileCreatedEvent,
+        events.FileMovedEvent,
+        events.FileDeletedEvent,
+    ]
+    return observer.schedule(Waker(), directory, recursive=False, event_filter=wanted)
