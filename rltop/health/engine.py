@@ -1,0 +1,228 @@
+"""Runs every rule that applies to a run, record by record, without a clock.
+
+Owns the order of judgement, restarts, the event log and what is shown. What a
+rule looks for is the rule's business; where observations come from is not
+known here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rltop.errors import ConfigError
+from rltop.health import registry
+from rltop.health.moment import Moment
+from rltop.health.rule import Rule, RuleSpec
+from rltop.metrics.dialect import Identity
+from rltop.model import Event, EventState, Level, Observation, Verdict, VerdictState
+
+WARM_UP_RECORDS = 30
+"""Records after which the baselines against a run's own start stand."""
+RESTART_RULE = "L6"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """What the user may say about the rules.
+
+    Attributes:
+        rules: rule id → setting → value: a threshold by its name, or
+            `enabled = false` to switch the rule off.
+        group_size: completions per prompt, where the user knows better than the stream.
+    """
+
+    rules: Mapping[str, Mapping[str, float | bool]] = field(default_factory=dict)
+    group_size: int | None = None
+
+    def __post_init__(self) -> None:
+        check_rule_settings(self.rules)
+
+
+def check_rule_settings(rules: Mapping[str, Mapping[str, float | bool]]) -> None:
+    """Refuse settings that no rule knows.
+
+    Raises:
+        ConfigError: an unknown rule or threshold, or a value that is not a number;
+            names the setting and the nearest one that exists.
+    """
+    specs = {spec.id: spec for spec in registry.SPECS}
+    for rule, settings in rules.items():
+        spec = specs.get(rule)
+        if spec is None:
+            raise ConfigError(f"[rules.{rule}]: there is no rule {rule!r}", _did_you_mean(rule, list(specs)))
+        for name, value in settings.items():
+            known = [*spec.limits, "enabled"]
+            if name not in known:
+                raise ConfigError(f"[rules.{rule}] {name}: no such setting", _did_you_mean(name, known))
+            if name == "enabled":
+                if not isinstance(value, bool):
+                    raise ConfigError(f"[rules.{rule}] enabled = {value!r} is not true or false", "write true or false")
+            elif isinstance(value, bool) or not isinstance(value, int | float):
+                raise ConfigError(f"[rules.{rule}] {name} = {value!r} is not a number", "write a plain number")
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=3, cutoff=0.4)
+    return f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known)}"
+
+
+class Engine:
+    """The rules at work on one run.
+
+    Attributes:
+        identity: what the stream turned out to be.
+        events: every transition so far, in the order of the file.
+    """
+
+    def __init__(self, identity: Identity, options: EngineOptions | None = None) -> None:
+        self.identity = identity
+        self.options = options or EngineOptions()
+        self.events: list[Event] = []
+        self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
+        self._segment: int | None = None
+        self._rules = self._fresh_rules()
+        self._late_rules = self._rules_for_late_rows()
+
+    def _group_size(self, identity: Identity) -> int | None:
+        return self.options.group_size or identity.group_size
+
+    def _applies(self, spec: RuleSpec) -> bool:
+        is_enabled = self.options.rules.get(spec.id, {}).get("enabled", True)
+        return bool(is_enabled) and spec.applies(self.identity.algorithm, self.identity.traits)
+
+    def _fresh(self, spec: RuleSpec) -> Rule:
+        own = self.options.rules.get(spec.id, {})
+        return Rule(spec, {name: float(own.get(name, limit)) for name, limit in spec.limits.items()})
+
+    def _fresh_rules(self) -> list[Rule]:
+        return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+
+    def _rules_for_late_rows(self) -> list[Rule]:
+        return [rule for rule in self._rules if rule.spec.takes_late]
+
+    def observe(self, observation: Observation) -> list[Event]:
+        """Judge one closed step; returns the transitions that it caused, in order.
+
+        A row that came late is shown to the rules that take late rows only: it
+        says nothing about the order of training steps.
+        """
+        happened: list[Event] = []
+        if self._segment is not None and observation.segment != self._segment:
+            happened = self.restart(observation)
+        self._segment = observation.segment
+        if observation.is_late:
+            rules = self._late_rules
+            now = self._now.clone()
+            now.observation, now.values = observation, observation.values
+        else:
+            rules = self._rules
+            now = self._now
+            now.advance(observation)
+        fresh = [event for event in [rule.observe(now) for rule in rules] if event is not None]
+        if fresh:
+            for event in fresh:
+                if event.level >= Level.WARN and event.state is not EventState.RECOVERED:
+                    self._now.alarms[event.family] = self._now.record
+            happened += fresh
+            self.events += fresh
+        return happened
+
+    def peek(self, observation: Observation) -> list[Verdict]:
+        """What the verdicts would be if `observation` closed now; changes nothing."""
+        twin = self.clone()
+        twin.observe(observation)
+        return twin.verdicts
+
+    def restart(self, observation: Observation) -> list[Event]:
+        """Begin a new segment at `observation`: a fact, the end of what fired, new baselines.
+
+        Called before `observe` sees the first row of the segment (`observe`
+        calls it itself when the segment number moves).
+        """
+        happened = [
+            Event(
+                observation.record,
+                observation.step,
+                RESTART_RULE,
+                registry.BY_ID[RESTART_RULE].family,
+                Level.INFO,
+                EventState.FACT,
+                self._restart_message(observation),
+            )
+        ]
+        ended = self._now.clone()
+        ended.observation = observation
+        happened += [rule.recover(ended) for rule in self._rules if rule.is_firing]
+        self.events += happened
+        self._now.restart()
+        self._segment = observation.segment
+        self._rules = self._fresh_rules()
+        self._late_rules = self._rules_for_late_rows()
+        return happened
+
+    def _restart_message(self, observation: Observation) -> str:
+        if self._now.record == 0:
+            return f"restarted at step {observation.step:,}"
+        last = self._now.observation.step
+        return f"restarted at step {observation.step:,} (was at {last:,}): baselines begin anew"
+
+    def identified(self, identity: Identity) -> list[Event]:
+        """Take on what the stream turned out to be; rules that still apply keep their state."""
+        self.identity = identity
+        now = self._now
+        now.algorithm, now.traits, now.group_size = identity.algorithm, identity.traits, self._group_size(identity)
+        kept = {rule.spec.id: rule for rule in self._rules}
+        happened = [
+            rule.recover(now)
+            for name, rule in kept.items()
+            if rule.is_firing and not self._applies(registry.BY_ID[name])
+        ]
+        self.events += happened
+        self._rules = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+        self._late_rules = self._rules_for_late_rows()
+        return happened
+
+    def finish(self) -> list[Event]:
+        """The recording is over. Nothing fires for silence here: that needs a clock."""
+        return []
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What fires, then what recovered lately; worst first, oldest first among equals."""
+        if self._now.record == 0:
+            return []
+        record = self._now.observation.record
+        shown = [rule.verdict(*self._subject(rule.spec)) for rule in self._rules if rule.is_shown(record)]
+        shown.sort(key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.since_record))
+        return shown
+
+    def _subject(self, spec: RuleSpec) -> tuple[str, str]:
+        """The first of the rule's metrics that the stream logs, and its key."""
+        for name in spec.metrics:
+            signal = self.identity.primary(name)
+            if signal is not None:
+                return name, signal.key
+        return (spec.metrics[0] if spec.metrics else ""), ""
+
+    @property
+    def active(self) -> Sequence[RuleSpec]:
+        """The rules that apply to this run, in order."""
+        return [rule.spec for rule in self._rules]
+
+    @property
+    def warm_up(self) -> tuple[int, int] | None:
+        """Records seen of those that the baselines need, or None once they stand."""
+        seen = self._now.record
+        return (seen, WARM_UP_RECORDS) if seen < WARM_UP_RECORDS else None
+
+    def clone(self) -> Engine:
+        """An independent copy of the state; the event log of the copy begins empty."""
+        twin = Engine.__new__(Engine)
+        twin.identity, twin.options, twin.events = self.identity, self.options, []
+        twin._now = self._now.clone()
+        twin._segment = self._segment
+        twin._rules = [rule.clone() for rule in self._rules]
+        twin._late_rules = twin._rules_for_late_rows()
+        return twin

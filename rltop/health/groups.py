@@ -1,0 +1,87 @@
+"""Prompt groups: is there any contrast left inside them?
+
+A group whose answers all score the same gives no gradient in GRPO and its
+relatives. All right is a solved task; all wrong is a dead run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.health import scope
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence, Unit
+from rltop.units import number, percent
+
+
+class ZeroVariance(Judge):
+    """G1: share of groups without any difference in reward.
+
+    Muted where the reward has been one constant since the start (distillation
+    logs 0), and information where the groups agree because the task is solved.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.warn, self.crit = limits["warn"], limits["crit"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """A standard deviation of nothing counts as every group."""
+        reward = now.reward
+        if reward.value is None or reward.zero_share is None:
+            return None
+        share = reward.zero_share
+        if share <= (self.warn * RELEASE if self.is_firing else self.warn):
+            return QUIET
+        if reward.is_constant:
+            return QUIET
+        if reward.is_high:
+            return Reading(INFO, share, None, self.warn, (reward.usual,))
+        reach = reward.top - reward.bottom
+        is_floor = reward.usual <= reward.bottom + 0.1 * reach
+        level = CRIT if share >= self.crit and is_floor else WARN
+        return Reading(level, share, None, self.warn, (reward.usual,))
+
+    def headline(self, reading: Reading) -> str:
+        """The share, and where the reward stands."""
+        where = "all solved" if reading.level is INFO else f"reward {number(reading.extra[0])}"
+        return f"{percent(reading.value)} of the prompt groups have no difference in reward ({where}): no gradient"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Share, line, reward."""
+        return (
+            Evidence("groups without difference", reading.value, Unit.FRACTION),
+            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
+            Evidence("reward", reading.extra[0]),
+        )
+
+
+RULES = (
+    RuleSpec(
+        id="G1",
+        title="flat groups",
+        family="groups",
+        group=Group.LEARNING,
+        metrics=("zero_std_frac", "reward_std"),
+        judge=ZeroVariance,
+        condition="Share of groups without difference above `warn` in 10 of 15 records: WARN; at least `crit` in "
+        "5 records in a "
+        "row with the reward at its floor: CRIT. INFO where the reward is at its top; silent where it never moved. A "
+        "standard deviation below 1e-6 counts as a share of 1.",
+        limits={"warn": 0.8, "crit": 0.99},
+        patience={INFO: Patience(10, 15), WARN: Patience(10, 15), CRIT: Patience(5, 5)},
+        applies=scope.compares_groups,
+        why="Groups that agree contribute nothing to the update: the batch is smaller than it looks, or empty.",
+        causes=(
+            "prompts far too hard or too easy",
+            "a policy that has collapsed onto one answer",
+            "answers cut off before they score",
+            "a reward function that returns a constant",
+            "groups too small",
+        ),
+        next=("reward_mean", "truncated_frac", "entropy", "grad_norm", "response_len_mean"),
+        sources="TRL frac_reward_zero_std; DAPO removes such groups; tinker-cookbook tracks all-good and all-bad "
+        "apart.",
+    ),
+)

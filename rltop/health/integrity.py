@@ -1,0 +1,224 @@
+"""Integrity: values that are not numbers, and updates that change nothing.
+
+Absolute rules, judged from the first record: one NaN in an update poisons the
+weights, and there is nothing to compare it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.detectors import OfLast
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence, Level, NonFinite
+
+FATAL = ("grad_norm", "policy_loss", "loss")
+"""What goes straight into the weights: one null here is a NaN that a writer could not spell."""
+SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "logps_chosen", "logps_rejected")
+"""What the update is made of: NaN or Inf at once, null when it comes twice in a row."""
+REWARDS = ("score_mean", "reward_mean")
+"""Undefined for one batch is an empty batch; undefined for long is a reward that is gone."""
+_WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
+_NULL_STREAK = 2
+
+
+class NonFiniteValue(Judge):
+    """L1: NaN, infinity, or a null where numbers used to be, in what the update is made of."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.unseen = set(_WATCHED)
+        self.null_streaks: dict[str, int] = {}
+
+    def read(self, now: Moment) -> Reading | None:
+        """One dictionary look-up on a record without marks."""
+        marks = now.observation.nonfinite
+        if self.unseen:
+            self.unseen.difference_update(now.values)
+        if not marks:
+            if self.null_streaks:
+                self.null_streaks = {}
+            return QUIET if now.values else None
+        level = max(self._level(name, kind) for name, kind in marks.items())
+        self.null_streaks = {
+            name: self.null_streaks.get(name, 0) + 1 for name, kind in marks.items() if kind is NonFinite.NULL
+        }
+        if level < WARN:
+            return QUIET
+        ranked = [name for name in (*FATAL, *SERIOUS) if self._is_bad(name, marks)]
+        words = [f"{name} is {marks[name].word}" for name in ranked]
+        return Reading(level, float(len(marks)), words=(f"{now.observation.step:,}", *words))
+
+    def _is_bad(self, name: str, marks: Mapping[str, NonFinite]) -> bool:
+        return name in marks and (marks[name] is not NonFinite.NULL or name not in self.unseen)
+
+    def _level(self, name: str, kind: NonFinite) -> Level:
+        if name not in _WATCHED or name in REWARDS:
+            return INFO
+        if kind is not NonFinite.NULL:
+            return CRIT
+        if name in self.unseen:
+            return INFO
+        streak = self.null_streaks.get(name, 0) + 1
+        return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
+
+    def headline(self, reading: Reading) -> str:
+        """Which key, where, and which others with it."""
+        step, first, *others = reading.words
+        rest = f" ({', '.join(other.split(' ')[0] for other in others)} too)" if others else ""
+        return f"{first} at step {step}{rest}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How many values of the row were not numbers."""
+        return (Evidence("values that are not numbers", reading.value),)
+
+
+class UndefinedStatistic(Judge):
+    """L1b: not-a-number only in derived statistics: an empty batch, an undefined correlation."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.reward_missing = OfLast(int(limits["reward_records"]), int(limits["reward_records"]))
+        self.has_reward = False
+
+    def read(self, now: Moment) -> Reading | None:
+        """INFO for derived statistics; WARN once the reward itself stays undefined."""
+        marks = now.observation.nonfinite
+        rewarded = now.reward.value is not None
+        self.has_reward = self.has_reward or rewarded
+        if not marks:
+            if rewarded:
+                self.reward_missing.push(False)
+            return QUIET
+        missing = [name for name in REWARDS if name in marks]
+        if rewarded or missing:
+            lasts = self.reward_missing.push(bool(missing) and not rewarded)
+            if lasts and self.has_reward:
+                return Reading(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
+        derived = [name for name in marks if name not in _WATCHED or name in REWARDS]
+        if not derived:
+            return QUIET
+        return Reading(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
+
+    def headline(self, reading: Reading) -> str:
+        """Which statistic, and how it was written."""
+        name, word = reading.words
+        if reading.level >= WARN:
+            return f"{name} has been {word} for {reading.value:.0f} records in a row: no reward reaches the update"
+        others = f" and {reading.value - 1:.0f} more" if reading.value > 1 else ""
+        return f"{name}{others} undefined ({word}): an empty batch, not divergence"
+
+
+class MaskedNonFinite(Judge):
+    """L2: a loss of exactly 0.0 beside a gradient norm that is not a number."""
+
+    def read(self, now: Moment) -> Reading | None:
+        """Both in one record is the signature of a trainer that hides NaN losses."""
+        kind = now.observation.nonfinite.get("grad_norm")
+        if kind is None:
+            return QUIET if "grad_norm" in now.values else None
+        if now.values.get("loss") == 0.0:
+            return Reading(CRIT, 0.0, words=(kind.word,))
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """What is hidden behind the 0.0."""
+        return f"loss reads 0.0 while grad_norm is {reading.words[0]}: the trainer replaces NaN losses before logging"
+
+
+class NotUpdating(Judge):
+    """L3: no gradient although the rewards inside groups differ."""
+
+    def read(self, now: Moment) -> Reading | None:
+        """Gradient below `gradient` while less than `zero_share` of the groups are flat."""
+        norm = now.values.get("grad_norm")
+        share = now.reward.zero_share
+        if norm is None or now.reward.value is None or share is None:
+            return None
+        if norm >= self.limits["gradient"] or share >= self.limits["zero_share"] or now.lr == 0.0:
+            return QUIET
+        if now.values.get("reward_std", 1.0) <= self.limits["reward_std"]:
+            return QUIET
+        return Reading(CRIT, norm, None, self.limits["gradient"])
+
+    def headline(self, reading: Reading) -> str:
+        """The contradiction in one line."""
+        return f"gradient norm {reading.value:.1g} although rewards differ: the optimiser is not training"
+
+
+RULES = (
+    RuleSpec(
+        id="L1",
+        title="not a number",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
+        judge=NonFiniteValue,
+        condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
+        "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
+        "on the second record in a row for the others.",
+        why="One update with a NaN gradient ruins every weight; what is generated afterwards is one repeated token, "
+        "and the reward stays at its floor until the run is stopped.",
+        causes=(
+            "exponential of an extreme log-ratio in the KL estimate",
+            "half-precision overflow",
+            "no gradient clipping",
+            "a response mask that is empty",
+            "one corrupt batch",
+        ),
+        next=("grad_norm", "kl_ref", "ratio_mean", "truncated_frac", "response_len_min", "lr"),
+        sources="veRL issues 721, 747, 891, 2626; Agent-R1 issue 30. veRL's own JSONL writer turns NaN into null "
+        "(tracking.py), so a numeric key that becomes null is one.",
+    ),
+    RuleSpec(
+        id="L1b",
+        title="undefined statistic",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("score_mean", "reward_mean"),
+        judge=UndefinedStatistic,
+        condition="Not a number in a derived statistic only: INFO. The reward itself undefined for `reward_records` "
+        "records in a row after having been a number: CRIT.",
+        limits={"reward_records": 3},
+        why="Statistics over an empty batch are undefined without anything being wrong with the weights; a reward "
+        "that stays undefined means that nothing is being optimised.",
+        causes=("all answers of the batch were aborted", "the reward function returned nothing", "an empty mask"),
+        next=("aborted_frac", "reward_component", "truncated_frac"),
+        sources="veRL metric_utils.py writes NaN for empty batches; TRL's GRPO writes null where no value is valid.",
+    ),
+    RuleSpec(
+        id="L2",
+        title="masked NaN",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("loss", "grad_norm"),
+        judge=MaskedNonFinite,
+        condition="Loss exactly 0.0 in the same record as a gradient norm that is NaN, infinite or null: CRIT at once.",
+        why="The trainer keeps the loss curve pretty by replacing NaN, so that the only visible sign is the gradient.",
+        causes=("half-precision overflow", "labels that are masked throughout", "an attention kernel fault"),
+        next=("grad_norm", "lr", "logps_chosen"),
+        sources="transformers: logging_nan_inf_filter is on by default (training_args.py, trainer.py).",
+    ),
+    RuleSpec(
+        id="L3",
+        title="not updating",
+        family="gradient",
+        group=Group.LEARNING,
+        metrics=("grad_norm", "reward_std"),
+        judge=NotUpdating,
+        condition="Gradient norm below `gradient` while the rewards inside groups differ (standard deviation above "
+        "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0.",
+        limits={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6},
+        patience={CRIT: Patience(5, 5), WARN: Patience(5, 5), INFO: Patience(5, 5)},
+        why="There is something to learn and nothing arrives at the weights: the run burns its machines for nothing.",
+        causes=(
+            "frozen parameters or an adapter that is not attached",
+            "gradients lost between nodes",
+            "reward weights that cancel out",
+            "every answer masked",
+        ),
+        next=("zero_std_frac", "reward_std", "truncated_frac", "kl_ref", "lr"),
+        sources="ms-swift issues 5571 and 5890; TRL issue 3857.",
+    ),
+)

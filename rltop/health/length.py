@@ -1,0 +1,249 @@
+"""Length: answers that are cut off, explode, or disappear.
+
+A mean that moves slowly is learning; reasoning grows it and solved tasks
+shrink it. The largest length equals the cap on nearly every healthy step and
+says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.rolling import Frozen, Window
+from rltop.health import scope
+from rltop.health.judges import Above
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence, Unit
+from rltop.units import number, percent
+
+_MIN_SAMPLES = 10
+_HURT = 0.25
+
+
+class Truncation(Judge):
+    """T1: share of answers that were cut off at the maximum length.
+
+    There are runs that learn at a share of 1: beyond `crit` it is CRIT only
+    while the reward is not improving.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+        self.warn, self.crit, self.rise = limits["warn"], limits["crit"], limits["rise"]
+        self.lowest = min(self.warn, self.rise) * RELEASE
+
+    def read(self, now: Moment) -> Reading | None:
+        """Absolute from the first record; the rise once the start is known."""
+        value = now.values.get("truncated_frac")
+        if value is None:
+            return None
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        if value <= self.lowest:
+            return QUIET
+        factor = RELEASE if self.is_firing else 1.0
+        if value > self.crit:
+            reward = now.reward
+            level = WARN if reward.count and reward.is_improving else CRIT
+            return Reading(level, value, base, self.crit)
+        if value > self.warn * factor:
+            return Reading(WARN, value, base, self.warn)
+        if base is not None and value > base + self.rise * factor:
+            return Reading(WARN, value, base, base + self.rise)
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """Share, and the share at the start."""
+        start = f" ({percent(reading.baseline)} at the start)" if reading.baseline is not None else ""
+        return f"{percent(reading.value)} of the answers are cut off at the maximum length{start}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Share, start, line."""
+        return (
+            Evidence("truncated_frac", reading.value, Unit.FRACTION),
+            *((Evidence("start", reading.baseline, Unit.FRACTION),) if reading.baseline is not None else ()),
+            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
+        )
+
+
+class LengthExplosion(Judge):
+    """T2: mean length more than doubles against the 50 records before."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(50)
+        self.warn = limits["warn"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """CRIT when answers are cut off with it, or the reward has been lost."""
+        value = now.values.get("response_len_mean")
+        if value is None:
+            return None
+        window = self.window
+        usual, known = window.median, window.count
+        window.push(value)
+        if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
+            return QUIET
+        reward = now.reward
+        is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
+        is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
+        return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
+
+    def headline(self, reading: Reading) -> str:
+        """Usual and now."""
+        return f"answers {number(reading.baseline or 0)} → {number(reading.value)} tokens"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Usual, now, line."""
+        return _evidence(reading)
+
+
+class LengthCollapse(Judge):
+    """T3: mean length less than half of what it was at the start."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=0, size=20, minimum=10)
+        self.warn = limits["warn"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """CRIT where next to nothing is left."""
+        value = now.values.get("response_len_mean")
+        if value is None:
+            return None
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
+            return QUIET
+        is_nothing = value < self.limits["crit"] * base
+        return Reading(CRIT if is_nothing else WARN, value, base, self.warn * base)
+
+    def headline(self, reading: Reading) -> str:
+        """Start and now."""
+        gone = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
+        return (
+            f"answers {number(reading.baseline or 0)} → {number(reading.value)} tokens, {percent(gone)} "
+            f"shorter than at the start"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Start, now, line."""
+        return _evidence(reading)
+
+
+def _evidence(reading: Reading) -> tuple[Evidence, ...]:
+    return (
+        Evidence("response_len_mean", reading.value, Unit.TOKENS),
+        Evidence("usual", reading.baseline or 0.0, Unit.TOKENS),
+        Evidence("threshold", reading.threshold or 0.0, Unit.TOKENS),
+    )
+
+
+_THREE_OF_FIVE = {level: Patience(3, 5) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="T1",
+        title="truncation",
+        family="truncation",
+        group=Group.LEARNING,
+        metrics=("truncated_frac",),
+        judge=Truncation,
+        condition="Above `warn`, or above the start by `rise`, in 5 of 10 records: WARN. Above `crit` in 3 "
+        "records in a row: CRIT "
+        "unless the reward is improving.",
+        limits={"warn": 0.2, "rise": 0.1, "crit": 0.9},
+        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 3)},
+        applies=scope.has_rollouts,
+        why="An answer that is cut off is scored on half a thought, and the policy learns from the noise.",
+        causes=(
+            "the maximum length is too small",
+            "end-of-text is not learned, or stop tokens are not set",
+            "answers that loop",
+            "a loss that rewards length",
+        ),
+        next=("response_len_max", "response_len_mean", "entropy", "reward_mean", "zero_std_frac"),
+        sources="AReaL and prime-rl accept 5 %; a chemistry GRPO run learned at 100 %, hence the reward clause.",
+    ),
+    RuleSpec(
+        id="T2",
+        title="length explosion",
+        family="length",
+        group=Group.LEARNING,
+        metrics=("response_len_mean",),
+        judge=LengthExplosion,
+        condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
+        "`truncated` cut off or a "
+        "quarter of the reward's range lost.",
+        limits={"warn": 2.0, "truncated": 0.2},
+        patience=_THREE_OF_FIVE,
+        warm_up=_MIN_SAMPLES,
+        applies=scope.has_rollouts,
+        why="Answers that double within a few records are loops, not reasoning.",
+        causes=("a policy that repeats itself", "end-of-text unlearned", "a reward for length", "a change of data"),
+        next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
+        sources="chemistry GRPO collapse: 1,100 → 7,800 tokens in two steps; healthy runs stay within 0.71 to 1.09.",
+    ),
+    RuleSpec(
+        id="T3",
+        title="length collapse",
+        family="length",
+        group=Group.LEARNING,
+        metrics=("response_len_mean",),
+        judge=LengthCollapse,
+        condition="Below `warn` of the run's first records in 3 of 5: WARN; below `crit` of them: CRIT.",
+        limits={"warn": 0.5, "crit": 0.1},
+        patience=_THREE_OF_FIVE,
+        warm_up=_MIN_SAMPLES,
+        applies=scope.has_rollouts,
+        why="Answers half as long as at the start have dropped something; the reward need not notice.",
+        causes=("a reward that short answers satisfy", "a length penalty", "a collapse onto one answer"),
+        next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
+        sources="Archer GRPO: 1,128 → 171 → 6 tokens while the reward rose; legitimate shortening stayed above 0.85.",
+    ),
+    RuleSpec(
+        id="T4",
+        title="failed rollouts",
+        family="agentic",
+        group=Group.SYSTEM,
+        metrics=("aborted_frac",),
+        judge=lambda limits: Above(
+            limits, metric="aborted_frac", text="{value} of the rollouts were aborted, line {line}", unit=Unit.FRACTION
+        ),
+        condition="Above `warn` in 5 of 10 records: WARN; above `crit` in 3 of 5: CRIT.",
+        limits={"warn": 0.05, "crit": 0.3},
+        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 5)},
+        applies=scope.has_rollouts,
+        why="Aborted rollouts have length 0 and no reward; the rest of the batch is biased towards what is short.",
+        causes=("prompts longer than the context", "an inference server that restarts", "tool or sandbox errors"),
+        next=("prompt_len_mean", "response_len_mean", "time_gen", "num_turns_max"),
+        sources="prime-rl: more than 5 % errored or empty is a smell.",
+    ),
+    RuleSpec(
+        id="T5",
+        title="prompts cut off",
+        family="truncation",
+        group=Group.LEARNING,
+        metrics=("prompt_clip_frac",),
+        judge=lambda limits: Above(
+            limits,
+            metric="prompt_clip_frac",
+            text="{value} of the prompts are cut off, line {line}",
+            unit=Unit.FRACTION,
+        ),
+        condition="Above `info` in 5 of 10 records: INFO.",
+        limits={"info": 0.05},
+        patience={INFO: Patience(5, 10)},
+        applies=scope.has_rollouts,
+        why="A prompt without its end asks something else.",
+        causes=("the maximum prompt length is too small",),
+        next=("prompt_len_mean", "reward_mean"),
+        sources="veRL logs the share of prompts at the maximum length.",
+    ),
+)

@@ -1,0 +1,171 @@
+"""What every rule may know about a record besides its values.
+
+Owns the shared memory of a segment that more than one rule needs: how the
+reward has moved, whether the task is solved, whether the learning rate still
+warms up. Fed once per record before the rules look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.rolling import Window
+from rltop.model import Algorithm, Observation, Traits
+
+FLAT_REWARD_STD = 1e-6
+"""Below this the rewards of a group are equal up to rounding (a constant reward is rarely exactly 0 in float32)."""
+SOLVED_SHARE = 0.97
+SOLVED_ZERO_STD = 0.8
+_CONSTANT = 1e-9
+
+
+class RewardTrack:
+    """How the reward of a segment has moved so far.
+
+    The reward is the raw score where it is logged, because `reward_mean` may
+    contain the KL penalty.
+
+    Attributes:
+        value: reward of this record, or None.
+        zero_share: share of groups without any difference in reward, or None
+            where it was never logged; 1.0 where the standard deviation is 0.
+        usual: median of the last ten rewards.
+        best, worst: extremes of `usual`.
+        start: `usual` when it first stood on five records.
+        top, bottom: extremes of single records.
+        count: records with a reward.
+    """
+
+    __slots__ = ("_window", "best", "bottom", "count", "start", "top", "usual", "value", "worst", "zero_share")
+
+    def __init__(self) -> None:
+        self._window = Window(10)
+        self.value: float | None = None
+        self.zero_share: float | None = None
+        self.usual = self.best = self.worst = self.start = 0.0
+        self.top = float("-inf")
+        self.bottom = float("inf")
+        self.count = 0
+
+    def observe(self, values: Mapping[str, float]) -> None:
+        """Take the reward of a record in, if it has one."""
+        value = values.get("score_mean")
+        if value is None:
+            value = values.get("reward_mean")
+        self.value = value
+        if value is None:
+            return
+        self.count += 1
+        self.top = max(self.top, value)
+        self.bottom = min(self.bottom, value)
+        window = self._window
+        window.push(value)
+        self.usual = usual = window.median
+        if self.count < 5:
+            self.start = self.best = self.worst = usual
+        elif usual > self.best:
+            self.best = usual
+        elif usual < self.worst:
+            self.worst = usual
+        std = values.get("reward_std")
+        if std is not None and std < FLAT_REWARD_STD:
+            self.zero_share = 1.0
+        else:
+            self.zero_share = values.get("zero_std_frac", 0.0 if std is not None else None)
+
+    @property
+    def is_constant(self) -> bool:
+        """The reward has never moved: distillation, or a reward that is not used."""
+        return self.count > 0 and self.top - self.bottom < _CONSTANT
+
+    @property
+    def is_high(self) -> bool:
+        """The usual reward stands in the top 3 % of everything seen."""
+        reach = self.top - self.bottom
+        return reach > _CONSTANT and self.usual >= self.top - (1.0 - SOLVED_SHARE) * reach
+
+    @property
+    def is_solved(self) -> bool:
+        """Reward at its top while nearly every group agrees: nothing left to learn, nothing wrong."""
+        return self.zero_share is not None and self.zero_share > SOLVED_ZERO_STD and self.is_high
+
+    @property
+    def is_improving(self) -> bool:
+        """The usual reward stands above the start by a tenth of the range seen."""
+        return self.usual - self.start > 0.1 * (self.top - self.bottom)
+
+    def clone(self) -> RewardTrack:
+        """An independent copy."""
+        twin = RewardTrack.__new__(RewardTrack)
+        for name in RewardTrack.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin._window = self._window.clone()
+        return twin
+
+
+class Moment:
+    """One record and what has gone before it in its segment.
+
+    Attributes:
+        observation, values: the record.
+        record: its number in the segment, from 1.
+        reward: how the reward has moved, this record included.
+        lr: learning rate of this record or the latest known, or None.
+        is_lr_rising: the learning rate still warms up (or rose on this record).
+        alarms: family → record of the segment in which a verdict of it last began or got worse.
+        algorithm, traits, group_size: what kind of run it is.
+    """
+
+    __slots__ = (
+        "alarms",
+        "algorithm",
+        "group_size",
+        "is_lr_rising",
+        "lr",
+        "observation",
+        "record",
+        "reward",
+        "traits",
+        "values",
+    )
+
+    def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
+        self.algorithm = algorithm
+        self.traits = traits
+        self.group_size = group_size
+        self.reward = RewardTrack()
+        self.alarms: dict[str, int] = {}
+        self.record = 0
+        self.lr: float | None = None
+        self.is_lr_rising = False
+        self.observation: Observation
+        self.values: Mapping[str, float] = {}
+
+    def advance(self, observation: Observation) -> None:
+        """Move on to the next record."""
+        self.observation = observation
+        self.values = values = observation.values
+        self.record += 1
+        self.reward.observe(values)
+        lr = values.get("lr")
+        if lr is not None:
+            before = self.lr
+            self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
+            self.lr = lr
+
+    def restart(self) -> None:
+        """Forget the segment; the kind of run stays."""
+        self.reward = RewardTrack()
+        self.alarms = {}
+        self.record = 0
+        self.lr = None
+        self.is_lr_rising = False
+
+    def clone(self) -> Moment:
+        """An independent copy; the observation is shared, it is never changed."""
+        twin = Moment(self.algorithm, self.traits, self.group_size)
+        twin.reward, twin.alarms = self.reward.clone(), self.alarms.copy()
+        twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
+        if self.record:
+            twin.observation, twin.values = self.observation, self.values
+        return twin

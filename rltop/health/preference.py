@@ -1,0 +1,353 @@
+"""Preference optimisation and reward models: is a difference being learned?
+
+At the start the loss is ln 2, the accuracy a coin and the margin 0: that is
+normal, and only staying there is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rltop.derive.rolling import Frozen, Window
+from rltop.health import scope
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence, Unit
+from rltop.units import number, percent
+
+LN2 = math.log(2.0)
+_LEVEL = 10
+
+
+class AfterWarmUp:
+    """Counts records since the learning rate stopped rising; 0 while it rises."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def observe(self, now: Moment) -> int:
+        """Records since the end of the warm-up, this one included."""
+        self.records = 0 if now.is_lr_rising or now.lr == 0.0 else self.records + 1
+        return self.records
+
+    def clone(self) -> AfterWarmUp:
+        """An independent copy."""
+        twin = AfterWarmUp()
+        twin.records = self.records
+        return twin
+
+
+class StuckAtChance(Judge):
+    """D1: loss at ln 2 with no margin, long after it should have moved."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.loss = Window(_LEVEL)
+        self.margin = Window(_LEVEL)
+        self.settled = AfterWarmUp()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Medians of ten, because small batches jump."""
+        loss, margin = now.values.get("loss"), now.values.get("dpo_margin")
+        if loss is None or margin is None:
+            return None
+        self.loss.push(loss)
+        self.margin.push(margin)
+        if self.settled.observe(now) < self.limits["wait"]:
+            return QUIET
+        if abs(self.loss.median - LN2) >= self.limits["loss"] or abs(self.margin.median) >= self.limits["margin"]:
+            return QUIET
+        return Reading(WARN, self.loss.median, LN2, None, (self.margin.median,))
+
+    def headline(self, reading: Reading) -> str:
+        """Loss and margin."""
+        return (
+            f"loss {number(reading.value)} is still ln 2 and the margin {number(reading.extra[0])}: nothing is learned"
+        )
+
+
+class Inverted(Judge):
+    """D6: the rejected answer is preferred."""
+
+    def read(self, now: Moment) -> Reading | None:
+        """A margin below zero after the first records."""
+        margin = now.values.get("dpo_margin")
+        if margin is None:
+            return None
+        if margin >= self.limits["warn"] or now.record <= self.limits["wait"]:
+            return QUIET
+        return Reading(WARN, margin, None, self.limits["warn"])
+
+    def headline(self, reading: Reading) -> str:
+        """The margin."""
+        return f"reward margin {number(reading.value)}: the rejected answers are preferred; are the labels swapped?"
+
+
+class ChosenFalls(Judge):
+    """D5: the likelihood of the chosen answers falls far below its start."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=0, size=20, minimum=10)
+        self.window = Window(_LEVEL)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Relative to the start; log-probabilities are negative."""
+        value = now.values.get("logps_chosen")
+        if value is None:
+            return None
+        start = self.start
+        self.window.push(value)
+        if not start.is_final:
+            start.push(value)
+            return QUIET
+        base = start.value or 0.0
+        level = self.window.median
+        if base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
+            return QUIET
+        return Reading(WARN, level, base, base * (1.0 + self.limits["warn"]))
+
+    def headline(self, reading: Reading) -> str:
+        """Start and now."""
+        return (
+            f"log-probability of the chosen answers {number(reading.baseline or 0)} → {number(reading.value)}: "
+            "likelihood moves away from both answers"
+        )
+
+
+class LearnedByHeart(Judge):
+    """D2 and RM1: training accuracy of nearly 1, with an evaluation that says otherwise."""
+
+    def __init__(self, limits: Mapping[str, float], *, metric: str) -> None:
+        super().__init__(limits)
+        self.metric = metric
+        self.window = Window(_LEVEL)
+        self.evaluations = Window(8)
+        self.best_evaluation = float("-inf")
+        self.since_best = 0
+
+    def read(self, now: Moment) -> Reading | None:
+        """Median of ten records against the newest evaluation."""
+        evaluated = now.values.get("val_acc")
+        if evaluated is not None:
+            self.evaluations.push(evaluated)
+            self.since_best += 1
+            if evaluated > self.best_evaluation:
+                self.best_evaluation, self.since_best = evaluated, 0
+        value = now.values.get(self.metric)
+        if value is None:
+            return None
+        self.window.push(value)
+        if self.window.count < _LEVEL or self.window.median < self.limits["warn"]:
+            return QUIET
+        level = INFO
+        newest = self.evaluations.values[-1] if self.evaluations.count else None
+        if newest is not None and newest < self.window.median - self.limits["gap"] and self.since_best >= 2:
+            level = WARN
+        return Reading(level, self.window.median, newest, self.limits["warn"])
+
+    def headline(self, reading: Reading) -> str:
+        """Training and evaluation."""
+        if reading.baseline is None:
+            return f"training accuracy {percent(reading.value)} and no evaluation to compare it with"
+        return f"training accuracy {percent(reading.value)}, evaluation {percent(reading.baseline)}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Training and evaluation."""
+        parts = [Evidence("training accuracy", reading.value, Unit.FRACTION)]
+        if reading.baseline is not None:
+            parts.append(Evidence("evaluation accuracy", reading.baseline, Unit.FRACTION))
+        return tuple(parts)
+
+
+class CoinToss(Judge):
+    """RM1b: a reward model that is right half of the time, for long."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(50)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Median of 50 records."""
+        value = now.values.get("rm_accuracy")
+        if value is None:
+            return None
+        self.window.push(value)
+        if now.record < self.limits["wait"] or self.window.median > self.limits["warn"]:
+            return QUIET
+        return Reading(WARN, self.window.median, 0.5, self.limits["warn"])
+
+    def headline(self, reading: Reading) -> str:
+        """Accuracy."""
+        return f"the reward model is right in {percent(reading.value)} of the pairs: a coin does as well"
+
+
+class MarginGone(Judge):
+    """RM2: next to no margin between chosen and rejected, or most of it lost."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(_LEVEL)
+        self.best = 0.0
+        self.settled = AfterWarmUp()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Once the learning rate has stopped rising."""
+        value = now.values.get("rm_margin")
+        if value is None:
+            return None
+        window = self.window
+        window.push(value)
+        if window.count == _LEVEL:
+            self.best = max(self.best, window.median)
+        if self.settled.observe(now) == 0:
+            return QUIET
+        if value < self.limits["warn"]:
+            return Reading(WARN, value, self.best, self.limits["warn"])
+        line = self.limits["lost"] * self.best
+        if window.count == _LEVEL and window.median < line:
+            return Reading(WARN, value, self.best, line)
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """Margin and best."""
+        return (
+            f"reward margin {number(reading.value)} (best {number(reading.baseline or 0)}): chosen and "
+            f"rejected score alike"
+        )
+
+
+_LABELS = ("labels that carry no information", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
+_SLOW = {level: Patience(10, 15) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="D1",
+        title="stuck at ln 2",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("loss", "dpo_margin"),
+        judge=StuckAtChance,
+        condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of ln 2 "
+        "and margin within "
+        "`margin` of 0.",
+        limits={"wait": 50, "loss": 0.005, "margin": 0.02},
+        patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
+        calm=5,
+        warm_up=50,
+        applies=scope.is_preference,
+        why="That is where training begins; staying there, the model learns no preference.",
+        causes=_LABELS,
+        next=("lr", "grad_norm", "dpo_accuracy", "dpo_margin"),
+        sources="DPO starts at ln 2 by construction; tinker-cookbook README: 0.6907 after 50 steps of a decayed "
+        "rate is fine.",
+    ),
+    RuleSpec(
+        id="D2",
+        title="learned by heart",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("dpo_accuracy",),
+        judge=lambda limits: LearnedByHeart(limits, metric="dpo_accuracy"),
+        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
+        "has not improved "
+        "for two evaluations: WARN; without an evaluation: INFO.",
+        limits={"warn": 0.99, "gap": 0.1},
+        patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
+        applies=scope.is_pairwise,
+        why="Pairs that are all told apart teach nothing more; what grows now is the margin on these pairs only.",
+        causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
+        next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
+        sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones.",
+    ),
+    RuleSpec(
+        id="D5",
+        title="chosen falls",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("logps_chosen", "dpo_chosen"),
+        judge=ChosenFalls,
+        condition="Log-probability of the chosen answers (median of ten) more than `warn` below the first twenty "
+        "records, 10 of "
+        "15. Falling rewards of both answers alone are normal and say nothing.",
+        limits={"warn": 0.3},
+        patience=_SLOW,
+        warm_up=20,
+        applies=scope.is_pairwise,
+        why="Likelihood is displaced to answers that nobody ranked.",
+        causes=("learning rate too high", "beta too small", "pairs that are too similar"),
+        next=("dpo_margin", "logps_rejected", "lr", "entropy", "val_loss"),
+        sources="direct-preference-optimization issues 8 and 32: only the margin matters, until likelihood is gone.",
+    ),
+    RuleSpec(
+        id="D6",
+        title="inverted",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("dpo_margin",),
+        judge=Inverted,
+        condition="Margin below `warn` in 10 of 15 records after the first `wait`.",
+        limits={"warn": 0.0, "wait": 50},
+        patience=_SLOW,
+        warm_up=50,
+        applies=scope.is_pairwise,
+        why="The model learns to prefer what was rejected.",
+        causes=("labels swapped", "columns mixed up in the data set"),
+        next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected"),
+        sources="judgement.",
+    ),
+    RuleSpec(
+        id="RM1",
+        title="overfit reward model",
+        family="rm",
+        group=Group.LEARNING,
+        metrics=("rm_accuracy",),
+        judge=lambda limits: LearnedByHeart(limits, metric="rm_accuracy"),
+        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
+        "has not improved "
+        "for two evaluations: WARN; without an evaluation: INFO.",
+        limits={"warn": 0.98, "gap": 0.15},
+        patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
+        applies=scope.is_reward_model,
+        why="A reward model that knows its pairs by heart scores surface, not quality.",
+        causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
+        next=("val_acc", "val_loss", "rm_margin", "lr"),
+        sources="OpenAssistant reward model card.",
+    ),
+    RuleSpec(
+        id="RM1b",
+        title="no better than chance",
+        family="rm",
+        group=Group.LEARNING,
+        metrics=("rm_accuracy",),
+        judge=CoinToss,
+        condition="Accuracy (median of 50) at or below `warn` after `wait` records.",
+        limits={"warn": 0.52, "wait": 200},
+        patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
+        warm_up=200,
+        applies=scope.is_reward_model,
+        why="What such a model rewards is noise.",
+        causes=_LABELS,
+        next=("rm_margin", "loss", "lr", "grad_norm"),
+        sources="judgement; human pairs give 59 to 72 %.",
+    ),
+    RuleSpec(
+        id="RM2",
+        title="no margin",
+        family="rm",
+        group=Group.LEARNING,
+        metrics=("rm_margin",),
+        judge=MarginGone,
+        condition="Margin below `warn` in 10 of 15 records after the learning rate's warm-up, or its median of "
+        "ten below `lost` of "
+        "the best.",
+        limits={"warn": 0.02, "lost": 0.2},
+        patience=_SLOW,
+        applies=scope.is_reward_model,
+        why="Chosen and rejected answers score alike: the model does not discriminate.",
+        causes=_LABELS,
+        next=("rm_accuracy", "loss", "lr", "grad_norm", "val_acc"),
+        sources="judgement; a margin of 0.02 is the noise of an untrained head.",
+    ),
+)

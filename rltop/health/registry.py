@@ -1,0 +1,60 @@
+"""Every rule there is, collected from the family files.
+
+A new rule is a row in the `RULES` of its family's module; a new family is a
+module named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rltop.health import (
+    collapse,
+    critic,
+    entropy,
+    groups,
+    integrity,
+    length,
+    liveness,
+    loss,
+    mismatch,
+    performance,
+    preference,
+    reward,
+    schedule,
+    stability,
+    straggler,
+    trust,
+    validation,
+)
+from rltop.health.rule import RuleSpec
+
+MODULES = (
+    integrity,
+    liveness,
+    schedule,
+    stability,
+    loss,
+    trust,
+    entropy,
+    reward,
+    validation,
+    groups,
+    length,
+    mismatch,
+    critic,
+    preference,
+    performance,
+    straggler,
+    collapse,
+)
+
+ALL_SPECS: tuple[RuleSpec, ...] = tuple(spec for module in MODULES for spec in module.RULES)
+"""Every rule, in the order of the documentation, those judged elsewhere included."""
+
+BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS})
+"""Every rule by its id."""
+
+SPECS: tuple[RuleSpec, ...] = tuple(spec for spec in ALL_SPECS if spec.judge is not None)
+"""The rules that judge records."""

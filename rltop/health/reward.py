@@ -1,0 +1,269 @@
+"""Reward: does it fall, does it stop saying anything, is it being gamed?
+
+Lines are parts of the range that the run itself has covered, never levels:
+rewards are negative, unbounded and rescaled. The noise floor is the spread of
+single records, because a batch of eight moves in eighths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.rolling import Ema, Frozen, Window
+from rltop.health import scope
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence
+from rltop.units import number, percent
+
+_RECENT = 3
+_LEVEL = 10
+_EARLY = 10
+_SETTLED = 20
+_NOISE_TO_SIGMA = 1.2533
+"""Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
+
+
+class RewardCrash(Judge):
+    """R1: the reward falls out of the range that it had learned.
+
+    Level: median of ten. Now: median of the last three. The drop must exceed a
+    quarter of the learned range and four standard deviations of single records.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(_LEVEL)
+        self.noise = Ema(30)
+        self.best = float("-inf")
+        self.worst = float("inf")
+        self.count = 0
+        self.initial = 0.0
+        self.noise_at_best = 0.0
+
+    def read(self, now: Moment) -> Reading | None:
+        """Best level so far against the last three records."""
+        value = now.reward.value
+        if value is None:
+            return None
+        window = self.window
+        if window.count:
+            self.noise.push(abs(value - window.median))
+        window.push(value)
+        self.count += 1
+        if self.count < _EARLY:
+            self.initial = window.median
+            return QUIET
+        level = window.median
+        if level > self.best:
+            self.best, self.noise_at_best = level, self.noise.value
+        self.worst = min(self.worst, level)
+        drop = self.best - value
+        if drop <= 0.0 or (not self.is_firing and drop <= 4.0 * self.noise_at_best):
+            return QUIET
+        return self._judge_drop()
+
+    def _judge_drop(self) -> Reading:
+        recent = self.window.last(_RECENT)
+        drop = self.best - recent
+        learned = self.best - min(self.worst, self.initial)
+        sigma = _NOISE_TO_SIGMA * self.noise_at_best
+        if self.count < _SETTLED:
+            line = self.limits["early"] * abs(self.initial)
+        else:
+            line = max(
+                self.limits["warn"] * max(learned, self.limits["share"] * abs(self.best)), self.limits["sigmas"] * sigma
+            )
+        if line <= 0.0 or drop <= line:
+            return QUIET
+        is_deep = drop > max(
+            self.limits["crit"] * learned, self.limits["crit"] * abs(self.best) * self.limits["share"], line
+        )
+        return Reading(
+            CRIT if is_deep and self.count >= _SETTLED else WARN, recent, self.best, self.best - line, (sigma,)
+        )
+
+    def headline(self, reading: Reading) -> str:
+        """Best level and now."""
+        return f"reward {number(reading.baseline or 0)} → {number(reading.value)} (median of three, best level of ten)"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Best, now, line, noise."""
+        return (
+            Evidence("reward, last three", reading.value),
+            Evidence("best level", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("noise of one record", reading.extra[0]),
+        )
+
+
+class RewardPinned(Judge):
+    """R2: every sample of the batch gets the same reward."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.has_varied = False
+
+    def read(self, now: Moment) -> Reading | None:
+        """Smallest equals largest; muted where it has been so since the start."""
+        high, low = now.values.get("reward_max"), now.values.get("reward_min")
+        reward = now.reward
+        if high is None or low is None or reward.value is None:
+            return None
+        if high - low > self.limits["spread"]:
+            self.has_varied = True
+            return QUIET
+        if not self.has_varied or reward.is_high:
+            return QUIET
+        fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
+        return Reading(CRIT if fell else WARN, reward.value, reward.best)
+
+    def headline(self, reading: Reading) -> str:
+        """The one value."""
+        return f"every sample scores {number(reading.value)}"
+
+
+class RewardWithoutSpread(Judge):
+    """R11: no spread of rewards although the maximum is not reached."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.has_varied = False
+
+    def read(self, now: Moment) -> Reading | None:
+        """Standard deviation of nothing, after it had been something."""
+        std = now.values.get("reward_std")
+        if std is None or now.reward.value is None:
+            return None
+        if std >= self.limits["std"]:
+            self.has_varied = True
+            return QUIET
+        if not self.has_varied or now.reward.is_high:
+            return QUIET
+        return Reading(WARN, std, None, self.limits["std"], (now.reward.value,))
+
+    def headline(self, reading: Reading) -> str:
+        """The level at which it sits."""
+        return f"rewards do not differ any more (all {number(reading.extra[0])}): no gradient comes from them"
+
+
+class LengthHack(Judge):
+    """R8: reward rises while the answers shrink to less than half."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.length = Frozen(skip=0, size=10, minimum=10)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Length against the first ten records, reward against its own start."""
+        length = now.values.get("response_len_mean")
+        if length is None or now.reward.value is None:
+            return None
+        base = self.length
+        if not base.is_final:
+            base.push(length)
+            return QUIET
+        start = base.value or 0.0
+        if length >= self.limits["length"] * start or not now.reward.is_improving:
+            return QUIET
+        return Reading(WARN, length, start, self.limits["length"] * start, (now.reward.start, now.reward.usual))
+
+    def headline(self, reading: Reading) -> str:
+        """Both movements."""
+        shorter = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
+        before, after = reading.extra
+        return f"reward {number(before)} → {number(after)} while answers became {percent(shorter)} shorter"
+
+
+_NEXT = ("grad_norm", "entropy", "clip_frac", "kl_old", "lr", "off_policy_kl", "truncated_frac", "response_len_mean")
+_METRICS = ("score_mean", "reward_mean")
+_FIVE = {level: Patience(5, 5) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="R1",
+        title="reward crash",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=_METRICS,
+        judge=RewardCrash,
+        condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
+        "least `share` "
+        "of its level) and `sigmas` standard deviations of single records, 2 of 3 records: WARN; more than "
+        "`crit` of it: "
+        "CRIT. Between 10 and 20 records: a loss of `early` of the initial level.",
+        limits={"warn": 0.25, "crit": 0.5, "sigmas": 4.0, "share": 0.2, "early": 0.6},
+        patience={INFO: Patience(2, 3), WARN: Patience(2, 3), CRIT: Patience(2, 3)},
+        calm=5,
+        warm_up=_EARLY,
+        applies=scope.has_reward,
+        why="The policy has left the region that the reward understands, or has collapsed.",
+        causes=(
+            "a collapse of the policy (see entropy, gradient, KL)",
+            "a change of the learning rate",
+            "a reward function or data set that was changed",
+            "weights that were not synchronised",
+        ),
+        next=_NEXT,
+        sources="drawn from transcribed collapses (chemistry GRPO at step 257, SDPO from step 10); lines are "
+        "judgement.",
+    ),
+    RuleSpec(
+        id="R2",
+        title="reward pinned",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=(*_METRICS, "reward_max", "reward_min"),
+        judge=RewardPinned,
+        condition="Largest and smallest reward differ by less than `spread` in 5 records in a row, after they "
+        "had differed, and "
+        "not at the top: WARN; CRIT where that is far below the best.",
+        limits={"spread": 1e-9},
+        patience=_FIVE,
+        applies=scope.has_reward,
+        why="When every sample scores the same, the advantage is zero and nothing is learned.",
+        causes=(
+            "a policy that writes one text",
+            "a reward function that fails and returns a constant",
+            "all answers cut off",
+        ),
+        next=("truncated_frac", "entropy", "zero_std_frac", "grad_norm", "response_len_mean"),
+        sources="Agent-R1 issue 30, RAGEN issue 52 (score pinned after NaN).",
+    ),
+    RuleSpec(
+        id="R8",
+        title="shorter for reward",
+        family="length",
+        group=Group.LEARNING,
+        metrics=("response_len_mean", *_METRICS),
+        judge=LengthHack,
+        condition="Mean length below `length` of the first ten records while the reward has risen by a tenth of "
+        "its range, 10 of "
+        "15 records.",
+        limits={"length": 0.5},
+        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
+        warm_up=_LEVEL,
+        applies=scope.has_reward,
+        why="Reward that rises while the answers disappear is usually earned by something other than the task.",
+        causes=("a format or length term that dominates", "a reward that short answers satisfy", "a length penalty"),
+        next=("reward_component", "val_score", "entropy", "response_len_mean", "kl_ref"),
+        sources="open-r1 issue 255: format 0.48 → 0.86, accuracy 0.16 → 0.06, length 388 → 191.",
+    ),
+    RuleSpec(
+        id="R11",
+        title="no reward spread",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=("reward_std", *_METRICS),
+        judge=RewardWithoutSpread,
+        condition="Standard deviation below `std` in 8 of 10 records after it had been above, with the reward "
+        "not at its top.",
+        limits={"std": 1e-6},
+        patience={INFO: Patience(8, 10), WARN: Patience(8, 10)},
+        applies=scope.has_reward,
+        why="Without differences between answers there is no gradient.",
+        causes=("a policy that writes one text", "a reward function that returns a constant", "a task far too hard"),
+        next=("zero_std_frac", "entropy", "reward_mean", "truncated_frac"),
+        sources="TRL: frac_reward_zero_std misses constants of float noise, hence the deviation itself.",
+    ),
+)

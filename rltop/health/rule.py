@@ -1,0 +1,334 @@
+"""The rule framework: from "this record looks bad" to a verdict that holds.
+
+Owns what a rule is (`RuleSpec`: data), what looks at records (`Judge`: state)
+and the life of a verdict (`Rule`: pending, firing, escalated, recovered). Knows
+no metric by name and no clock: everything is counted in records.
+"""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from rltop.derive.detectors import OfLast
+from rltop.health.moment import Moment
+from rltop.model import Algorithm, Event, EventState, Evidence, Level, Traits, Verdict, VerdictState
+
+OK = Level.OK
+INFO = Level.INFO
+WARN = Level.WARN
+CRIT = Level.CRIT
+
+SHOWN_RECORDS = 20
+"""For how many records a recovered verdict stays in view."""
+COOLDOWN_RECORDS = 20
+"""For how many records after recovery the same rule stays silent at the same level."""
+MIN_CALM_RECORDS = 3
+"""A verdict needs at least this many good records in a row to clear."""
+RELEASE = 0.8
+"""A verdict on a value above a line holds until the value is below this part of the line."""
+
+
+class Group(enum.StrEnum):
+    """Which of the two rows of badges a rule belongs to."""
+
+    LEARNING = "learning"
+    SYSTEM = "system"
+
+
+class Patience(NamedTuple):
+    """How long something must last: in `n` of the last `m` records that say anything about it."""
+
+    n: int
+    m: int
+
+    def __str__(self) -> str:
+        return "at once" if self.n == 1 == self.m else f"{self.n} of {self.m} records"
+
+
+AT_ONCE = Patience(1, 1)
+
+
+class Reading(NamedTuple):
+    """What a judge saw in one record.
+
+    Attributes:
+        level: how bad this record is on its own; OK is not bad.
+        value: the number it rests on.
+        baseline: what it was compared with, or None.
+        threshold: the line that was crossed, in the unit of `value`, or None.
+        extra: further numbers, in an order that the judge knows.
+        words: further text, in an order that the judge knows.
+    """
+
+    level: Level
+    value: float = 0.0
+    baseline: float | None = None
+    threshold: float | None = None
+    extra: tuple[float, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+QUIET = Reading(OK)
+"""The one reading of a record with nothing wrong; compared by identity on the fast path."""
+
+
+class Judge(ABC):
+    """Looks at records one by one and says how bad each of them is.
+
+    State lives in attributes that are immutable, plain containers, or have
+    `clone`; thresholds come in by name and may be overridden by the user.
+
+    Attributes:
+        limits: thresholds by name.
+        is_firing: the rule fires at WARN or above now; a judge may then hold on
+            to a lower line (`RELEASE`), so that a value at the line does not flicker.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self.limits = limits
+        self.is_firing = False
+
+    @abstractmethod
+    def read(self, now: Moment) -> Reading | None:
+        """How bad this record is; None where it says nothing about the matter.
+
+        Must return `QUIET` itself, not an equal copy, when nothing is wrong.
+        """
+
+    @abstractmethod
+    def headline(self, reading: Reading) -> str:
+        """One sentence with the numbers and their units."""
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """The numbers behind the sentence, by name."""
+        parts = [Evidence("value", reading.value)]
+        if reading.baseline is not None:
+            parts.append(Evidence("baseline", reading.baseline))
+        if reading.threshold is not None:
+            parts.append(Evidence("threshold", reading.threshold))
+        return tuple(parts)
+
+    def clone(self) -> Self:
+        """An independent copy of the state."""
+        twin = object.__new__(type(self))
+        for name, value in self.__dict__.items():
+            twin.__dict__[name] = _copied(value)
+        return twin
+
+
+def _copied(value: object) -> object:
+    if isinstance(value, list | dict | set | deque):
+        return value.copy()
+    clone = getattr(value, "clone", None)
+    return value if clone is None else clone()
+
+
+def _always(algorithm: Algorithm, traits: Traits) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSpec:
+    """A rule as data: everything about it but its state.
+
+    Attributes:
+        id: as in docs/rules.md, for example O1.
+        title: the symptom in two or three words, for a badge.
+        family: what kind of symptom (gradient, entropy, straggler, …).
+        group: learning or system.
+        metrics: canonical names it looks at; the first is what a verdict speaks of.
+        judge: makes the state that reads records, from the thresholds; None
+            where something else decides (silence needs a clock, restarts a file).
+        condition: what fires, in words, with the names of the thresholds.
+        limits: thresholds by name, overridable as `[rules.<id>] <name> = <number>`.
+        patience: how long each level must last.
+        calm: good records in a row that end a verdict, where more than the patience's m.
+        warm_up: records before the rule can fire (0: from the first record).
+        applies: whether it makes sense for an algorithm with these traits.
+        is_fact: INFO readings are facts about the run, not a state that lasts.
+        takes_late: also judges rows that belong to an earlier step (evaluations).
+        why: why it matters.
+        causes: likely causes, likeliest first.
+        next: canonical names of what to look at next, in order.
+        sources: where formula and thresholds come from.
+    """
+
+    id: str
+    title: str
+    family: str
+    group: Group
+    metrics: tuple[str, ...]
+    judge: Callable[[Mapping[str, float]], Judge] | None
+    condition: str
+    limits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    patience: Mapping[Level, Patience] = field(default_factory=lambda: MappingProxyType({}))
+    calm: int = MIN_CALM_RECORDS
+    warm_up: int = 0
+    applies: Callable[[Algorithm, Traits], bool] = _always
+    is_fact: bool = False
+    takes_late: bool = False
+    why: str = ""
+    causes: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+    sources: str = ""
+
+    def patience_for(self, level: Level) -> Patience:
+        """How long `level` must last; what is not named counts at once."""
+        return self.patience.get(level, AT_ONCE)
+
+
+class Rule:
+    """One rule at work on one segment: a judge and the life of its verdict.
+
+    Level L is established while at least n of the last m readings were L or
+    worse. A verdict begins when a level above OK is first established, is
+    escalated when a worse one is, keeps its worst level, and ends after
+    max(3, m) better readings in a row. It then stays in view for 20 records,
+    and does not begin again at the same level within 20 records.
+    """
+
+    __slots__ = (
+        "_calm", "_cool", "_is_idle", "_lasting", "_read", "_recent", "_span",
+        "judge", "level", "reading", "recovered_record", "recovered_step", "since_record", "since_step", "spec",
+    )  # fmt: skip
+
+    def __init__(self, spec: RuleSpec, limits: Mapping[str, float]) -> None:
+        if spec.judge is None:
+            raise ValueError(f"rule {spec.id} does not judge records")
+        self.spec = spec
+        self.judge = spec.judge(limits)
+        self._read = self.judge.read
+        self._lasting = {level: OfLast(*spec.patience_for(level)) for level in (INFO, WARN, CRIT)}
+        self._span = max(spec.calm, *(spec.patience_for(level).m for level in self._lasting))
+        self._recent: deque[tuple[int, int]] = deque(maxlen=self._span)
+        self._calm = 0
+        self._is_idle = True
+        self._cool: dict[Level, int] = {}
+        self.level = OK
+        self.reading = QUIET
+        self.since_step = self.since_record = 0
+        self.recovered_step: int | None = None
+        self.recovered_record = 0
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether the verdict stands now."""
+        return self.level > OK and self.recovered_step is None
+
+    def observe(self, now: Moment) -> Event | None:
+        """Judge one record; returns the transition that it caused, if any."""
+        reading = self._read(now)
+        if reading is None or (reading is QUIET and self._is_idle):
+            return None
+        return self._advance(now, reading)
+
+    def _advance(self, now: Moment, reading: Reading) -> Event | None:
+        level = reading.level
+        self._recent.append((now.observation.record, now.observation.step))
+        established = OK
+        for candidate, lasting in self._lasting.items():
+            if lasting.push(level >= candidate):
+                established = candidate
+        self._is_idle = not self.is_firing and not any(lasting.bits for lasting in self._lasting.values())
+        if self.spec.is_fact and level == INFO:
+            return self._event(now, EventState.FACT, INFO, self.judge.headline(reading))
+        if self.is_firing:
+            return self._while_firing(now, reading, established)
+        return self._begin(now, reading, established)
+
+    def _begin(self, now: Moment, reading: Reading, established: Level) -> Event | None:
+        if reading.level == OK or (self.spec.is_fact and established == INFO):
+            return None
+        record = now.observation.record
+        while established > OK and self._cool.get(established, 0) > record:
+            established = Level(established - 1)
+        if established <= OK:
+            return None
+        self._mark_beginning(established)
+        self.level, self.reading, self.recovered_step = established, reading, None
+        self._calm = 0
+        self.judge.is_firing = established >= WARN
+        return self._event(now, EventState.FIRING, established, self.judge.headline(reading))
+
+    def _while_firing(self, now: Moment, reading: Reading, established: Level) -> Event | None:
+        record = now.observation.record
+        self._calm = 0 if reading.level >= min(self.level, WARN) else self._calm + 1
+        if established > self.level and self._cool.get(established, 0) <= record:
+            if self.level == INFO:
+                self._mark_beginning(established)
+            self.level, self.reading = established, reading
+            self.judge.is_firing = established >= WARN
+            return self._event(now, EventState.ESCALATED, established, self.judge.headline(reading))
+        if reading.level >= self.level:
+            self.reading = reading
+        if self._calm >= max(self.spec.calm, self.spec.patience_for(self.level).m):
+            return self.recover(now)
+        return None
+
+    def _mark_beginning(self, level: Level) -> None:
+        behind = min(self._lasting[level].oldest, len(self._recent) - 1)
+        self.since_record, self.since_step = self._recent[-1 - behind]
+
+    def recover(self, now: Moment) -> Event:
+        """End the verdict at this record."""
+        self.judge.is_firing = False
+        self._is_idle = False
+        self.recovered_step = now.observation.step
+        self.recovered_record = now.observation.record
+        for level in (INFO, WARN, CRIT):
+            if level <= self.level:
+                self._cool[level] = self.recovered_record + COOLDOWN_RECORDS
+        message = f"{self.spec.title}: recovered, since step {self.since_step}"
+        return self._event(now, EventState.RECOVERED, self.level, message)
+
+    def _event(self, now: Moment, state: EventState, level: Level, message: str) -> Event:
+        seen = now.observation
+        return Event(seen.record, seen.step, self.spec.id, self.spec.family, level, state, message)
+
+    def is_shown(self, record: int) -> bool:
+        """Whether there is a verdict to show after `record`."""
+        if self.level <= OK:
+            return False
+        return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
+
+    def verdict(self, metric: str, key: str) -> Verdict:
+        """The verdict in words, about `metric` under the trainer's `key`; only meaningful while `is_shown`."""
+        spec, reading = self.spec, self.reading
+        return Verdict(
+            rule=spec.id,
+            title=spec.title,
+            family=spec.family,
+            group=spec.group.value,
+            level=self.level,
+            state=VerdictState.FIRING if self.recovered_step is None else VerdictState.RECOVERED,
+            metric=metric,
+            key=key,
+            since_step=self.since_step,
+            since_record=self.since_record,
+            headline=self.judge.headline(reading),
+            evidence=self.judge.evidence(reading),
+            why=spec.why,
+            causes=spec.causes,
+            next=spec.next,
+            threshold=reading.threshold,
+            baseline=reading.baseline,
+            recovered_step=self.recovered_step,
+        )
+
+    def clone(self) -> Rule:
+        """An independent copy: judging a record on it leaves this one as it was."""
+        twin = Rule.__new__(Rule)
+        for name in Rule.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.judge = self.judge.clone()
+        twin._read = twin.judge.read
+        twin._recent = self._recent.copy()
+        twin._cool = self._cool.copy()
+        twin._lasting = {level: lasting.clone() for level, lasting in self._lasting.items()}
+        return twin

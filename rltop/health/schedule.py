@@ -1,0 +1,152 @@
+"""The schedule: facts about steps and learning rate that explain what comes after.
+
+A change of the learning rate is what to check first when loss, KL and gradient
+jump together; on its own it is information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence
+from rltop.units import number
+
+_STEADY = 1.5
+
+
+class LearningRateChange(Judge):
+    """L8: the learning rate jumps where no smooth schedule explains it."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.last: float | None = None
+        self.last_ratio = 1.0
+        self.highest = 0.0
+        self.seen = 0
+        self.jumped: Reading | None = None
+        self.jumped_for = 0
+
+    def read(self, now: Moment) -> Reading | None:
+        """Compare with the record before, and with everything before that."""
+        value = now.values.get("lr")
+        if value is None:
+            return None
+        before = self.last
+        if value == before and self.jumped is None:
+            self.seen += 1
+            self.last_ratio = 1.0
+            return QUIET
+        reading = self._compare(value, before)
+        self.last = value
+        self.highest = max(self.highest, value)
+        self.seen += value > 0.0
+        return reading
+
+    def _compare(self, value: float, before: float | None) -> Reading:
+        if self.jumped is not None:
+            self.jumped_for += 1
+            if self.jumped_for < self.limits["shown"]:
+                self.last_ratio = 1.0
+                return self.jumped
+            self.jumped, self.jumped_for = None, 0
+        if before is None or before <= 0.0 or value <= 0.0:
+            self.last_ratio = 1.0
+            return QUIET
+        ratio = value / before
+        was_steady = 1.0 / _STEADY <= self.last_ratio <= _STEADY
+        self.last_ratio = ratio
+        if not was_steady or 1.0 / self.limits["info"] <= ratio <= self.limits["info"]:
+            return QUIET
+        is_new_height = value >= self.limits["warn"] * self.highest and self.seen >= self.limits["settled"]
+        reading = Reading(WARN if is_new_height else INFO, value, before, None, (ratio,))
+        self.jumped = reading if is_new_height else None
+        return reading
+
+    def headline(self, reading: Reading) -> str:
+        """From what to what."""
+        ratio = reading.extra[0]
+        how = f"{number(ratio)} times higher" if ratio > 1 else f"{number(1 / ratio)} times lower"
+        unseen = " than it has ever been in this run" if reading.level >= WARN else ""
+        return f"learning rate {reading.baseline:.3g} → {reading.value:.3g}: {how}{unseen}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Both rates."""
+        return (Evidence("lr", reading.value), Evidence("lr before", reading.baseline or 0.0))
+
+
+class StuckLearningRate(Judge):
+    """L9: the learning rate stays 0 while gradients flow."""
+
+    def read(self, now: Moment) -> Reading | None:
+        """Zero for long is information; together with a NaN gradient it is an optimiser that skips."""
+        value = now.values.get("lr")
+        if value is None:
+            return None
+        if value != 0.0 or now.record > self.limits["until"]:
+            return QUIET
+        is_skipping = "grad_norm" in now.observation.nonfinite
+        return Reading(CRIT if is_skipping else INFO, 0.0)
+
+    def headline(self, reading: Reading) -> str:
+        """What the two cases mean."""
+        if reading.level >= CRIT:
+            return "learning rate stuck at 0 with gradients that are not numbers: every update is skipped"
+        return "learning rate still 0: warm-up has not begun"
+
+
+RULES = (
+    RuleSpec(
+        id="L6",
+        title="restart",
+        family="liveness",
+        group=Group.SYSTEM,
+        metrics=(),
+        judge=None,
+        condition="The trainer's own rows repeat a step already passed, or the file was truncated: a fact; a new "
+        "segment begins and every baseline with it.",
+        is_fact=True,
+        why="What was usual before a restart need not be usual after it: caches are cold and the schedule may differ.",
+        causes=("resumed from a checkpoint", "relaunched under the same name"),
+        next=("lr", "time_step", "reward_mean"),
+        sources="veRL opens its JSONL with mode 'wb' (tracking.py): a relaunch truncates in place.",
+    ),
+    RuleSpec(
+        id="L8",
+        title="learning rate",
+        family="lr",
+        group=Group.LEARNING,
+        metrics=("lr",),
+        judge=LearningRateChange,
+        condition="Changed by more than `info` times between two records of a steady schedule: a fact. WARN, for "
+        "`shown` records, where it is `warn` times above everything seen in `settled` records or more: no warm-up "
+        "or restart of a schedule does that.",
+        limits={"info": 2.0, "warn": 10.0, "settled": 20, "shown": 10},
+        patience={},
+        is_fact=True,
+        why="When loss, KL and gradient jump together, the schedule is the first thing to check.",
+        causes=("a scheduler that was restarted on resume", "the end of warm-up", "a wrong number in a phase's config"),
+        next=("kl_ref", "kl_old", "clip_frac", "grad_norm", "entropy"),
+        sources="health rules of the field: check the schedule first; the tenfold line is judgement.",
+    ),
+    RuleSpec(
+        id="L9",
+        title="learning rate 0",
+        family="lr",
+        group=Group.LEARNING,
+        metrics=("lr",),
+        judge=StuckLearningRate,
+        condition="Exactly 0 in 10 records in a row among the first `until`; CRIT with a gradient that is not a "
+        "number.",
+        limits={"until": 200},
+        patience={INFO: Patience(10, 10), CRIT: Patience(3, 3)},
+        why="Nothing is learned until it rises.",
+        causes=(
+            "warm-up measured in the wrong unit",
+            "an optimiser step skipped on overflow, and the scheduler with it",
+        ),
+        next=("grad_norm", "loss"),
+        sources="stored logs of fp16 runs with learning rate 0 and NaN gradients.",
+    ),
+)

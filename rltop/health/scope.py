@@ -1,0 +1,73 @@
+"""Which rules make sense for which kind of run.
+
+Owns the named predicates over algorithm and traits that `RuleSpec.applies`
+takes; a run whose algorithm is not known is given every rule whose metrics it logs.
+"""
+
+from __future__ import annotations
+
+from rltop.model import Algorithm, Traits
+
+_PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
+_NO_ROLLOUTS = _PREFERENCE | {Algorithm.SFT}
+_NO_REWARD = _NO_ROLLOUTS | {Algorithm.DISTILL}
+
+
+def has_rollouts(algorithm: Algorithm, traits: Traits) -> bool:
+    """The policy writes its own training data."""
+    return algorithm not in _NO_ROLLOUTS and not traits.is_preference
+
+
+def has_reward(algorithm: Algorithm, traits: Traits) -> bool:
+    """A reward is what is maximised (distillation may log a constant 0)."""
+    return algorithm not in _NO_REWARD and not traits.is_preference
+
+
+def has_trust_region(algorithm: Algorithm, traits: Traits) -> bool:
+    """Updates are clipped against an older policy, and there is more than one of them per rollout."""
+    return has_rollouts(algorithm, traits) and traits.is_single_update is not True
+
+
+def is_embodied(algorithm: Algorithm, traits: Traits) -> bool:
+    """Robot policies: classic PPO settings, another scale of clipping and KL."""
+    return algorithm is Algorithm.EMBODIED
+
+
+def has_token_clip(algorithm: Algorithm, traits: Traits) -> bool:
+    """Clipping is counted per token of a language model."""
+    return has_trust_region(algorithm, traits) and algorithm is not Algorithm.EMBODIED
+
+
+def has_reference_kl(algorithm: Algorithm, traits: Traits) -> bool:
+    """A KL to a reference policy is logged and means drift (KTO's is a batch estimate)."""
+    return has_rollouts(algorithm, traits)
+
+
+def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
+    """A value function is trained."""
+    return traits.has_critic or algorithm is Algorithm.UNKNOWN
+
+
+def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
+    """Advantages come from the other answers to the same prompt."""
+    return has_rollouts(algorithm, traits) and algorithm is not Algorithm.PPO
+
+
+def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
+    """DPO and its relatives."""
+    return algorithm is Algorithm.DPO
+
+
+def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
+    """Chosen against rejected: DPO and KTO."""
+    return algorithm in {Algorithm.DPO, Algorithm.KTO}
+
+
+def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:
+    """A reward model is trained."""
+    return algorithm is Algorithm.REWARD
+
+
+def has_loss_to_minimise(algorithm: Algorithm, traits: Traits) -> bool:
+    """The loss is an objective that should fall (a policy-gradient surrogate is not)."""
+    return algorithm in _NO_ROLLOUTS or traits.is_preference

@@ -1,0 +1,286 @@
+"""Stragglers and balance: who makes the others wait?
+
+A group whose longest answer is three times its median is ordinary; how much is
+ordinary depends on the group's size and on the run. Sequence balance is judged
+on what the ranks really got, not on what came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.detectors import OfLast
+from rltop.derive.rolling import Frozen
+from rltop.health import scope
+from rltop.health.moment import Moment
+from rltop.health.rule import INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence, Unit
+from rltop.units import duration, number, percent
+
+_USUAL_UP_TO = ((4, 2.9), (8, 3.5), (16, 4.0))
+"""Group size → 95th percentile of longest / median for log-normal lengths with sigma 0.5 (simulated)."""
+
+
+class GroupStraggler(Judge):
+    """P5: longest answer over the median of its group, averaged over groups.
+
+    The line is what is usual for the group's size and twice the run's own
+    start, whichever is more.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+        self.lasting = OfLast(5, 10)
+        self.strong = OfLast(3, 5)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Keeps its own patience: 5 of 10 above the line, or 3 of 5 at twice the line."""
+        value = now.values.get("group_len_ratio")
+        if value is None:
+            return None
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        line = self._usual(now.group_size)
+        if base is not None:
+            line = max(line, self.limits["rise"] * base)
+        held = line * RELEASE if self.is_firing else line
+        lasts = self.lasting.push(value > held)
+        is_strong = self.strong.push(value > 2.0 * line)
+        if value <= held or not (lasts or is_strong):
+            return QUIET
+        return Reading(WARN, value, base, line, (float(now.group_size or 0),))
+
+    def _usual(self, group_size: int | None) -> float:
+        if group_size is None:
+            return self.limits["warn"]
+        usual = next((high for size, high in _USUAL_UP_TO if group_size <= size), self.limits["warn"])
+        return min(self.limits["warn"], usual)
+
+    def headline(self, reading: Reading) -> str:
+        """Ratio, and what is usual."""
+        size = f" for {reading.extra[0]:.0f} per group" if reading.extra[0] else ""
+        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
+        return (
+            f"longest answer is {number(reading.value)}× the median of its group (line "
+            f"{number(reading.threshold or 0)}{size}{start})"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Ratio, start, line."""
+        return (
+            Evidence("longest / median", reading.value),
+            *((Evidence("at the start", reading.baseline),) if reading.baseline is not None else ()),
+            Evidence("threshold", reading.threshold or 0.0),
+        )
+
+
+class BatchTail(Judge):
+    """P6: slowest rollout against the mean, where generation is what the step waits for."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
+        slowest, mean = now.values.get("time_gen_sample_max"), now.values.get("time_gen_sample_mean")
+        if slowest is None or mean is None or mean <= 0.0:
+            return None
+        ratio = slowest / mean
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(ratio)
+        line = max(self.limits["warn"], self.limits["rise"] * base) if base is not None else None
+        if line is None or ratio <= line * (RELEASE if self.is_firing else 1.0):
+            return QUIET
+        step = now.values.get("time_step")
+        generation = now.values.get("time_gen", slowest)
+        if step is None or generation < self.limits["share"] * step:
+            return QUIET
+        tool = now.values.get("slowest_tool", now.values.get("time_tool_sample_max", 0.0))
+        return Reading(WARN, ratio, base, line, (slowest, mean, tool))
+
+    def headline(self, reading: Reading) -> str:
+        """Slowest, mean, and how much of it went into tools."""
+        slowest, mean, tool = reading.extra
+        tools = f", {percent(tool / slowest)} of it in tool calls" if tool > 0.1 * slowest else ""
+        return f"slowest rollout {duration(slowest)} against a mean of {duration(mean)}{tools}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Slowest, mean, ratio, line."""
+        slowest, mean, _ = reading.extra
+        return (
+            Evidence("slowest", slowest, Unit.SECONDS),
+            Evidence("mean", mean, Unit.SECONDS),
+            Evidence("slowest / mean", reading.value),
+            Evidence("at the start", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+        )
+
+
+class LengthTail(Judge):
+    """P6b: longest answer over the mean, where nothing better is logged: information only.
+
+    The longest answer equals the cap on nearly every healthy step of a reasoning
+    run, so this never warns.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Silent where answers are cut off, or where a better signal is logged."""
+        values = now.values
+        longest, mean = values.get("response_len_max"), values.get("response_len_mean")
+        if longest is None or not mean or "group_len_ratio" in values or "time_gen_sample_max" in values:
+            return None
+        ratio = longest / mean
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(ratio)
+        if base is None or values.get("truncated_frac", 0.0) > 0.0:
+            return QUIET
+        line = max(self.limits["info"], self.limits["rise"] * base)
+        return QUIET if ratio <= line else Reading(INFO, ratio, base, line)
+
+    def headline(self, reading: Reading) -> str:
+        """Ratio now and at the start."""
+        return (
+            f"longest answer is {number(reading.value)}× the mean of the batch, "
+            f"{number(reading.baseline or 0)} at the start"
+        )
+
+
+class SequenceImbalance(Judge):
+    """P8: tokens of the fullest rank against the emptiest, after balancing.
+
+    `minmax_diff` is the spread before balancing and is only information; a
+    balanced spread that equals the raw one means that balancing is off.
+    """
+
+    def read(self, now: Moment) -> Reading | None:
+        """Spread over mean."""
+        values = now.values
+        mean = values.get("seqlen_mean")
+        if mean is None or mean <= 0.0:
+            return None
+        low, high = values.get("seqlen_balanced_min"), values.get("seqlen_balanced_max")
+        if low is None or high is None:
+            raw = values.get("seqlen_minmax_diff")
+            return None if raw is None else self._against(raw / mean, self.limits["raw"], is_raw=True)
+        is_off = high == values.get("seqlen_max") and low == values.get("seqlen_min") and high > low
+        return self._against((high - low) / mean, self.limits["raw" if is_off else "warn"], is_raw=False)
+
+    def _against(self, spread: float, line: float, *, is_raw: bool) -> Reading:
+        if spread <= line * (RELEASE if self.is_firing else 1.0):
+            return QUIET
+        return Reading(INFO if is_raw else WARN, spread, None, line)
+
+    def headline(self, reading: Reading) -> str:
+        """Spread as a part of the mean."""
+        what = "before balancing" if reading.level is INFO else "between ranks"
+        return f"tokens {what} differ by {percent(reading.value)} of the mean, line {percent(reading.threshold or 0)}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Spread and line."""
+        return (
+            Evidence("spread / mean", reading.value, Unit.FRACTION),
+            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
+        )
+
+
+_FIVE_OF_TEN = {level: Patience(5, 10) for level in (INFO, WARN)}
+_NEXT = (
+    "time_gen",
+    "response_len_max",
+    "truncated_frac",
+    "slowest_tool",
+    "num_turns_max",
+    "preempted_max",
+    "time_step",
+)
+
+RULES = (
+    RuleSpec(
+        id="P5",
+        title="stragglers",
+        family="straggler",
+        group=Group.SYSTEM,
+        metrics=("group_len_ratio",),
+        judge=GroupStraggler,
+        condition="Longest over median length inside a group, mean over groups, above what is usual for the "
+        "group's size (`warn` "
+        "at most, and where the size is unknown) and above `rise`× the run's start: 5 of 10 records, or 3 of 5 "
+        "at twice "
+        "that line.",
+        limits={"warn": 4.0, "rise": 2.0},
+        calm=10,
+        applies=scope.has_rollouts,
+        why="A synchronous step waits for its longest answer; everyone else idles.",
+        causes=("answers that loop to the cap", "a few prompts that are far harder", "tool calls that hang"),
+        next=_NEXT,
+        sources="log-normal lengths: usual ratio by group size and spread (see derive/groups.py).",
+    ),
+    RuleSpec(
+        id="P6",
+        title="batch tail",
+        family="straggler",
+        group=Group.SYSTEM,
+        metrics=("time_gen_sample_max", "time_gen_sample_mean"),
+        judge=BatchTail,
+        condition="Slowest rollout over the mean above `warn` and above `rise`× the run's start, while "
+        "generation is at least "
+        "`share` of the step, in 5 of 10 records.",
+        limits={"warn": 3.0, "rise": 1.5, "share": 0.4},
+        patience=_FIVE_OF_TEN,
+        warm_up=13,
+        applies=scope.has_rollouts,
+        why="The whole batch waits for its slowest rollout.",
+        causes=("one tool call or sandbox that hangs", "answers that run to the cap", "an overloaded inference server"),
+        next=_NEXT,
+        sources="veRL agent loop statistics; tails of 2 to 4 are natural for reasoning, hence the own start.",
+    ),
+    RuleSpec(
+        id="P6b",
+        title="length tail",
+        family="straggler",
+        group=Group.SYSTEM,
+        metrics=("response_len_max", "response_len_mean"),
+        judge=LengthTail,
+        condition="Longest answer over the mean above `info` and above `rise`× the run's start in 5 of 10 "
+        "records: INFO.",
+        limits={"info": 3.0, "rise": 2.0},
+        patience=_FIVE_OF_TEN,
+        warm_up=13,
+        applies=scope.has_rollouts,
+        why="A hint at stragglers where nothing better is logged.",
+        causes=("answers that loop", "prompts of very different difficulty"),
+        next=_NEXT,
+        sources="veRL: the longest answer equals the cap on 99 % of healthy steps, hence never a warning.",
+    ),
+    RuleSpec(
+        id="P8",
+        title="imbalance",
+        family="balance",
+        group=Group.SYSTEM,
+        metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),
+        judge=SequenceImbalance,
+        condition="Spread of tokens between ranks after balancing above `warn` of the mean in 5 of 10 records: "
+        "WARN. Where "
+        "balancing is off: above `raw`. Where only the spread before balancing is logged: above `raw`, INFO.",
+        limits={"warn": 0.1, "raw": 0.3},
+        patience=_FIVE_OF_TEN,
+        applies=scope.has_rollouts,
+        why="The update waits for the rank with the most tokens.",
+        causes=("balancing switched off", "a few very long sequences", "batches too small to balance"),
+        next=("seqlen_balanced_max", "seqlen_mean", "response_len_max", "time_update_actor"),
+        sources="veRL seqlen_balancing.py: minmax_diff is the spread before balancing; issue 7412: 17 % before, "
+        "15 tokens after.",
+    ),
+)

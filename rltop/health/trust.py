@@ -1,0 +1,508 @@
+"""The trust region: clipping, step KL, importance ratio, KL to the reference.
+
+Every one of these numbers has more than one unit or regime, and no line holds
+for all of them: the judges choose the regime first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.detectors import BlockTrend, OfLast
+from rltop.derive.rolling import Frozen, Window
+from rltop.health import scope
+from rltop.health.judges import Above
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Algorithm, Evidence, Level, Unit
+from rltop.units import number, percent
+
+_MIN_SAMPLES = 10
+_WINDOW = 50
+_SEQUENCE_CLIP = 0.03
+_SEQUENCE_KL = 1e-3
+_MEDIAN_OF = 5
+
+
+class ClipFraction(Judge):
+    """O6: share of tokens (or sequences, GSPO) whose update was clipped.
+
+    Sequence-level clipping cuts two orders of magnitude more, with a step KL of
+    almost nothing; there only the change against the run's own start counts.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(_WINDOW)
+        self.start = Frozen()
+        self.lowest = min(limits["rise_floor"], limits["warn"]) * RELEASE
+        self.embodied = limits["embodied_warn"], limits["embodied_crit"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """Absolute lines from the first record; the ratio once ten are known."""
+        value = now.values.get("clip_frac")
+        if value is None:
+            return None
+        window = self.window
+        usual, known = window.median, window.count
+        window.push(value)
+        start = self.start
+        if not start.is_final:
+            start.push(value)
+        if value <= self.lowest:
+            return QUIET
+        warn, crit = self.limits["warn"], self.limits["crit"]
+        if now.algorithm is Algorithm.EMBODIED:
+            warn, crit = self.embodied
+        elif self._is_sequence_level(value, now.values):
+            return self._sequence_level(value)
+        if self.is_firing:
+            warn, crit = warn * RELEASE, crit * RELEASE
+        if value > crit:
+            return Reading(CRIT, value, usual, crit)
+        if value > warn:
+            return Reading(WARN, value, usual, warn)
+        rise = self.limits["rise"] * usual
+        if known >= _MIN_SAMPLES and usual > 0.0 and value > rise and value > self.limits["rise_floor"]:
+            return Reading(WARN, value, usual, rise)
+        return QUIET
+
+    def _is_sequence_level(self, value: float, values: Mapping[str, float]) -> bool:
+        step_kl = values.get("kl_old")
+        return value > _SEQUENCE_CLIP and step_kl is not None and abs(step_kl) < _SEQUENCE_KL
+
+    def _sequence_level(self, value: float) -> Reading:
+        base = self.start.value
+        if value > self.limits["sequence_warn"]:
+            return Reading(WARN, value, base, self.limits["sequence_warn"])
+        if base is not None and base > 0.0 and value > self.limits["sequence_rise"] * base and value > _SEQUENCE_CLIP:
+            return Reading(WARN, value, base, self.limits["sequence_rise"] * base)
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """Share and usual share."""
+        usual = f" (usually {percent(reading.baseline)})" if reading.baseline is not None else ""
+        return f"{percent(reading.value)} of the update is clipped, line {percent(reading.threshold or 0)}{usual}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Share, usual share, line."""
+        return (
+            Evidence("clip_frac", reading.value, Unit.FRACTION),
+            Evidence("usual", reading.baseline or 0.0, Unit.FRACTION),
+            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
+        )
+
+
+class StepKl(Judge):
+    """O9: how far one batch of updates moved the policy, in nats per token.
+
+    A signed (k1) estimate is noise around zero: the median of five counts. k2
+    and k3 estimates cannot be negative and count as they are.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(_MEDIAN_OF)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Lines by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
+        value = now.values.get("kl_old")
+        if value is None:
+            return None
+        limits = self.limits
+        warn = limits["warn"]
+        if now.traits.kl_is_signed:
+            self.window.push(value)
+            value, warn = abs(self.window.median), limits["signed_warn"]
+        if value <= warn * RELEASE:
+            return QUIET
+        crit = limits["crit"]
+        if now.algorithm is Algorithm.EMBODIED:
+            warn = limits["signed_warn"]
+        if now.traits.is_async:
+            warn, crit = warn * limits["async_factor"], crit * limits["async_factor"]
+        if self.is_firing:
+            warn, crit = warn * RELEASE, crit * RELEASE
+        if value > crit:
+            return Reading(CRIT, value, None, crit)
+        return Reading(WARN, value, None, warn) if value > warn else QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """Distance and line."""
+        return (
+            f"one batch of updates moved the policy by {number(reading.value)} nats per token, line "
+            f"{number(reading.threshold or 0)}"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Distance and line."""
+        return (
+            Evidence("kl_old", reading.value, Unit.NATS),
+            Evidence("threshold", reading.threshold or 0.0, Unit.NATS),
+        )
+
+
+class ImportanceRatio(Judge):
+    """O10: mean importance ratio against the run's own start.
+
+    Not against 1: some trainers read 0.5 or 0.97 all along by construction
+    (averages over minibatches that were skipped, precision offsets).
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+        self.warn = limits["warn"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """Relative deviation from the frozen baseline."""
+        value = now.values.get("ratio_mean")
+        if value is None:
+            return None
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        if base is None or base <= 0.0:
+            return QUIET
+        relative = value / base
+        warn = self.warn * RELEASE if self.is_firing else self.warn
+        if 1.0 - warn <= relative <= 1.0 + warn:
+            return QUIET
+        crit = self.limits["crit"]
+        level = CRIT if relative > crit or relative < 1.0 / crit else WARN
+        return Reading(level, value, base, base * (1.0 + (self.warn if relative > 1 else -self.warn)))
+
+    def headline(self, reading: Reading) -> str:
+        """Ratio now and at the start."""
+        return f"importance ratio {number(reading.value)}, was {number(reading.baseline or 0)} at the start"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Ratio, baseline, line."""
+        return (
+            Evidence("ratio_mean", reading.value),
+            Evidence("baseline", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+        )
+
+
+class ReferenceKlSpike(Judge):
+    """O11: KL to the reference policy, by unit.
+
+    Per token: an absolute line that holds from the first record (no policy that
+    writes language is ten nats per token away), and a jump against the 50
+    records before. Summed over the sequence: lines of its own.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(_WINDOW)
+        self.huge = OfLast(2, 5)
+
+    def read(self, now: Moment) -> Reading | None:
+        """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
+        value = now.values.get("kl_ref")
+        if value is None:
+            return None
+        if now.traits.kl_is_sequence_sum:
+            return self._sequence_sum(value)
+        window = self.window
+        usual, known = window.median, window.count
+        window.push(value)
+        limits = self.limits
+        if value <= limits["floor"]:
+            return QUIET
+        if value > limits["absolute"]:
+            return Reading(CRIT, value, usual if known else None, limits["absolute"])
+        if known < limits["wait"] or usual <= 0.0:
+            return QUIET
+        is_huge = value > limits["crit"] * usual and value > limits["crit_floor"]
+        if self.huge.push(is_huge) and is_huge:
+            return Reading(CRIT, value, usual, limits["crit"] * usual)
+        if value > limits["warn"] * usual:
+            return Reading(WARN, value, usual, limits["warn"] * usual)
+        return QUIET
+
+    def _sequence_sum(self, value: float) -> Reading:
+        factor = RELEASE if self.is_firing else 1.0
+        if value > self.limits["sum_crit"] * factor:
+            return Reading(CRIT, value, None, self.limits["sum_crit"])
+        if value > self.limits["sum_warn"] * factor:
+            return Reading(WARN, value, None, self.limits["sum_warn"])
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """Distance, and what it usually is."""
+        usual = f", usually {number(reading.baseline)}" if reading.baseline is not None else ""
+        return f"KL to the reference is {number(reading.value)} nats{usual} (line {number(reading.threshold or 0)})"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Distance, usual distance, line."""
+        return (
+            Evidence("kl_ref", reading.value, Unit.NATS),
+            *((Evidence("usual", reading.baseline, Unit.NATS),) if reading.baseline is not None else ()),
+            Evidence("threshold", reading.threshold or 0.0, Unit.NATS),
+        )
+
+
+class ReferenceKlDrift(Judge):
+    """O12: the policy walks away from the reference without earning reward for it."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.base = Frozen(skip=50, size=30, minimum=30)
+        self.trend = BlockTrend()
+        self.reward_then: float | None = None
+
+    def read(self, now: Moment) -> Reading | None:
+        """Speaks once per block of ten records; the base is records 50 to 80."""
+        value = now.values.get("kl_ref")
+        if value is None:
+            return None
+        base = self.base
+        if not base.is_final:
+            base.push(value)
+            if base.is_final:
+                self.reward_then = now.reward.usual if now.reward.count else None
+        if not self.trend.push(value) or base.value is None or not self.trend.is_full:
+            return None
+        newest = self.trend.medians[-1]
+        floor = self.limits["sum_floor"] if now.traits.kl_is_sequence_sum else self.limits["floor"]
+        if newest < self.limits["warn"] * base.value or newest < floor or self.trend.monotony < self.limits["monotony"]:
+            return QUIET
+        return Reading(self._level(now), newest, base.value, self.limits["warn"] * base.value)
+
+    def _level(self, now: Moment) -> Level:
+        then = self.reward_then
+        if then is None:
+            return WARN
+        reach = now.reward.top - now.reward.bottom
+        return INFO if now.reward.usual > then + 0.02 * reach or now.reward.is_high else WARN
+
+    def headline(self, reading: Reading) -> str:
+        """How much farther than after the start."""
+        factor = reading.value / reading.baseline if reading.baseline else 0.0
+        what = "" if reading.level is INFO else ", and the reward has not risen"
+        return (
+            f"policy is {number(factor)}× farther from the reference than at the start "
+            f"({number(reading.value)} nats){what}"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Distance now and after the start."""
+        return (
+            Evidence("kl_ref", reading.value, Unit.NATS),
+            Evidence("records 50 to 80", reading.baseline or 0.0, Unit.NATS),
+        )
+
+
+class NegativeKl(Judge):
+    """O13: a KL estimate that stays below zero: sampling and scoring differ."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(_MEDIAN_OF)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Median of the last five records."""
+        value = now.values.get("kl_ref")
+        if value is None:
+            return None
+        self.window.push(value)
+        if value >= 0.0 or self.window.count < _MEDIAN_OF:
+            return QUIET
+        is_sum = now.traits.kl_is_sequence_sum
+        line = self.limits["sum_warn" if is_sum else "warn"]
+        median = self.window.median
+        if median >= line:
+            return QUIET
+        return Reading(CRIT if median < self.limits["crit"] else WARN, median, None, line)
+
+    def headline(self, reading: Reading) -> str:
+        """The estimate and what it means."""
+        return (
+            f"KL estimate {number(reading.value)} over five records: log-probabilities come from another distribution"
+        )
+
+
+_CLIP_NEXT = ("kl_old", "ratio_mean", "lr", "off_policy_kl", "staleness_mean", "grad_norm")
+_UPDATE_CAUSES = (
+    "learning rate too high",
+    "too many minibatches or epochs per rollout",
+    "stale rollouts",
+    "a tiny batch",
+)
+
+RULES = (
+    RuleSpec(
+        id="O6",
+        title="clip fraction",
+        family="clip",
+        group=Group.LEARNING,
+        metrics=("clip_frac",),
+        judge=ClipFraction,
+        condition="5 of 10 records. Tokens: above `warn`, or above `rise`× the usual and `rise_floor`: WARN; "
+        "above `crit`: "
+        "CRIT. Sequence-level clipping (GSPO: much clipping at a step KL below 1e-3): above `sequence_rise`× the "
+        "start, or "
+        "above `sequence_warn`: WARN. Embodied: `embodied_warn` and `embodied_crit`. Off with one update per rollout, "
+        "where it is 0 by construction.",
+        limits={
+            "warn": 0.05,
+            "crit": 0.2,
+            "rise": 5.0,
+            "rise_floor": 0.02,
+            "sequence_rise": 2.0,
+            "sequence_warn": 0.7,
+            "embodied_warn": 0.3,
+            "embodied_crit": 0.5,
+        },
+        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(5, 10)},
+        applies=scope.has_trust_region,
+        why="It shows how often the update hits the edge of the trust region; language models usually clip 0.1 "
+        "to 1 % of "
+        "tokens, not the 10 to 30 % of textbooks.",
+        causes=_UPDATE_CAUSES,
+        next=_CLIP_NEXT,
+        sources="TRL issue 3120 (0 by construction); published veRL runs: median 0.001 to 0.004, maximum 0.009; "
+        "Stable-Baselines3 docs: 0.24 for classic PPO; GSPO paper: two orders of magnitude above GRPO.",
+    ),
+    RuleSpec(
+        id="O8",
+        title="dual clip",
+        family="clip",
+        group=Group.LEARNING,
+        metrics=("clip_frac_lower",),
+        judge=lambda limits: Above(
+            limits,
+            metric="clip_frac_lower",
+            text="{value} of tokens hit the lower bound for negative advantages, line {line}",
+            unit=Unit.FRACTION,
+        ),
+        condition="Above `warn` in 3 of 5 records.",
+        limits={"warn": 0.005},
+        patience={WARN: Patience(3, 5), INFO: Patience(3, 5)},
+        applies=scope.has_token_clip,
+        why="The lower bound only cuts ratios that are far off on bad answers; it is practically 0 on a healthy run.",
+        causes=_UPDATE_CAUSES,
+        next=_CLIP_NEXT,
+        sources="veRL issue 7412: 6e-7 on a healthy run.",
+    ),
+    RuleSpec(
+        id="O9",
+        title="step KL",
+        family="kl",
+        group=Group.LEARNING,
+        metrics=("kl_old",),
+        judge=StepKl,
+        condition="2 of 5 records. Estimates that cannot be negative: above `warn`; signed estimates: median of "
+        "five above "
+        "`signed_warn` in size; both: CRIT above `crit`. Asynchronous training, where it is measured against the "
+        "rollout "
+        "policy: lines × `async_factor`.",
+        limits={"warn": 0.02, "signed_warn": 0.03, "crit": 0.1, "async_factor": 3.0},
+        patience={INFO: Patience(2, 5), WARN: Patience(2, 5), CRIT: Patience(2, 5)},
+        applies=scope.has_trust_region,
+        why="The policy moved too far within one batch: what was sampled no longer says much about it.",
+        causes=(*_UPDATE_CAUSES, "dropout left on", "log-probabilities recomputed in another precision"),
+        next=("clip_frac", "ratio_mean", "grad_norm", "lr", "entropy"),
+        sources="spinningup ppo.py stops at 1.5 × 0.01; Stable-Baselines3 ppo.py likewise; TRL PPO docs.",
+    ),
+    RuleSpec(
+        id="O10",
+        title="importance ratio",
+        family="ratio",
+        group=Group.LEARNING,
+        metrics=("ratio_mean",),
+        judge=ImportanceRatio,
+        condition="Farther than `warn` (relative) from the run's own start in 3 of 5 records: WARN; beyond a "
+        "factor of `crit`: "
+        "CRIT.",
+        limits={"warn": 0.1, "crit": 2.0},
+        patience={INFO: Patience(3, 5), WARN: Patience(3, 5), CRIT: Patience(3, 5)},
+        warm_up=13,
+        applies=scope.has_trust_region,
+        why="The mean ratio is near its starting value as long as new and old policy agree on what was sampled.",
+        causes=_UPDATE_CAUSES,
+        next=("clip_frac", "kl_old", "lr", "off_policy_kl"),
+        sources="TRL issues 454 and 1857; the baseline instead of 1 because TRL PPO reads 0.97 or 0.5 on healthy runs.",
+    ),
+    RuleSpec(
+        id="O11",
+        title="KL to reference",
+        family="kl",
+        group=Group.LEARNING,
+        metrics=("kl_ref",),
+        judge=ReferenceKlSpike,
+        condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records, 2 of 5: "
+        "above `warn`× the "
+        "usual and above `floor`: WARN; above `crit`× and `crit_floor`: CRIT. Summed over the sequence: above "
+        "`sum_warn` "
+        "WARN, above `sum_crit` CRIT.",
+        limits={
+            "absolute": 10.0,
+            "wait": 50,
+            "warn": 5.0,
+            "floor": 0.3,
+            "crit": 20.0,
+            "crit_floor": 0.5,
+            "sum_warn": 30.0,
+            "sum_crit": 100.0,
+        },
+        patience={WARN: Patience(2, 5)},
+        calm=5,
+        applies=scope.has_reference_kl,
+        why="A policy that far from where it started usually writes garbage; and where KL is part of the "
+        "objective, the "
+        "penalty now outweighs everything else.",
+        causes=(
+            "learning rate too high",
+            "wrong template or checkpoint",
+            "no KL term",
+            "a reference that was not loaded",
+        ),
+        next=("lr", "grad_norm", "truncated_frac", "entropy", "off_policy_kl", "reward_mean"),
+        sources="open-r1 issue 257; TRL issues 1098 and 204; TRL's objective/kl is a sum over the sequence "
+        "(9 to 12 on a healthy run).",
+    ),
+    RuleSpec(
+        id="O12",
+        title="KL drift",
+        family="kl",
+        group=Group.LEARNING,
+        metrics=("kl_ref",),
+        judge=ReferenceKlDrift,
+        condition="Medians of ten records rise monotonically to more than `warn`× records 50 to 80, and above "
+        "`floor` per token "
+        "(`sum_floor` summed): WARN while the reward stays flat, INFO while it rises.",
+        limits={"warn": 3.0, "floor": 0.2, "sum_floor": 15.0, "monotony": 0.55},
+        warm_up=100,
+        applies=scope.has_reference_kl,
+        why="KL is what reward costs; spent without reward it is only distance.",
+        causes=("learning rate too high for the KL coefficient", "reward noise", "no KL term"),
+        next=("reward_mean", "val_score", "entropy", "lr", "response_len_mean"),
+        sources="Gao et al. on reward over-optimisation: gold reward falls past a KL budget.",
+    ),
+    RuleSpec(
+        id="O13",
+        title="negative KL",
+        family="kl",
+        group=Group.LEARNING,
+        metrics=("kl_ref",),
+        judge=NegativeKl,
+        condition="Median of five records below `warn` per token, or below `sum_warn` summed over the sequence: "
+        "WARN; below "
+        "`crit`: CRIT.",
+        limits={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0},
+        patience={INFO: Patience(3, 5), WARN: Patience(3, 5), CRIT: Patience(3, 5)},
+        applies=scope.has_reference_kl,
+        why="A KL cannot be negative; its estimate is when the text was not sampled from the policy that scores it.",
+        causes=(
+            "top-p or temperature differ between sampling and scoring",
+            "masked tokens in the sum",
+            "wrong padding",
+        ),
+        next=("off_policy_kl", "reward_mean", "truncated_frac"),
+        sources="TRL issues 1098 and 204.",
+    ),
+)

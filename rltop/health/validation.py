@@ -1,0 +1,156 @@
+"""Validation: what the run is for, measured rarely and with noise.
+
+Never an alarm on one evaluation: thirty questions move by nine points on luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.derive.rolling import MAD_TO_SIGMA, Window
+from rltop.health import scope
+from rltop.health.moment import Moment
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence
+from rltop.units import number
+
+_MIN_EVALUATIONS = 4
+_HELD = 12
+
+
+class ValidationDrop(Judge):
+    """R5, R6, R7: validation below its best by more than its own noise, twice in a row."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.held = Window(_HELD)
+        self.best = float("-inf")
+        self.first: float | None = None
+        self.reward_at_best = 0.0
+
+    def read(self, now: Moment) -> Reading | None:
+        """Speaks only on records with an evaluation."""
+        value = now.values.get("val_score")
+        if value is None:
+            return None
+        held, limits = self.held, self.limits
+        noise = MAD_TO_SIGMA * held.mad
+        known = held.count
+        held.push(value)
+        if self.first is None:
+            self.first = value
+        if value > self.best:
+            self.best = value
+            self.reward_at_best = now.reward.usual
+            return QUIET
+        line = self.best - max(limits["sigmas"] * noise, limits["floor"], limits["warn"] * abs(self.best))
+        if known < _MIN_EVALUATIONS - 1 or value >= line:
+            return QUIET
+        is_gaming = now.reward.count > 0 and now.reward.usual >= self.reward_at_best
+        is_lost = value < self.first - limits["floor"] or value <= limits["crit"] * self.best
+        return Reading(CRIT if is_lost else WARN, value, self.best, line, (float(is_gaming), now.reward.usual))
+
+    def headline(self, reading: Reading) -> str:
+        """Best and now, and whether the training reward disagrees."""
+        gaming = ", while the training reward holds or rises" if reading.extra[0] else ""
+        return f"validation {number(reading.baseline or 0)} → {number(reading.value)}{gaming}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Best, now, line, training reward."""
+        return (
+            Evidence("val_score", reading.value),
+            Evidence("best", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("training reward", reading.extra[1]),
+        )
+
+
+class EvaluationLossUp(Judge):
+    """D3: evaluation loss above its best by more than its noise while the training loss falls."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.held = Window(_HELD)
+        self.best = float("inf")
+        self.train = Window(20)
+        self.train_at_best = float("inf")
+
+    def read(self, now: Moment) -> Reading | None:
+        """Twice in a row; the training loss is the median of 20 records."""
+        loss = now.values.get("loss")
+        if loss is not None:
+            self.train.push(loss)
+        value = now.values.get("val_loss")
+        if value is None:
+            return None
+        held, limits = self.held, self.limits
+        steps = [abs(b - a) for a, b in zip(held.values, held.values[1:], strict=False)]
+        noise = sorted(steps)[len(steps) // 2] if steps else 0.0
+        held.push(value)
+        if value < self.best:
+            self.best, self.train_at_best = value, self.train.median
+            return QUIET
+        line = self.best + max(limits["sigmas"] * noise, limits["floor"], limits["warn"] * abs(self.best))
+        if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
+            return QUIET
+        return Reading(WARN, value, self.best, line, (self.train.median,))
+
+    def headline(self, reading: Reading) -> str:
+        """Best, now, and the training loss."""
+        return (
+            f"evaluation loss {number(reading.baseline or 0)} → {number(reading.value)} "
+            f"while the training loss fell to {number(reading.extra[0])}"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Best, now, line, training loss."""
+        return (
+            Evidence("val_loss", reading.value),
+            Evidence("best", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("training loss", reading.extra[0]),
+        )
+
+
+_TWICE = {level: Patience(2, 2) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="R6",
+        title="validation drop",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_score",),
+        judge=ValidationDrop,
+        condition="Two evaluations in a row below the best by more than `sigmas` of their noise, `floor` and "
+        "`warn` of the best, "
+        "with four evaluations or more: WARN. Below the first evaluation, or below `crit` of the best: CRIT.",
+        limits={"sigmas": 3.0, "floor": 0.02, "warn": 0.1, "crit": 0.2},
+        patience=_TWICE,
+        applies=scope.has_rollouts,
+        takes_late=True,
+        why="What falls here and not in training is overfitting or a reward that is being gamed.",
+        causes=("overfitting to the prompts", "reward hacking", "a KL budget that is used up", "a collapse"),
+        next=("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux"),
+        sources="Gao et al. on reward over-optimisation; noise of accuracy: sqrt(p(1-p)/N).",
+    ),
+    RuleSpec(
+        id="D3",
+        title="overfitting",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_loss",),
+        judge=EvaluationLossUp,
+        condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
+        "`warn` of the best, "
+        "while the training loss (median of 20) has fallen since.",
+        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05},
+        patience=_TWICE,
+        applies=scope.has_loss_to_minimise,
+        takes_late=True,
+        why="From here on the model learns its training pairs by heart.",
+        causes=("too many epochs", "too few pairs", "learning rate too high"),
+        next=("loss", "dpo_accuracy", "dpo_margin", "rm_accuracy", "lr"),
+        sources="judgement; the shape is that of any overfit.",
+    ),
+)
