@@ -255,7 +255,8 @@ def _step_of(value: object) -> int | tuple[int, int] | None:
         done, slash, total = value.partition("/")
         if slash and done.strip().isdecimal() and total.strip().isdecimal():
             return int(done), int(total)
-    number = number_of(value)
+    # A boolean counts as 0 or 1 among values, but as a step it would look like a restart.
+    number = None if isinstance(value, bool) else number_of(value)
     if isinstance(number, float) and number.is_integer() and abs(number) < _MAX_STEP:
         return int(number)
     return None
