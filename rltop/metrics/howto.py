@@ -46,7 +46,7 @@ class HowTo:
     def summary(self) -> str:
         """One line for a terminal: what to do, and where the file appears."""
         done = self.line or "nothing to do"
-        return f"{done}  →  {self.writes}" if self.writes else done
+        return f"{done}  ->  {self.writes}" if self.writes else done
 
 
 CALLBACK_LINE = (

@@ -19,6 +19,7 @@ def test_a_summary_is_one_printable_line() -> None:
     for entry in HOWTO:
         assert entry.summary
         assert entry.summary.isprintable()
+        assert entry.summary.isascii()
 
 
 def test_an_entry_says_where_its_file_appears() -> None:
