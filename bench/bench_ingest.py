@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import orjson
-from made import verl_file
+from made import made_file
 
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.ingest.pipeline import Pipeline
@@ -71,7 +71,7 @@ WORK = {
 
 
 def main() -> None:
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else verl_file(5000)
+    path = Path(sys.argv[1]) if len(sys.argv) > 1 else made_file()
     data = path.read_bytes()
     times: dict[str, list[float]] = {name: [] for name in WORK}
     for _ in range(ROUNDS):

@@ -10,7 +10,7 @@ from typing import Any
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.model import CellMark, NonFinite, Place, Record, Shape
 from rltop.store.series import StoreOptions
-from rltop.store.stream import Stream
+from rltop.store.stream import ClosedRow, Stream
 
 _SHAPES: dict[tuple[str, ...], Shape] = {}
 
@@ -29,21 +29,29 @@ def stream_of(
 ) -> Stream:
     """A stream that took in these rows, in order."""
     stream = Stream("", options)
+    closed: list[ClosedRow] = []
     for step, row in rows:
         stream.append(record(step, row))
+        closed.extend(stream.closed)  # as a judge does, who keeps up
+        stream.closed.clear()
+    stream.closed.extend(closed)
     return stream
 
 
 def decoded(data: bytes, cuts: Iterable[int] = (), options: StoreOptions | None = None) -> tuple[Stream, JsonlDecoder]:
     """Decode bytes in the pieces that `cuts` make of them."""
     stream, decoder = Stream("", options), JsonlDecoder()
+    closed: list[ClosedRow] = []
     edges = sorted({0, len(data), *(cut for cut in cuts if 0 < cut < len(data))})
     for start, stop in itertools.pairwise(edges):
         for each in decoder.feed(data[start:stop], start, 0):
             stream.append(each)
+            closed.extend(stream.closed)
+            stream.closed.clear()
     for each in decoder.finish():
         stream.append(each)
     stream.finish()
+    stream.closed.extendleft(reversed(closed))
     return stream, decoder
 
 

@@ -194,7 +194,9 @@ class TrackedRun:
         if self._has_caught_up or self._is_finished:
             return None
         size = self._main.feed.status.size
-        return min(1.0, self._main.pipeline.offset / size) if size else None
+        if not size:
+            return None if self._preview is None else 0.0
+        return min(1.0, self._main.pipeline.offset / size)
 
     @property
     def counts(self) -> Counts:

@@ -250,10 +250,16 @@ class Stream(StreamQueries):
         known.add(mark)
 
     def _keep_budget(self) -> None:
-        """Fold the oldest rows while the raw ones exceed the memory budget."""
+        """Fold the oldest rows while the raw ones exceed the memory budget.
+
+        A row that waits in `closed` to be judged is never folded: whoever judges
+        must keep up.
+        """
         while sum(segment.raw_bytes() for segment in self.segments) > self.options.memory_bytes:
             oldest = next((segment for segment in self.segments if len(segment.blocks) > 1), None)
             if oldest is None:
+                return
+            if self.closed and (oldest.number, oldest.blocks[0].steps[-1]) >= self.closed[0][:2]:
                 return
             oldest.fold_oldest()
 
