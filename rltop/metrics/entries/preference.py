@@ -86,9 +86,4 @@ ENTRIES = (
         help_text="Largest output of the reward model in the step. "
         "With the smallest it shows the range of the scale.",
     ),
-    _judge(
-        name="rm_reward_std", title="score spread", direction=NONE, related="rm_reward_mean rm_margin", low=0.0,
-        help_text="Standard deviation of the reward model's output. "
-        "A spread near zero rewards every answer alike.",
-    ),
 )  # fmt: skip
