@@ -1,0 +1,60 @@
+"""Benchmarks can be run as one, and each says what it asks."""
+
+from __future__ import annotations
+
+import hashlib
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+
+
+@pytest.fixture(scope="module")
+def runner() -> dict[str, Any]:
+    return runpy.run_path(str(BENCH / "run.py"))
+
+
+def test_every_benchmark_asks_a_question(runner: dict[str, Any]) -> None:
+    for name, path in runner["benchmarks"]().items():
+        assert runner["question"](path), name
+
+
+def test_a_section_holds_question_machine_and_table(runner: dict[str, Any]) -> None:
+    table = "| what | s |\n|---|---|\n| a | 1 |"
+    script = BENCH / "data" / "bench_probe.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f'"""How long does nothing take?\n\nMore."""\nprint({table!r})\n')
+    try:
+        text, went_well = runner["section"]("probe", script, 20.0)
+    finally:
+        script.unlink()
+    assert went_well
+    assert "How long does nothing take?" in text
+    assert "Python 3" in text
+    assert text.rstrip().endswith(table)
+    assert runner["sections_of"](f"# Results\n\n{text}\n") == {"probe": text.rstrip() + "\n"}
+
+
+def test_a_failing_benchmark_is_said_to_fail(runner: dict[str, Any]) -> None:
+    script = BENCH / "data" / "bench_broken.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text("raise SystemExit(3)\n")
+    try:
+        text, went_well = runner["section"]("broken", script, 20.0)
+    finally:
+        script.unlink()
+    assert not went_well
+    assert "exit code 3" in text
+
+
+def test_made_files_are_the_same_everywhere(tmp_path: Path) -> None:
+    made = runpy.run_path(str(BENCH / "made.py"))
+    data = b"".join(made["lines"](80, 20))
+    assert len(data.splitlines()) == 20
+    assert len(set(made["key_names"](300))) == 300
+    assert hashlib.sha256(data).hexdigest() == hashlib.sha256(b"".join(made["lines"](80, 20))).hexdigest()
+    assert data.startswith(b'{"step":1,"data":{"training/global_step":1.6090756,')
