@@ -26,6 +26,16 @@ _MODE = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
 _KITTY = re.compile(rb"\x1b\[([<>])[0-9;]*u")
 
 
+_LAUNCHER = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Takes the terminal as its own, and does not inherit what the test runner ignores."""
+
+
 class Terminal:
     """A child process on a pty, with the parent holding both ends.
 
@@ -41,27 +51,24 @@ class Terminal:
         self.output = b""
         self.screen = pyte.Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
-        own = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS", "LINES", "PYTEST_CURRENT_TEST"}}
+        own = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in {"NO_COLOR", "COLUMNS", "LINES", "PYTEST_CURRENT_TEST"}
+        }
         self.process = subprocess.Popen(
-            list(arguments),
+            [sys.executable, "-c", _LAUNCHER, *arguments],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
             env={**own, "TERM": "xterm-256color", "COLORTERM": "truecolor", **environment},
-            preexec_fn=self._take_terminal,
+            start_new_session=True,
         )
 
     @classmethod
     def python(cls, *arguments: str, width: int = 80, height: int = 24, **environment: str) -> Terminal:
         """Run this Python with `arguments`."""
         return cls([sys.executable, *arguments], width, height, **environment)
-
-    def _take_terminal(self) -> None:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        # What the test runner ignores must not be ignored by the program under test.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-            signal.signal(number, signal.SIG_DFL)
 
     def _set_size(self, width: int, height: int) -> None:
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
@@ -100,7 +107,9 @@ class Terminal:
             if condition():
                 return
             if time.monotonic() > deadline:
-                raise AssertionError(f"timed out waiting for {what or condition}\n{self.text}\nexit: {self.process.poll()}")
+                raise AssertionError(
+                    f"timed out waiting for {what or condition}\n{self.text}\nexit: {self.process.poll()}"
+                )
             select.select([self.master], [], [], 0.05)
 
     def until_text(self, text: str, timeout_s: float = 15.0) -> None:

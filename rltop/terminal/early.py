@@ -12,18 +12,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from rltop.terminal.guard import TerminalGuard
+from rltop.view.frame import body_height
 from rltop.view.lines import Piece, Row
 from rltop.view.palette import Palette, sgr
 
 DEADLINE_S = 0.1
 """A read that takes longer is not waited for: Textual is there soon enough."""
 
-CHROME_ROWS = 2
-"""Status line and footer, which the application draws below the rows."""
-
 READING = Row((Piece(" reading …", "dim"),))
 
-_CONTROLS = {code: "?" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_CONTROLS = dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?")
 
 
 def paint_early(
@@ -48,7 +46,7 @@ def paint_early(
 
     def work() -> None:
         try:
-            made.append(build(width, max(1, height - CHROME_ROWS)))
+            made.append(build(width, body_height(height)))
         except Exception:
             # The worker boundary: an empty frame now, the application says why.
             made.clear()
@@ -61,7 +59,9 @@ def paint_early(
     return bool(rows)
 
 
-def frame(rows: Sequence[Row], width: int, height: int, palette: Palette, environment: Mapping[str, str] | None = None) -> bytes:
+def frame(
+    rows: Sequence[Row], width: int, height: int, palette: Palette, environment: Mapping[str, str] | None = None
+) -> bytes:
     """One whole screen as bytes: the ground everywhere, the rows from the top.
 
     Wrapping is off while it is written, so that no row can scroll the screen.

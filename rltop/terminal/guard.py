@@ -115,7 +115,9 @@ class TerminalGuard:
         self.enter()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.restore()
         if self.signal is not None:
             self._die(self.signal)

@@ -128,7 +128,9 @@ def load_palette(name: str, extra: Path | None = None) -> Palette:
     """
     found = find_palettes(extra)
     if name not in found:
-        raise ThemeError(f"no theme called {name!r}", f"there are: {', '.join(sorted(found))}; or write {user_folder()}/{name}.toml")
+        raise ThemeError(
+            f"no theme called {name!r}", f"there are: {', '.join(sorted(found))}; or write {user_folder()}/{name}.toml"
+        )
     return read_palette(found[name])
 
 
@@ -198,13 +200,13 @@ class _Reader:
     def _colour(self, key: str, value: Any) -> str:
         if isinstance(value, str) and (value == "default" or value in NAMED_COLOURS or _HEX.fullmatch(value)):
             return value
-        raise self._wrong(key, f"write \"#rrggbb\", \"default\" or one of: {', '.join(NAMED_COLOURS)}")
+        raise self._wrong(key, f'write "#rrggbb", "default" or one of: {", ".join(NAMED_COLOURS)}')
 
     def _style(self, key: str, value: Any) -> RoleStyle:
         if isinstance(value, str):
             return RoleStyle(fg=self._colour(key, value))
         if not isinstance(value, dict):
-            raise self._wrong(key, "write a colour, or a table such as { fg = \"#rrggbb\", bold = true }")
+            raise self._wrong(key, 'write a colour, or a table such as { fg = "#rrggbb", bold = true }')
         names = tuple(item.name for item in fields(RoleStyle))
         self._known(f"{key}.", value, names)
         chosen: dict[str, Any] = {}
@@ -222,6 +224,8 @@ def sgr(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> str:
     """The escape code that switches from any state to `style`.
 
     Args:
+        style: what it should look like.
+        palette: whose ground it stands on.
         has_truecolour: 24-bit colours may be sent; otherwise the 256-colour cube.
     """
     codes = ["0"]

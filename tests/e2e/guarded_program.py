@@ -1,10 +1,10 @@
 """A small program for the terminal tests: guard, early frame, and then what it is told to do.
 
-    guarded_program.py hold     waits after the early frame, where Textual would be imported
-    guarded_program.py raise    fails there
-    guarded_program.py leave    returns there
-    guarded_program.py hung     has a read that never returns
-    guarded_program.py stubborn is asked to leave and does not
+guarded_program.py hold     waits after the early frame, where Textual would be imported
+guarded_program.py raise    fails there
+guarded_program.py leave    returns there
+guarded_program.py hung     has a read that never returns
+guarded_program.py stubborn is asked to leave and does not
 """
 
 from __future__ import annotations

@@ -1,0 +1,357 @@
+"""The application: drives the session in slices, decides when to draw, wires keys to pages.
+
+Knows no metric and paints nothing itself. What is drawn, and from what, is in
+`screens/`; when data come in is `ingest.Session`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Hashable, Iterable
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from rltop.clock import Clock, SystemClock
+from rltop.errors import ConfigError, ThemeError
+from rltop.ingest.session import Session
+from rltop.ingest.tracked import TrackedRun
+from rltop.ui.bindings import APP_BINDINGS, binding_ids
+from rltop.ui.commands import RltopCommands
+from rltop.ui.moment import Moment, travelled
+from rltop.ui.options import UiOptions
+from rltop.ui.screens.help import HelpScreen
+from rltop.ui.screens.metric import MetricScreen
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.page import Page
+from rltop.ui.screens.timing import TimingScreen
+from rltop.ui.screens.tree import TreeScreen
+from rltop.ui.screens.verdict import VerdictScreen
+from rltop.ui.textual_shim import ScreenGuard, driver_for
+from rltop.ui.theme import textual_theme
+from rltop.view.glyphs import glyph_set
+from rltop.view.lines import Target, TargetKind
+from rltop.view.palette import Palette, find_palettes, load_palette
+
+SLICE_MS = 4.0
+"""Longest time that reading and judging keep the keys waiting."""
+
+IDLE_S = 0.25
+"""How often the session is asked when nothing wakes it."""
+
+TICK_S = 1.0
+"""How often ages and the state word are brought up to date without new data."""
+
+
+class RltopApp(App[int], inherit_bindings=False):
+    """`top` for one run or several."""
+
+    TITLE = "rltop"
+    BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
+    COMMANDS: ClassVar = {RltopCommands}
+    DEFAULT_MODE = "overview"
+    MODES: ClassVar = {"overview": OverviewScreen, "timing": TimingScreen, "metrics": TreeScreen}
+
+    def __init__(
+        self,
+        session: Session,
+        options: UiOptions | None = None,
+        *,
+        guard: ScreenGuard | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """An application over `session`; nothing is read or drawn before it runs.
+
+        Raises:
+            ThemeError: the theme of the options cannot be used.
+            ConfigError: the keymap names a binding that does not exist.
+        """
+        self.options = options or UiOptions()
+        self.palette = self._load(self.options.theme)
+        check_keymap(self.options)
+        super().__init__(
+            driver_class=driver_for(guard) if guard is not None else None,
+            ansi_color=None if self.options.has_colour else True,
+        )
+        self.animation_level = "none"
+        self.session = session
+        self._guard = guard
+        self._clock = clock or SystemClock()
+        self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
+        self._interval_s = 1.0 / min(4.0, max(1.0, self.options.refresh_hz))
+        self._run_index = 0
+        self._cursor: int | None = None
+        self._frozen: int | None = None
+        self._is_paused = False
+        self._drawn_version: Hashable = None
+        self._drawn_at = float("-inf")
+        self._wake = asyncio.Event()
+
+    # -- what is shown -------------------------------------------------------------------------------------------
+
+    @property
+    def followed(self) -> TrackedRun:
+        """The run on the screen."""
+        runs = self.session.runs
+        return runs[min(self._run_index, len(runs) - 1)]
+
+    @property
+    def moment(self) -> Moment:
+        """The run, the step and the signs that every page paints with."""
+        at_step = self._cursor if self._cursor is not None else self._frozen
+        return Moment(self.followed, self._glyphs, at_step, self._is_paused)
+
+    @property
+    def is_live(self) -> bool:
+        """The newest step is shown, and followed."""
+        return self._cursor is None and not self._is_paused
+
+    @property
+    def page(self) -> Page | None:
+        """The page on top; None while a dialogue lies over it."""
+        return self.screen if isinstance(self.screen, Page) else None
+
+    # -- running -------------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        """Dress up, take the keymap, start reading."""
+        self._dress()
+        self.set_keymap(dict(self.options.keymap))
+        loop = asyncio.get_running_loop()
+        if self._guard is not None:
+            self._guard.on_leave(lambda: _soon(loop, self.exit))
+        self.session.bell.listen(lambda: _soon(loop, self._wake.set))
+        self.run_worker(self._follow(), name="ingest", exit_on_error=True)
+
+    def on_unmount(self) -> None:
+        """From here on a signal ends the program at once, and nothing wakes it."""
+        self.session.bell.listen(None)
+        if self._guard is not None:
+            self._guard.on_leave(None)
+
+    async def _follow(self) -> None:
+        """Drive the session in slices for as long as the application runs."""
+        while True:
+            while self.session.step(SLICE_MS):
+                self._draw_when_due()
+                await asyncio.sleep(0)
+            wait_s = self._draw_when_due()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._wake.wait()
+            self._wake.clear()
+
+    def _draw_when_due(self) -> float:
+        """Draw if there is something new and the last frame is old enough.
+
+        The first change is drawn at once, later ones at most `refresh_hz` times a
+        second; a paused picture stays as it is.
+
+        Returns:
+            Seconds to wait for the next chance.
+        """
+        age_s = self._clock.monotonic() - self._drawn_at
+        if self._is_paused or self.page is None:
+            return IDLE_S
+        has_changed = self.session.version != self._drawn_version
+        if not has_changed and age_s < TICK_S:
+            return IDLE_S
+        if age_s < self._interval_s:
+            return min(IDLE_S, max(0.001, self._interval_s - age_s))
+        self.draw()
+        return IDLE_S
+
+    def draw(self) -> None:
+        """Paint the page on top, whatever has or has not changed."""
+        self._drawn_version = self.session.version
+        self._drawn_at = self._clock.monotonic()
+        if self.page is not None:
+            self.page.draw()
+
+    # -- going places --------------------------------------------------------------------------------------------
+
+    def open(self, target: Target) -> None:
+        """Go to the page that a target stands for."""
+        match target.kind:
+            case TargetKind.METRIC:
+                self.push_screen(MetricScreen(target.name))
+            case TargetKind.VERDICT:
+                self.push_screen(VerdictScreen(target.name, target.step))
+            case TargetKind.STEP:
+                self._show_step(target.step)
+                self.push_screen(TimingScreen())
+            case TargetKind.TIMING | TargetKind.STRAGGLERS:
+                self.push_screen(TimingScreen(target))
+            case TargetKind.SECTION:
+                self.push_screen(TreeScreen(target.name))
+
+    async def action_back(self) -> None:
+        """Leave the page on top; from the bottom of a mode, go to the overview."""
+        if self.page is not None and self.page.has_something_to_close:
+            self.page.close_something()
+        elif len(self.screen_stack) > 1:
+            self.pop_screen()
+        elif self.current_mode != self.DEFAULT_MODE:
+            await self.switch_mode(self.DEFAULT_MODE)
+
+    async def action_timing(self) -> None:
+        """Show where the time of a step goes."""
+        await self.switch_mode("timing")
+
+    async def action_metrics(self) -> None:
+        """Show every metric."""
+        await self.switch_mode("metrics")
+
+    async def action_find(self) -> None:
+        """Show every metric, with the cursor in the filter."""
+        if not isinstance(self.screen, TreeScreen):
+            await self.switch_mode("metrics")
+        if isinstance(self.screen, TreeScreen):
+            self.screen.find()
+
+    def action_alerts(self) -> None:
+        """Open the worst verdict, or the one after the one that is open."""
+        rules = [verdict.rule for verdict in self.followed.verdicts]
+        if not rules:
+            return
+        if isinstance(self.screen, VerdictScreen):
+            now = self.screen.rule
+            self.screen.show(rules[(rules.index(now) + 1) % len(rules)] if now in rules else rules[0])
+        else:
+            self.push_screen(VerdictScreen(rules[0]))
+
+    def action_help(self) -> None:
+        """Say what the page shows and which keys it takes."""
+        if self.page is not None and not isinstance(self.page, HelpScreen):
+            self.push_screen(HelpScreen(self.page.HELP))
+
+    def action_next_run(self) -> None:
+        """Show the next run, live."""
+        self._run_index = (self._run_index + 1) % len(self.session.runs)
+        self.action_live()
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def action_travel(self, by: int) -> None:
+        """Move the time cursor by records; past the newest one it is live again."""
+        self._cursor = travelled(self.followed, self.moment.at_step, by)
+        self._refresh()
+
+    def action_live(self) -> None:
+        """Follow the newest step again."""
+        self._cursor = self._frozen = None
+        self._is_paused = False
+        self._refresh()
+
+    def action_pause(self) -> None:
+        """Freeze the picture at the step that it shows, or go on; reading never stops."""
+        self._is_paused = not self._is_paused
+        self._frozen = self.followed.stream.last_step if self._is_paused else None
+        self._refresh()
+
+    def _show_step(self, step: int | None) -> None:
+        newest = self.followed.stream.last_step
+        self._cursor = None if step is None or newest is None or step >= newest else step
+        self._refresh()
+
+    def _refresh(self) -> None:
+        self.draw()
+        self.refresh_bindings()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Grey out or hide the keys that would do nothing here."""
+        match action:
+            case "live":
+                return not self.is_live and not _is_typing(self.screen)
+            case "travel":
+                return True if self.followed.stream.last_step is not None else None
+            case "alerts":
+                return bool(self.followed.verdicts)
+            case "next_run":
+                return len(self.session.runs) > 1
+            case "back":
+                is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
+                return is_deep or (self.page is not None and self.page.has_something_to_close)
+        return True
+
+    # -- looks ---------------------------------------------------------------------------------------------------
+
+    @property
+    def theme_names(self) -> list[str]:
+        """Every theme there is, the user's own included."""
+        return sorted(find_palettes(self.options.themes_folder))
+
+    def action_next_theme(self) -> None:
+        """Switch to the theme after the present one."""
+        names = self.theme_names
+        at = names.index(self.palette.name) if self.palette.name in names else -1
+        self.dress_in(names[(at + 1) % len(names)])
+
+    def dress_in(self, name: str) -> None:
+        """Switch to the theme called `name`; a broken one is reported and left."""
+        try:
+            self.palette = self._load(name)
+        except ThemeError as error:
+            self.notify(str(error), title="theme", severity="error", markup=False)
+            return
+        self._dress()
+
+    def _load(self, name: str) -> Palette:
+        palette = load_palette(name, self.options.themes_folder)
+        return palette if self.options.has_colour else palette.without_colour()
+
+    def _dress(self) -> None:
+        self.register_theme(textual_theme(self.palette))
+        self.theme = self.palette.name
+        for page in self.screen_stack:
+            if isinstance(page, Page) and page.is_mounted:
+                page.set_palette()
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """None of Textual's own: `commands` has what this program can do."""
+        return ()
+
+
+def check_keymap(options: UiOptions) -> None:
+    """Make sure that a keymap names only bindings that exist.
+
+    Raises:
+        ConfigError: naming the unknown id and listing the known ones.
+    """
+    unknown = sorted(set(options.keymap) - binding_ids())
+    if unknown:
+        raise ConfigError(f"[keys] {unknown[0]}: no such action", f"there are: {', '.join(sorted(binding_ids()))}")
+
+
+def _is_typing(screen: Screen[object]) -> bool:
+    """Whether the keys go into a text field."""
+    return screen.focused is not None and screen.focused.id == "filter"
+
+
+def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    """Have the event loop make a call, from a signal handler or a thread; a closed loop needs none."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
+
+
+def run(session: Session, options: UiOptions | None = None, guard: ScreenGuard | None = None) -> int:
+    """Show `session` on the terminal until the user quits.
+
+    Args:
+        session: what is followed; it is driven from here and closed by the caller.
+        options: looks and keys.
+        guard: holds the terminal already and restores it afterwards; without one,
+            Textual takes and returns the terminal by itself.
+
+    Returns:
+        The exit code: 0, or 1 after an error that Textual has reported.
+
+    Raises:
+        ThemeError, ConfigError: the options cannot be used.
+    """
+    app = RltopApp(session, options, guard=guard)
+    app.run(mouse=app.options.has_mouse)
+    return app.return_code or 0

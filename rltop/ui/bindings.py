@@ -1,0 +1,131 @@
+"""Every key of the program, once: id, key, action, what the footer says, what it does.
+
+`docs/keys.md` is generated from here, and an id is what a keymap names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from textual.binding import Binding
+
+_STEP = Binding.Group("Step", compact=True)
+_ZOOM = Binding.Group("Zoom", compact=True)
+
+
+def _key(
+    id: str,
+    key: str,
+    action: str,
+    footer: str,
+    tooltip: str,
+    *,
+    show: bool = False,
+    priority: bool = False,
+    shown_as: str | None = None,
+    group: Binding.Group | None = None,
+) -> Binding:
+    """A binding; shown in the footer only if `show`."""
+    return Binding(
+        key, action, footer, id=id, tooltip=tooltip, show=show, priority=priority, key_display=shown_as, group=group
+    )
+
+
+BOARD_BINDINGS = (
+    _key("up", "up,k", "up", "Up", "Select the row above", shown_as="↑"),
+    _key("down", "down,j", "down", "Down", "Select the row below", shown_as="↓"),
+    _key("left", "left,h", "left", "Left", "Select what is to the left", shown_as="←"),
+    _key("right", "right,l", "right", "Right", "Select what is to the right", shown_as="→"),
+    _key("page-up", "pageup,ctrl+b", "page(-1)", "Page up", "Go one screenful up", shown_as="PgUp"),
+    _key("page-down", "pagedown,ctrl+f", "page(1)", "Page down", "Go one screenful down", shown_as="PgDn"),
+    _key("first", "home,g", "first", "First", "Go to the first row"),
+    _key("last", "end,G", "last", "Last", "Go to the last row"),
+    _key("open", "enter", "open", "Open", "Open what is selected", show=True, shown_as="⏎"),
+)
+
+APP_BINDINGS = (
+    _key("back", "escape", "back", "Back", "Go back to where you came from", show=True, shown_as="Esc"),
+    _key("help", "question_mark,f1", "help", "Help", "What this screen shows, and every key", show=True, shown_as="?"),
+    _key("quit", "q", "quit", "Quit", "End the program", show=True),
+    _key("live", "L", "live", "Live", "Return from a past step or a pause to what is happening now", show=True),
+    _key("live-end", "end", "live", "Live", "The same, while a past step is shown", priority=True),
+    _key("step-back", "comma", "travel(-1)", "", "Show the step before, on every screen", show=True, group=_STEP),
+    _key("step-on", "full_stop", "travel(1)", "", "Show the step after, on every screen", show=True, group=_STEP),
+    _key("leap-back", "less_than_sign", "travel(-10)", "10 back", "Go ten steps back"),
+    _key("leap-on", "greater_than_sign", "travel(10)", "10 on", "Go ten steps on"),
+    _key("pause", "space", "pause", "Pause", "Freeze the picture; reading goes on", show=True, shown_as="Spc"),
+    _key("find", "slash", "find", "Find", "Find a metric by a part of its key", show=True, shown_as="/"),
+    _key("alerts", "a", "alerts", "Alerts", "Open the worst verdict; again: the next one", show=True),
+    _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
+    _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
+    _key("next-run", "r", "next_run", "Next run", "Show the next run, where several are followed", show=True),
+    _key("theme", "T", "next_theme", "Theme", "Switch to the next theme"),
+    _key("palette", "ctrl+p", "command_palette", "Palette", "Find a metric, a verdict, a theme or an action by name"),
+    _key("suspend", "ctrl+z", "suspend_process", "Suspend", "Back to the shell; fg returns"),
+    _key("interrupt", "ctrl+c,ctrl+q", "quit", "Quit", "End the program from anywhere", priority=True),
+)
+
+PLOT_BINDINGS = (
+    _key("log", "l", "log", "Log", "Logarithmic or linear values", show=True),
+    _key("smooth", "s", "smooth", "Smooth", "Show the smoothed curve or leave it out"),
+    _key("zoom-in", "plus,equals_sign", "zoom(1)", "", "Show half as many steps", show=True, shown_as="+", group=_ZOOM),
+    _key("zoom-out", "minus", "zoom(-1)", "", "Show twice as many steps", show=True, shown_as="-", group=_ZOOM),
+    _key("pan-left", "left,h", "pan(-1)", "Earlier", "Move to earlier steps"),
+    _key("pan-right", "right", "pan(1)", "Later", "Move to later steps"),
+    _key("reset", "0", "reset", "Whole run", "Show the whole run again"),
+)
+
+TREE_BINDINGS = (
+    _key("fold", "left,h", "fold(True)", "Fold", "Fold the section that is selected"),
+    _key("unfold", "right,l", "fold(False)", "Unfold", "Unfold the section that is selected"),
+    _key("fold-all", "z", "fold_all", "Fold all", "Fold every section, or unfold them", show=True),
+    _key("to-list", "down", "to_list", "List", "From the filter into the list"),
+)
+
+CONTEXTS: Mapping[str, tuple[Binding, ...]] = MappingProxyType(
+    {
+        "Everywhere": APP_BINDINGS,
+        "In a list or a table": BOARD_BINDINGS,
+        "On a metric's chart": PLOT_BINDINGS,
+        "In the list of all metrics": TREE_BINDINGS,
+    }
+)
+"""Where keys apply → the bindings, in the order in which help and docs list them."""
+
+
+def binding_ids() -> frozenset[str]:
+    """Every id that a keymap may name."""
+    return frozenset(binding.id for bindings in CONTEXTS.values() for binding in bindings if binding.id)
+
+
+_SPELLING: Mapping[str, str] = MappingProxyType(
+    {
+        "comma": ",",
+        "full_stop": ".",
+        "less_than_sign": "<",
+        "greater_than_sign": ">",
+        "slash": "/",
+        "question_mark": "?",
+        "plus": "+",
+        "minus": "-",
+        "equals_sign": "=",
+        "escape": "Esc",
+        "enter": "Enter",
+        "space": "Space",
+        "pageup": "PgUp",
+        "pagedown": "PgDn",
+        "up": "↑",
+        "down": "↓",
+        "left": "←",
+        "right": "→",
+        "home": "Home",
+        "end": "End",
+        "f1": "F1",
+    }
+)
+
+
+def spell(keys: str) -> list[str]:
+    """Keys as a person reads them, from Textual's comma-separated names."""
+    return [_SPELLING.get(key, key.replace("ctrl+", "Ctrl-")) for key in keys.split(",")]

@@ -1,0 +1,77 @@
+"""The command palette: metrics, verdicts, themes and actions by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+
+from rltop.model import Label
+from rltop.ui.bindings import APP_BINDINGS
+from rltop.view.lines import Target, TargetKind
+
+if TYPE_CHECKING:
+    from rltop.ui.app import RltopApp
+
+DISCOVERED_METRICS = 12
+"""How many metrics are offered before anything is typed."""
+
+_NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
+
+
+class _Command(NamedTuple):
+    text: str
+    help: str
+    run: Callable[[], object]
+
+
+class RltopCommands(Provider):
+    """Everything that has a name: typed, or picked from what is offered first."""
+
+    @property
+    def _rltop(self) -> RltopApp:
+        return cast("RltopApp", self.app)
+
+    async def discover(self) -> Hits:
+        """What fires, what can be done, the themes, and the first metrics."""
+        metrics = list(self._metrics())[:DISCOVERED_METRICS]
+        for command in (*self._verdicts(), *self._actions(), *self._themes(), *metrics):
+            yield DiscoveryHit(Content(command.text), command.run, text=command.text, help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        """Whatever matches what was typed."""
+        matcher = self.matcher(query)
+        for command in (*self._verdicts(), *self._actions(), *self._themes(), *self._metrics()):
+            score = matcher.match(command.text)
+            if score > 0:
+                yield Hit(score, matcher.highlight(command.text), command.run, text=command.text, help=command.help)
+
+    def _verdicts(self) -> Iterator[_Command]:
+        for verdict in self._rltop.followed.verdicts:
+            text = f"verdict: {verdict.title} ({verdict.level.word}, rule {verdict.rule})"
+            yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule))
+
+    def _metrics(self) -> Iterator[_Command]:
+        run = self._rltop.followed
+        titles = {}
+        if run.identity is not None:
+            titles = {signal.key: signal.metric.title for found in run.identity.signals.values() for signal in found}
+        known = sorted(run.stream.keys, key=lambda key: key not in titles)
+        for key in known:
+            yield self._opening(f"metric: {Label.of(key)}", titles.get(key, ""), Target(TargetKind.METRIC, key))
+
+    def _themes(self) -> Iterator[_Command]:
+        for name in self._rltop.theme_names:
+            is_worn = " (now)" if name == self._rltop.palette.name else ""
+            yield _Command(f"theme: {Label.of(name)}{is_worn}", "", partial(self._rltop.dress_in, name))
+
+    def _actions(self) -> Iterator[_Command]:
+        for binding in APP_BINDINGS:
+            if binding.id not in _NOT_OFFERED:
+                yield _Command(binding.tooltip, "", partial(self._rltop.run_action, binding.action))
+
+    def _opening(self, text: str, help: str, target: Target) -> _Command:
+        return _Command(Label.of(text).display, Label.of(help).display, partial(self._rltop.open, target))

@@ -1,0 +1,53 @@
+"""What the screens show: which run, at which step, and whether the picture stands still."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+from rltop.view.glyphs import Glyphs
+from rltop.view.source import RunSource
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Everything that a page needs besides its own target.
+
+    Attributes:
+        run: the run that is shown.
+        glyphs: the signs to draw with.
+        at_step: the time cursor; None follows the newest step.
+        is_paused: the picture stands still.
+    """
+
+    run: RunSource
+    glyphs: Glyphs
+    at_step: int | None = None
+    is_paused: bool = False
+
+
+def travelled(run: RunSource, at_step: int | None, by: int) -> int | None:
+    """The step that lies `by` records from `at_step`; None is the newest.
+
+    Goes along the steps that are held in memory. Before them, where only the file
+    has every record, it goes along the step numbers.
+
+    Returns:
+        None when the way leads past the newest step: live again.
+    """
+    newest = run.stream.last_step
+    first = run.stream.first_step
+    if newest is None or first is None:
+        return None
+    steps = run.stream.steps()
+    here = newest if at_step is None else at_step
+    if not len(steps) or here < steps[0]:
+        to = here + by
+        if len(steps) and by > 0:
+            to = min(to, steps[0])
+    else:
+        index = bisect_left(steps, here) + by if by < 0 else bisect_right(steps, here) - 1 + by
+        if index >= len(steps):
+            return None
+        to = steps[index] if index >= 0 else steps[0] + index
+    return None if to >= newest else max(first, to)

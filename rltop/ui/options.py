@@ -1,0 +1,31 @@
+"""What of the screen can be set; assembled by `config`, without Textual."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class UiOptions:
+    """How the screen looks and which keys it takes.
+
+    Attributes:
+        theme: name of a theme file, shipped or the user's own.
+        themes_folder: the user's themes; None is the one of the XDG folder.
+        is_ascii: draw with ASCII characters only.
+        has_colour: False where NO_COLOR is set.
+        keymap: binding id → keys, comma separated, in Textual's spelling; ids are in docs/keys.md.
+        refresh_hz: how often the screen follows new data at most, 1 to 4.
+        has_mouse: take clicks and the wheel; off leaves them to the terminal.
+    """
+
+    theme: str = "dark"
+    themes_folder: Path | None = None
+    is_ascii: bool = False
+    has_colour: bool = True
+    keymap: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    refresh_hz: float = 4.0
+    has_mouse: bool = True

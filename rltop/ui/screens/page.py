@@ -1,0 +1,104 @@
+"""What every screen is: rows in a board, a status line, a footer.
+
+Owns when a page is painted anew; what it paints is its subclass's. Only the
+active page is painted, and only when there is something new to see.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import on
+from textual.app import ComposeResult
+from textual.getters import query_one
+from textual.screen import Screen
+from textual.types import CSSPathType
+from textual.widgets import Footer
+
+from rltop.ui.messages import Opened, Selected
+from rltop.ui.status import paint_status
+from rltop.ui.widgets.board import Board
+from rltop.view.frame import ROOMY_ROWS
+from rltop.view.lines import Row, Target
+
+if TYPE_CHECKING:
+    from rltop.ui.app import RltopApp
+
+
+class Page(Screen[None]):
+    """A screen painted from one run."""
+
+    CSS_PATH: ClassVar[CSSPathType | None] = "page.tcss"
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
+    HELP = ""
+    """What the page shows, for the help screen."""
+
+    board = query_one("#board", Board)
+    status = query_one("#status", Board)
+
+    @property
+    def rltop(self) -> RltopApp:
+        """The application, by its own type."""
+        return cast("RltopApp", self.app)
+
+    @abstractmethod
+    def rows(self, width: int, height: int) -> Sequence[Row]:
+        """Paint the page for the run and the step that the application shows."""
+
+    def compose(self) -> ComposeResult:
+        """A board over everything that the chrome leaves."""
+        yield Board(self.rltop.palette, self.rows, id="board")
+        yield from self.chrome()
+
+    def chrome(self) -> ComposeResult:
+        """Status line and footer."""
+        status = Board(self.rltop.palette, self._status_rows, id="status")
+        status.can_focus = False
+        yield status
+        yield Footer(show_command_palette=False, compact=True)
+
+    def _status_rows(self, width: int, height: int) -> Sequence[Row]:
+        return [paint_status(self.rltop.moment, self.board.target, width)][:height]
+
+    def draw(self) -> None:
+        """Paint with what is known now; only what changed goes to the terminal."""
+        for board in self.query(Board):
+            board.draw()
+
+    def set_palette(self) -> None:
+        """Draw in the application's present theme."""
+        for board in self.query(Board):
+            board.set_palette(self.rltop.palette)
+
+    def open(self, target: Target) -> None:
+        """Go to what was selected; a page may keep some targets to itself."""
+        self.rltop.open(target)
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape closes a part of the page rather than the page."""
+        return False
+
+    def close_something(self) -> None:
+        """Close that part."""
+
+    def on_mount(self) -> None:
+        """Give the keys to the board."""
+        self.board.focus()
+
+    def on_screen_resume(self) -> None:
+        """Catch up with what happened while another screen was shown."""
+        self.set_palette()
+        self.draw()
+
+    @on(Selected)
+    def _follow_selection(self, message: Selected) -> None:
+        message.stop()
+        self.status.draw()
+
+    @on(Opened)
+    def _open_target(self, message: Opened) -> None:
+        message.stop()
+        self.open(message.target)

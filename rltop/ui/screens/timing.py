@@ -1,0 +1,41 @@
+"""Where the time of a step went, stage by stage, and which stage explains a slow-down."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.ui.screens.page import Page
+from rltop.view.lines import Row, Target
+from rltop.view.timing import LEAST, build_timing_page, paint_timing
+
+_BESIDES = 8
+"""Rows of the page that are neither a stage nor a row of the table."""
+
+
+class TimingScreen(Page):
+    """The timing of any step."""
+
+    HELP = (
+        "The timing of the step on the screen: its stages on a common time axis, a table with the last value, the "
+        "median, the 95th percentile, the share and the trend of each, and which stage explains a slow-down. , and . "
+        "go to other steps. Durations are what the trainer logs; positions are assumed in order unless they are logged."
+    )
+
+    def __init__(self, target: Target | None = None) -> None:
+        super().__init__()
+        self._target = target
+
+    def on_mount(self) -> None:
+        """Begin at the stage that was opened."""
+        super().on_mount()
+        if self._target is not None:
+            self.call_after_refresh(self.board.select, self._target)
+
+    def rows(self, width: int, height: int) -> Sequence[Row]:
+        """The timing page of the step that is shown, with its whole table: the board scrolls."""
+        moment = self.rltop.moment
+        view = build_timing_page(moment.run, moment.at_step)
+        stages = len(view.timing.stages) if view.timing is not None else 0
+        if width < LEAST[0] or height < LEAST[1]:
+            return paint_timing(view, width, height, moment.glyphs)
+        return paint_timing(view, width, max(height, stages + len(view.table) + _BESIDES), moment.glyphs)

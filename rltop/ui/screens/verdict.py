@@ -1,0 +1,36 @@
+"""One verdict: what, since when, on which numbers, why it matters, what to look at next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.ui.screens.page import Page
+from rltop.view.lines import Row
+from rltop.view.verdict import LEAST, build_verdict, paint_verdict
+
+
+class VerdictScreen(Page):
+    """What a rule has to say, and where it points."""
+
+    HELP = (
+        "One verdict: its sentence, the numbers it rests on, since which step, why it matters and what usually causes "
+        "it; below, what to look at next, in order: Enter opens it. a goes to the next verdict."
+    )
+
+    def __init__(self, rule: str, step: int | None = None) -> None:
+        """The page of `rule`, at the step of the time cursor or else at `step`."""
+        super().__init__()
+        self.rule = rule
+        self._step = step
+
+    def show(self, rule: str) -> None:
+        """Show another verdict on the same page."""
+        self.rule, self._step = rule, None
+        self.draw()
+
+    def rows(self, width: int, height: int) -> Sequence[Row]:
+        """The page of this verdict; the board scrolls."""
+        moment = self.rltop.moment
+        view = build_verdict(moment.run, self.rule, self._step if moment.at_step is None else moment.at_step)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_verdict(view, width, height if is_small else None, moment.glyphs)

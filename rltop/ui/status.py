@@ -1,0 +1,66 @@
+"""The line above the footer: what is selected, which step is shown, what was not understood."""
+
+from __future__ import annotations
+
+from rltop import units
+from rltop.model import Counts, Label
+from rltop.ui.moment import Moment
+from rltop.view.cells import RowBuilder, clip_middle
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.widths import cell_width
+
+_SKIPPED = (
+    ("bad_lines", "unreadable"),
+    ("oversize_lines", "too long"),
+    ("no_step_lines", "without a step"),
+    ("keys_over_cap", "keys over the cap"),
+    ("nul_bytes", "NUL bytes"),
+    ("late_rows", "late rows"),
+)
+"""What is worth a word on every screen; `--json` has every count."""
+
+
+def paint_status(moment: Moment, target: Target | None, width: int) -> Row:
+    """The status line as a row of `width` cells."""
+    right: list[tuple[str, str]] = []
+    skipped = skipped_text(moment.run.counts)
+    if skipped:
+        right.append((skipped, "warn"))
+    if moment.is_paused:
+        right.append(("paused: Space goes on", "paused"))
+    elif moment.at_step is not None:
+        right.append((f"at step {units.step(moment.at_step)}: L returns to live", "cursor"))
+    builder = RowBuilder(width, moment.glyphs).add(" ")
+    room = width - 2 - sum(cell_width(text) + 3 for text, _ in right)
+    if room >= 8:
+        builder.add(clip_middle(target_text(target), room), "key")
+    if right:
+        builder.to(max(builder.column + 1, width - sum(cell_width(text) + 3 for text, _ in right) + 2))
+    for i, (text, role) in enumerate(right):
+        builder.add("   " if i else "").add(text, role)
+    return builder.row()
+
+
+def target_text(target: Target | None) -> str:
+    """What Enter would open, in words; a metric by its key, verbatim but harmless."""
+    if target is None:
+        return ""
+    name = Label.of(target.name).display
+    match target.kind:
+        case TargetKind.METRIC:
+            text = name
+        case TargetKind.TIMING:
+            text = f"timing of {name}" if name else "step timing"
+        case TargetKind.STEP:
+            text = f"step {units.step(target.step)}" if target.step is not None else "step"
+        case TargetKind.STRAGGLERS:
+            text = "stragglers"
+        case TargetKind.VERDICT | TargetKind.SECTION:
+            text = f"{target.kind} {name}"
+    return text
+
+
+def skipped_text(counts: Counts) -> str:
+    """What was not understood, in a few words; empty when everything was."""
+    found = [(getattr(counts, name), word) for name, word in _SKIPPED if getattr(counts, name)]
+    return ", ".join(f"{number:,} {word}" for number, word in found)

@@ -1,0 +1,116 @@
+"""The one place that touches what Textual does not document.
+
+Written against Textual 8.2; every entry says what it leans on, so that an
+update of Textual has one file to check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+
+_ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
+
+_FLUSH_CHARACTERS = 1 << 16
+
+
+class ScreenGuard(Protocol):
+    """Whoever holds the terminal; see `terminal.guard`, which is a room beside this one."""
+
+    @property
+    def input_fd(self) -> int:
+        """Where keys come from."""
+        ...
+
+    @property
+    def output_fd(self) -> int:
+        """Where the picture goes."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in cells."""
+        ...
+
+    def enter(self) -> None:
+        """Show the alternate screen, if it is not shown."""
+        ...
+
+    def write(self, data: bytes) -> bool:
+        """Send `data`; False when there is no screen any more."""
+        ...
+
+    def restore(self) -> None:
+        """Put the terminal back as it was, if that has not been done."""
+        ...
+
+    def on_leave(self, leave: Callable[[], None] | None) -> None:
+        """Call `leave` on a signal or when the terminal is gone; it must only schedule."""
+        ...
+
+
+class _Outlet:
+    """The file that Textual's writer thread writes to: the guard's terminal.
+
+    Textual writes to standard error, which may be a log file, and its writer
+    thread dies of the first error, after which the full queue blocks the event
+    loop. The guard does neither, and stops writing the moment it has restored.
+    """
+
+    def __init__(self, guard: ScreenGuard) -> None:
+        self._guard = guard
+        self._pending: list[str] = []
+        self._size = 0
+
+    def write(self, text: str) -> int:
+        self._pending.append(text)
+        self._size += len(text)
+        if self._size > _FLUSH_CHARACTERS:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        data, self._pending, self._size = "".join(self._pending), [], 0
+        self._guard.write(data.encode("utf-8", "replace"))
+
+    def fileno(self) -> int:
+        return self._guard.output_fd
+
+
+def driver_for(guard: ScreenGuard) -> type[Driver]:
+    """A driver that draws on the alternate screen which `guard` already shows.
+
+    Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
+    `_file`, `fileno` and `input_tty`, its method `_get_terminal_size`, and the fact
+    that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
+    Entering a second time would clear the early frame and, in some terminals,
+    overwrite the saved cursor; leaving is the guard's, so that it comes last.
+    """
+
+    class GuardedDriver(LinuxDriver):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self._file = cast("Any", _Outlet(guard))
+            self.fileno = guard.input_fd
+            self.input_tty = True
+
+        def _get_terminal_size(self) -> tuple[int, int]:
+            return guard.size
+
+        def write(self, data: str) -> None:
+            if data not in _ALTERNATE_SCREEN:
+                super().write(data)
+
+        def start_application_mode(self) -> None:
+            guard.enter()
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+
+        def close(self) -> None:
+            # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
+            super().close()
+            guard.restore()
+
+    return GuardedDriver

@@ -1,0 +1,294 @@
+"""One widget that draws rows, keeps the selection and sends only what changed.
+
+Line API: a row is a strip. Forty stock widgets would cost ten times the bytes.
+Owns nothing but what is on the screen; what the rows mean is the painter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from rltop.ui.bindings import BOARD_BINDINGS
+from rltop.ui.messages import Opened, Selected
+from rltop.ui.theme import RoleStyles
+from rltop.ui.widgets.cells import changed_spans
+from rltop.ui.widgets.selection import Selection, Spot
+from rltop.view.lines import Line, Row, Target
+from rltop.view.palette import Palette
+from rltop.view.widths import cell_width, char_width
+
+WHEEL_ROWS = 3
+
+_EMPTY = Row(())
+
+Painter = Callable[[int, int], Sequence[Row]]
+"""Makes rows for a width and a height in cells."""
+
+
+class Board(Widget, can_focus=True):
+    """Draws `list[Row]`; Enter posts `Opened`, moving posts `Selected`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*BOARD_BINDINGS]
+
+    def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None) -> None:
+        """A board that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
+        super().__init__(id=id)
+        self._styles_of = RoleStyles(palette)
+        self._paint = paint
+        self._painted_for = Size(0, 0)
+        self._rows: Sequence[Row] = ()
+        self._top = 0
+        self._selection = Selection()
+        self._strips: dict[int, Strip] = {}
+
+    @property
+    def target(self) -> Target | None:
+        """What Enter would open."""
+        return self._selection.target
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What is being drawn."""
+        return self._rows
+
+    @property
+    def top(self) -> int:
+        """The first visible row."""
+        return self._top
+
+    def draw(self) -> list[Region]:
+        """Paint with what is known now; the regions that have changed are returned."""
+        if not self.size:
+            return []
+        self._painted_for = self.size
+        return self.show(self._paint(*self.size))
+
+    def show(self, rows: Sequence[Row]) -> list[Region]:
+        """Draw `rows` instead of the present ones.
+
+        Returns:
+            The regions that were marked for repainting, in cells of this widget.
+        """
+        old_rows, old_top, old_spot, old_target = self._rows, self._top, self._selection.spot, self.target
+        self._rows = rows
+        self._selection.update(rows)
+        self._top = min(self._top, self._last_top())
+        if old_top != self._top:
+            regions = [self.size.region]
+        else:
+            regions = [
+                Region(start, y - self._top, stop - start, 1)
+                for y in range(self._top, min(self._top + self.size.height, max(len(rows), len(old_rows))))
+                for start, stop in changed_spans(_line(old_rows, y), _line(rows, y))
+            ]
+            regions += self._moved(old_spot, self._selection.spot)
+        self._repaint(regions)
+        if self.target != old_target:
+            self.post_message(Selected(self.target))
+        return regions
+
+    def set_palette(self, palette: Palette) -> None:
+        """Draw in another theme from now on."""
+        self._styles_of = RoleStyles(palette)
+        self._strips.clear()
+        self.refresh()
+
+    def select(self, target: Target) -> bool:
+        """Move the selection to `target`; False if no row leads there."""
+        return self._move(lambda: self._selection.select(target))
+
+    def render_line(self, y: int) -> Strip:
+        """One row as a strip of exactly the widget's width; every segment has a style.
+
+        Paints anew where the size has changed, so that no frame shows rows of another size.
+        """
+        if self._painted_for != self.size:
+            self._repaint_all()
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._strip(self._top + y)
+        return strip
+
+    def _strip(self, y: int) -> Strip:
+        spot = self._selection.spot
+        hot = spot.hot if spot is not None and spot.y == y and self.has_focus else None
+        styles = self._styles_of
+        if hot is None:
+            segments = [Segment(text, styles.of(role)) for text, role in _line(self._rows, y)]
+        else:
+            segments = []
+            x = 0
+            for text, role in _line(self._rows, y):
+                for part, is_selected in _cut(text, hot.start - x, hot.stop - x):
+                    segments.append(Segment(part, styles.of(role, is_selected)))
+                x += cell_width(text)
+            if x < hot.stop:
+                segments.append(Segment(" " * (hot.stop - max(x, hot.start)), styles.of("text", True)))
+        return Strip(segments).adjust_cell_length(self.size.width, styles.ground)
+
+    def _repaint_all(self) -> None:
+        """Take rows for a new size; keep the selection and keep it in sight."""
+        self._painted_for = self.size
+        old = self.target
+        self._rows = self._paint(*self.size)
+        self._strips.clear()
+        self._selection.update(self._rows)
+        self._top = min(self._top, self._last_top())
+        self._follow()
+        if self.target != old:
+            self.post_message(Selected(self.target))
+
+    def _last_top(self) -> int:
+        return max(0, len(self._rows) - max(1, self.size.height))
+
+    def _repaint(self, regions: Sequence[Region]) -> None:
+        if not regions:
+            return
+        for region in regions:
+            for y in range(region.y, region.bottom):
+                self._strips.pop(y, None)
+        self.refresh(*regions)
+
+    def _moved(self, old: Spot | None, new: Spot | None) -> list[Region]:
+        """The cells whose highlight changes when the selection goes from old to new."""
+        if old is not None and new is not None and (old.y, old.hot[:2]) == (new.y, new.hot[:2]):
+            return []
+        return [
+            Region(spot.hot.start, spot.y - self._top, spot.hot.stop - spot.hot.start, 1)
+            for spot in (old, new)
+            if spot is not None and 0 <= spot.y - self._top < self.size.height
+        ]
+
+    def _move(self, change: Callable[[], bool]) -> bool:
+        """Run one movement of the selection and draw what it changed."""
+        old = self._selection.spot
+        if not change():
+            return False
+        self._follow()
+        self._repaint(self._moved(old, self._selection.spot))
+        self.post_message(Selected(self.target))
+        return True
+
+    def _follow(self) -> None:
+        """Scroll as far as it takes to see the selection."""
+        spot = self._selection.spot
+        if spot is None or not self.size.height:
+            return
+        if spot.y < self._top:
+            # The first selectable row brings the title above it along.
+            self._scroll(0 if spot == self._first() else spot.y)
+        elif spot.y >= self._top + self.size.height:
+            self._scroll(spot.y - self.size.height + 1)
+
+    def _first(self) -> Spot | None:
+        for y, row in enumerate(self._rows):
+            if row.hot:
+                return Spot(y, row.hot[0])
+        return None
+
+    def _scroll(self, top: int) -> bool:
+        top = max(0, min(top, self._last_top()))
+        if top == self._top:
+            return False
+        self._top = top
+        self._strips.clear()
+        self.refresh()
+        return True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """At the end of a row the sideways keys are the screen's: it may pan or fold."""
+        if action in {"left", "right"}:
+            return self._selection.can_move(-1 if action == "left" else 1)
+        return True
+
+    def action_up(self) -> None:
+        """Select the row above, or scroll where there is none."""
+        self._move(lambda: self._selection.vertical(-1)) or self._scroll(self._top - 1)
+
+    def action_down(self) -> None:
+        """Select the row below, or scroll where there is none."""
+        self._move(lambda: self._selection.vertical(1)) or self._scroll(self._top + 1)
+
+    def action_left(self) -> None:
+        """Select what is to the left in the same row."""
+        self._move(lambda: self._selection.horizontal(-1))
+
+    def action_right(self) -> None:
+        """Select what is to the right in the same row."""
+        self._move(lambda: self._selection.horizontal(1))
+
+    def action_page(self, direction: int) -> None:
+        """Go one screenful up (-1) or down (1)."""
+        step = direction * max(1, self.size.height - 1)
+        self._scroll(self._top + step)
+        self._move(lambda: self._selection.vertical(step))
+
+    def action_first(self) -> None:
+        """Go to the first row."""
+        self._move(lambda: self._selection.edge(False))
+        self._scroll(0)
+
+    def action_last(self) -> None:
+        """Go to the last row."""
+        self._move(lambda: self._selection.edge(True))
+        self._scroll(self._last_top())
+
+    def action_open(self) -> None:
+        """Open what is selected."""
+        if self.target is not None:
+            self.post_message(Opened(self.target))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the cell that was clicked; a second click opens it."""
+        event.stop()
+        was, y = self._selection.spot, self._top + event.y
+        if not self._move(lambda: self._selection.at(event.x, y)):
+            return
+        if self._selection.spot == was:
+            self.action_open()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        event.stop()
+        self._scroll(self._top + WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        event.stop()
+        self._scroll(self._top - WHEEL_ROWS)
+
+    def on_focus(self) -> None:
+        """Show the selection."""
+        self._repaint(self._moved(None, self._selection.spot))
+
+    def on_blur(self) -> None:
+        """Hide the selection: keys go elsewhere."""
+        self._repaint(self._moved(self._selection.spot, None))
+
+
+def _line(rows: Sequence[Row], y: int) -> Line:
+    return (rows[y] if y < len(rows) else _EMPTY).line
+
+
+def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
+    """Split `text` where the selection begins and ends, counted in cells."""
+    if stop <= 0 or not text:
+        return [(text, False)]
+    parts: list[tuple[str, bool]] = []
+    x = 0
+    for character in text:
+        is_inside = start <= x < stop
+        if parts and parts[-1][1] == is_inside:
+            parts[-1] = (parts[-1][0] + character, is_inside)
+        else:
+            parts.append((character, is_inside))
+        x += char_width(character)
+    return parts

@@ -1,0 +1,66 @@
+"""Rows as cells: which cells of a row changed, and where its text ends.
+
+Pure; the board asks it so that only changed cells are sent to the terminal.
+"""
+
+from __future__ import annotations
+
+from rltop.view.lines import Line
+from rltop.view.widths import char_width
+
+GAP_CELLS = 8
+"""Spans closer than this are one: moving the cursor costs about as many bytes."""
+
+Cell = tuple[str, str]
+
+_NO_CELL: Cell = (" ", "text")
+
+
+def cells_of(line: Line) -> list[Cell]:
+    """One (character, role) per screen cell; the second half of a wide one is empty.
+
+    A combining character belongs to the cell before it.
+    """
+    cells: list[Cell] = []
+    for text, role in line:
+        if text.isascii():
+            cells += [(character, role) for character in text]
+            continue
+        for character in text:
+            width = char_width(character)
+            if width == 0 and cells:
+                before, its_role = cells[-1]
+                cells[-1] = (before + character, its_role)
+            elif width:
+                cells.append((character, role))
+                cells += [("", role)] * (width - 1)
+    return cells
+
+
+def changed_spans(old: Line, new: Line) -> list[tuple[int, int]]:
+    """Cell ranges (start, stop exclusive) in which two lines look different.
+
+    A line that is shorter than the other counts as blank beyond its end. A range
+    never begins in the middle of a wide character.
+    """
+    if old == new:
+        return []
+    before, after = cells_of(old), cells_of(new)
+    length = max(len(before), len(after))
+    before += [_NO_CELL] * (length - len(before))
+    after += [_NO_CELL] * (length - len(after))
+    spans: list[tuple[int, int]] = []
+    for x in range(length):
+        if before[x] == after[x]:
+            continue
+        start = x
+        while start and (not before[start][0] or not after[start][0]):
+            start -= 1
+        stop = x + 1
+        while stop < length and (not before[stop][0] or not after[stop][0]):
+            stop += 1
+        if spans and start - spans[-1][1] < GAP_CELLS:
+            spans[-1] = (spans[-1][0], max(stop, spans[-1][1]))
+        else:
+            spans.append((start, stop))
+    return spans

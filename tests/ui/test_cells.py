@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.ui.widgets.cells import cells_of, changed_spans
+from rltop.view.lines import Line, Piece
+
+ALPHABET = "ab ▁█⣿漢字e\u0301"
+LINES = st.lists(st.builds(Piece, st.text(ALPHABET, max_size=6), st.sampled_from(["text", "warn"])), max_size=5).map(
+    tuple
+)
+
+
+def line(*pieces: str) -> Line:
+    return tuple(Piece(text) for text in pieces)
+
+
+def test_equal_lines_have_no_span() -> None:
+    assert changed_spans(line("abc"), line("abc")) == []
+    assert changed_spans(line("abc"), line("ab", "c")) == []
+
+
+def test_one_cell() -> None:
+    assert changed_spans(line("abcdef"), line("abcXef")) == [(3, 4)]
+
+
+def test_a_role_alone_is_a_change() -> None:
+    assert changed_spans((Piece("abc"),), (Piece("a"), Piece("bc", "warn"))) == [(1, 3)]
+
+
+def test_near_changes_are_one_span_and_far_ones_are_two() -> None:
+    assert changed_spans(line("a" * 40), line("b" + "a" * 5 + "b" + "a" * 33)) == [(0, 7)]
+    assert changed_spans(line("a" * 40), line("b" + "a" * 30 + "b" + "a" * 8)) == [(0, 1), (31, 32)]
+
+
+def test_what_was_longer_is_blanked() -> None:
+    assert changed_spans(line("abcdef"), line("abc")) == [(3, 6)]
+    assert changed_spans(line("abc   "), line("abc")) == []
+
+
+def test_a_span_never_cuts_a_wide_character() -> None:
+    assert changed_spans(line("漢b"), line("xab")) == [(0, 2)]
+    assert changed_spans(line("x漢"), line("xa漢")) == [(1, 4)]
+
+
+@given(LINES, LINES)
+def test_patching_the_spans_gives_the_new_line(old: Line, new: Line) -> None:
+    before, after = cells_of(old), cells_of(new)
+    length = max(len(before), len(after))
+    before += [(" ", "text")] * (length - len(before))
+    after += [(" ", "text")] * (length - len(after))
+    for start, stop in changed_spans(old, new):
+        before[start:stop] = after[start:stop]
+    assert before == after
