@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson  # noqa: TID251
+import orjson
 
 DATA = Path(__file__).resolve().parent / "data"
 SEED = 7

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import orjson  # noqa: TID251
+import orjson
 
 SEED = 20_260_821
 LAST_STEP = 150

@@ -75,7 +75,7 @@ def _git(*arguments: str) -> str:
 
 def section(name: str, path: Path, timeout_s: float) -> tuple[str, bool]:
     """Run one benchmark; its section of the results, and whether it went well."""
-    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")  # noqa: TID251
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     head = f"## {name}\n\n{question(path)}\n\n`python {path.relative_to(ROOT)}` · {stamp} · {commit()}\n{machine()}\n\n"
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]).rstrip(":")
