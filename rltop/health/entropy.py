@@ -54,36 +54,41 @@ class EntropyCrash(Judge):
 
 
 class EarlyCollapse(Judge):
-    """E2: most of the entropy is gone early, and it bought no reward."""
+    """E2: most of the entropy is gone early: it bought no reward, or it went too fast."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.start = Frozen(skip=0, size=10, minimum=10)
+        self.start = Frozen(skip=0, size=5, minimum=3)
         self.spread_start = Frozen(skip=0, size=10, minimum=10)
+        self.first_step: int | None = None
 
     def read(self, now: Moment) -> Reading | None:
-        """Against the first ten records, within the first 200."""
+        """Against the first five records, within the first 200."""
         value = now.values.get("entropy")
         if value is None or now.record > self.limits["until"]:
             return None
-        start = self.start
+        if self.first_step is None:
+            self.first_step = now.observation.step
         spread = now.values.get("reward_std")
         if spread is not None:
             self.spread_start.push(spread)
+        start = self.start
+        base = start.value
         if not start.is_final:
             start.push(value)
+        if base is None or value >= self.limits["warn"] * base or now.reward.is_solved:
             return QUIET
-        base = start.value or 0.0
-        if value >= self.limits["warn"] * base:
-            return QUIET
-        reward = now.reward
-        if reward.count == 0 or reward.is_improving or reward.is_solved or not self._has_lost_contrast(now, spread):
+        is_fast = now.observation.step - self.first_step <= self.limits["fast"]
+        if not is_fast and not self._has_bought_nothing(now, spread):
             return QUIET
         return Reading(WARN, value, base, self.limits["warn"] * base)
 
-    def _has_lost_contrast(self, now: Moment, spread: float | None) -> bool:
-        share = now.reward.zero_share
-        if share is not None and share > self.limits["zero_share"]:
+    def _has_bought_nothing(self, now: Moment, spread: float | None) -> bool:
+        """The reward has not improved, and the contrast between answers is going."""
+        reward = now.reward
+        if reward.count == 0 or reward.is_improving:
+            return False
+        if reward.zero_share is not None and reward.zero_share > self.limits["zero_share"]:
             return True
         base = self.spread_start.value
         return spread is not None and base is not None and spread < 0.5 * base
@@ -91,7 +96,9 @@ class EarlyCollapse(Judge):
     def headline(self, reading: Reading) -> str:
         """How much is gone."""
         gone = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
-        return f"entropy has lost {percent(gone)} of its start before the reward moved"
+        return (
+            f"{percent(gone)} of the entropy is gone early: {number(reading.baseline or 0)} → {number(reading.value)}"
+        )
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Start, now, line."""
@@ -213,19 +220,22 @@ RULES = (
     ),
     RuleSpec(
         id="E2",
-        title="entropy without reward",
+        title="early collapse",
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
         judge=EarlyCollapse,
-        condition="Within the first `until` records: below `warn` of the first ten records while the reward has "
-        "not improved "
-        "and contrast is lost (flat groups above `zero_share`, or the reward's deviation halved), 5 of 8 records.",
-        limits={"warn": 0.15, "until": 200, "zero_share": 0.5},
+        condition="Below `warn` of the first five records in 5 of 8, within the first `fast` steps; or within "
+        "the first "
+        "`until` records while the reward has not improved and contrast is lost (flat groups above `zero_share`, or "
+        "the reward's deviation halved). Silent on a solved task.",
+        limits={"warn": 0.15, "fast": 60, "until": 200, "zero_share": 0.5},
         patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
-        warm_up=_MIN_SAMPLES,
-        applies=scope.has_reward,
-        why="Entropy is what reward is bought with; spent early without reward, there is nothing left to buy with.",
+        warm_up=3,
+        applies=scope.has_rollouts,
+        why="Entropy is what reward is bought with; a healthy run spends three quarters of it in some 200 steps. "
+        "Spent in "
+        "a fraction of that, or without any reward, there is nothing left to buy with.",
         causes=_FALL_CAUSES,
         next=_NEXT,
         sources=_SOURCES,

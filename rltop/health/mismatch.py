@@ -46,12 +46,16 @@ class MismatchKl(Judge):
             start.push(abs(value))
         if size <= limits["warn"] * RELEASE:
             return QUIET
-        ordinary = limits["rise"] * base if base is not None else 0.0
+        if size > limits["absolute"]:
+            return Reading(CRIT, size, base, limits["absolute"])
+        ordinary = limits["rise"] * base if base is not None else limits["absolute"]
         warn = max(limits["warn"], ordinary) * (RELEASE if self.is_firing else 1.0)
         crit = max(limits["crit"], ordinary)
-        if size <= warn:
-            return QUIET
-        return Reading(CRIT if size > crit else WARN, size, base, crit if size > crit else warn)
+        if size > crit:
+            return Reading(CRIT, size, base, crit)
+        if size > warn:
+            return Reading(WARN, size, base, warn)
+        return Reading(INFO, size, base, limits["warn"]) if size > limits["warn"] else QUIET
 
     def headline(self, reading: Reading) -> str:
         """Level and ordinary level."""
@@ -149,10 +153,10 @@ RULES = (
         group=Group.LEARNING,
         metrics=("off_policy_kl",),
         judge=MismatchKl,
-        condition="Median of five above `warn` and above `rise`× the start, 5 of 10 records: WARN; above `crit` "
-        "likewise, 3 of 5: "
-        "CRIT.",
-        limits={"warn": 0.01, "crit": 0.1, "rise": 3.0},
+        condition="Median of five above `warn` and above `rise`× the run's start, 5 of 10 records: WARN; above "
+        "`crit` likewise, 3 of 5: CRIT. Above `absolute`: CRIT without asking for the start. High from the "
+        "start: INFO.",
+        limits={"warn": 0.01, "crit": 0.1, "rise": 3.0, "absolute": 1.0},
         patience=_SLOW,
         applies=scope.has_rollouts,
         why="The policy is trained on text that, by its own probabilities, another model wrote.",

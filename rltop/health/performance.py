@@ -73,8 +73,8 @@ class StepSlower(Judge):
     """P1: step time against the run's own start.
 
     The line is `warn` times the start, or as many times as the start's own noise
-    asks for: exp(`sigmas` × robust deviation of the log), because small runs
-    wobble by factors of two.
+    asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
+    `short_s` wobble with everything else on the machine: there it is `short_warn`.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -106,11 +106,7 @@ class StepSlower(Judge):
                 kind.per_token.push(per_token)
         if base is None or seconds <= self.limits["warn"] * base:
             return QUIET
-        noise = math.exp(self.limits["sigmas"] * start.log_spread)
-        warn, crit = (
-            max(self.limits["warn"], noise),
-            max(self.limits["crit"], self.limits["crit"] / self.limits["warn"] * noise),
-        )
+        warn, crit = self._lines(start, base)
         if seconds <= warn * base:
             return QUIET
         if (
@@ -121,6 +117,14 @@ class StepSlower(Judge):
             return Reading(INFO, seconds, base, warn * base, (per_token * 1000.0, base_per_token * 1000.0))
         self.slow = (tuple(kind.head), tuple(kind.recent))
         return Reading(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
+
+    def _lines(self, start: Frozen, base: float) -> tuple[float, float]:
+        """Factors for WARN and CRIT, as the run's own noise and scale ask for."""
+        limits = self.limits
+        warn = max(limits["warn"], math.exp(limits["sigmas"] * start.log_spread))
+        if base < limits["short_s"]:
+            warn = max(warn, limits["short_warn"])
+        return warn, max(limits["crit"], warn * limits["crit"] / limits["warn"])
 
     def _tokens(self, values: Mapping[str, float]) -> float | None:
         """Tokens of this step, from the step's count or from the growth of the run's."""
@@ -220,7 +224,7 @@ RULES = (
         "its own noise), "
         "whichever is more) in 5 of 8 records: WARN; above `crit`×: CRIT. INFO where milliseconds per token are within "
         "`per_token`× of the start. Records without a rollout of their own are compared with their like.",
-        limits={"warn": 1.3, "crit": 2.5, "per_token": 1.2, "sigmas": 3.0},
+        limits={"warn": 1.3, "crit": 2.5, "per_token": 1.2, "sigmas": 3.0, "short_s": 1.0, "short_warn": 3.0},
         patience=_FIVE_OF_EIGHT,
         warm_up=13,
         why="Every step from here on costs more than it did, for the same work.",

@@ -201,7 +201,7 @@ class MarginGone(Judge):
         window.push(value)
         if window.count == _LEVEL:
             self.best = max(self.best, window.median)
-        if self.settled.observe(now) == 0:
+        if self.settled.observe(now) <= self.limits["wait"]:
             return QUIET
         if value < self.limits["warn"]:
             return Reading(WARN, value, self.best, self.limits["warn"])
@@ -274,7 +274,7 @@ RULES = (
         limits={"warn": 0.3},
         patience=_SLOW,
         warm_up=20,
-        applies=scope.is_pairwise,
+        applies=scope.is_preference,
         why="Likelihood is displaced to answers that nobody ranked.",
         causes=("learning rate too high", "beta too small", "pairs that are too similar"),
         next=("dpo_margin", "logps_rejected", "lr", "entropy", "val_loss"),
@@ -342,7 +342,7 @@ RULES = (
         condition="Margin below `warn` in 10 of 15 records after the learning rate's warm-up, or its median of "
         "ten below `lost` of "
         "the best.",
-        limits={"warn": 0.02, "lost": 0.2},
+        limits={"warn": 0.02, "lost": 0.2, "wait": 20},
         patience=_SLOW,
         applies=scope.is_reward_model,
         why="Chosen and rejected answers score alike: the model does not discriminate.",

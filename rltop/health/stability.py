@@ -6,10 +6,12 @@ well; what counts is repetition, size, or a steady climb.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from rltop.derive.detectors import BlockTrend, OfLast
-from rltop.derive.rolling import Frozen, Window
+from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
+from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level
@@ -32,6 +34,7 @@ class GradientSpike(Judge):
         super().__init__(limits)
         self.window = Window(_WINDOW)
         self.start = Frozen()
+        self.losses: deque[float] = deque(maxlen=_WINDOW)
         self.raised = OfLast(3, 10)
         self.spiking = OfLast(3, 10)
         self.info, self.warn, self.crit = limits["info"], limits["warn"], limits["crit"]
@@ -50,6 +53,9 @@ class GradientSpike(Judge):
         window.push(value)
         if not start.is_final:
             start.push(value)
+        loss = now.values.get("loss")
+        if loss is not None:
+            self.losses.append(loss)
         if not is_ready or value <= self.warn * base or base <= 0.0:
             if self.raised.bits:
                 self.raised.push(False)
@@ -68,6 +74,8 @@ class GradientSpike(Judge):
             threshold = self.crit if ratio > self.crit else self.info
         elif is_often_raised:
             level, threshold = WARN, self.warn
+        elif ratio > self.info and self._is_loss_outlier(now.values.get("loss")):
+            level = WARN
         elif ratio > self.info:
             level = INFO
         if level is None:
@@ -75,6 +83,13 @@ class GradientSpike(Judge):
         if now.is_lr_rising:
             level = INFO
         return Reading(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
+
+    def _is_loss_outlier(self, loss: float | None) -> bool:
+        """The loss of the same record is as far out, in either direction: a second witness."""
+        if loss is None or len(self.losses) <= _MIN_SAMPLES:
+            return False
+        before = list(self.losses)[:-1]
+        return abs(loss - median_of(before)) > self.limits["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
 
     def headline(self, reading: Reading) -> str:
         """Value, factor and how often."""
@@ -173,12 +188,12 @@ RULES = (
         group=Group.LEARNING,
         metrics=("grad_norm",),
         judge=GradientSpike,
-        condition="Against the median of the 50 records before: one record above `info`×: INFO. Above `warn`× in "
-        "3 of 10: "
-        "WARN. Above `crit`× and above `crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the "
-        "learning rate "
-        "warms up.",
-        limits={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0},
+        condition="Against the median of the 50 records before: one record above `info`×: INFO, and WARN where "
+        "the loss of "
+        "the same record is `loss_sigmas` robust deviations out. Above `warn`× in 3 of 10: WARN. Above `crit`× "
+        "and above "
+        "`crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the learning rate warms up.",
+        limits={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
         calm=10,
         warm_up=_MIN_SAMPLES,
         why="Spikes come before divergence when they repeat or are huge; a lone one of ten to thirty times the "
@@ -208,6 +223,7 @@ RULES = (
         limits={"warn": 3.0, "monotony": 0.55},
         calm=3,
         warm_up=100,
+        applies=scope.has_rollouts,
         why="A steady climb, without a spike, is how a growing mismatch between training and inference shows.",
         causes=("training and inference that disagree", "entropy running up", "a curriculum that grows harder"),
         next=("off_policy_kl", "rollout_prob_diff_mean", "entropy", "clip_frac", "response_len_mean"),

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.derive.detectors import OfLast
+from rltop.derive.groups import expected_ratio
 from rltop.derive.rolling import Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import duration, number, percent
-
-_USUAL_UP_TO = ((4, 2.9), (8, 3.5), (16, 4.0))
-"""Group size → 95th percentile of longest / median for log-normal lengths with sigma 0.5 (simulated)."""
 
 
 class GroupStraggler(Judge):
@@ -54,10 +52,7 @@ class GroupStraggler(Judge):
         return Reading(WARN, value, base, line, (float(now.group_size or 0),))
 
     def _usual(self, group_size: int | None) -> float:
-        if group_size is None:
-            return self.limits["warn"]
-        usual = next((high for size, high in _USUAL_UP_TO if group_size <= size), self.limits["warn"])
-        return min(self.limits["warn"], usual)
+        return self.limits["warn"] if group_size is None else expected_ratio(group_size).one_group
 
     def headline(self, reading: Reading) -> str:
         """Ratio, and what is usual."""

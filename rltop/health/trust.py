@@ -350,7 +350,7 @@ RULES = (
         limits={
             "warn": 0.05,
             "crit": 0.2,
-            "rise": 5.0,
+            "rise": 10.0,
             "rise_floor": 0.02,
             "sequence_rise": 2.0,
             "sequence_warn": 0.7,
