@@ -19,7 +19,8 @@ _EVEN = (1.0, 1.4, 1.6, 1.7, 2.1)
 _UNEVEN = (1.0, 2.5, 3.5, 4.5, 7.0)
 _ONE_GROUP = (1.0, 2.9, 3.5, 4.0, 4.9)
 """Max over median of log-normal lengths by group size: mean at sigma 0.3, mean at sigma
-0.8, 95th percentile of a single group at sigma 0.5. Source: health-rules.md §3.9 [der]."""
+0.8, 95th percentile of a single group at sigma 0.5. Source: simulation of such groups,
+repeated in tests/unit/derive/test_groups.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def expected_ratio(group_size: int) -> RatioRange:
     """The usual max over median of answer lengths in groups of `group_size`.
 
     Interpolated in log2 of the size between the values of log-normal lengths at 1, 4,
-    8, 16 and 64 answers (health-rules.md §3.9), continued beyond with the last slope.
+    8, 16 and 64 answers, continued beyond with the last slope. Source: see `_SIZES`.
 
     Raises:
         ValueError: `group_size` is below 1.

@@ -21,6 +21,10 @@ OVERLAP = 1.02
 """Stages that add up to more than this share of the step cannot have run one after the
 other. The slack is for rounding; source: the timers of veRL nest with less than 1 % of loss."""
 
+FIT = 1.01
+"""A stage that lies inside the step only in some versions is counted while the sum stays
+within this share of the step: closer than `OVERLAP`, so that the tree still adds up."""
+
 OTHER = "other"
 
 
@@ -150,7 +154,7 @@ def _split(
     sum_s = sum(builder.seconds(i) for i in certain if not builder.lane(i))
     within = set(certain)
     for i, stage in zip(top, stages, strict=True):
-        if stage.fits_inside and sum_s + builder.seconds(i) <= OVERLAP * total_s:
+        if stage.fits_inside and sum_s + builder.seconds(i) <= FIT * total_s:
             within.add(i)
             sum_s += builder.seconds(i)
     return [i for i in top if i in within], [i for i in top if i not in within], sum_s

@@ -48,7 +48,7 @@ class Stage:
         scale: seconds per logged unit (0.001 for milliseconds).
         is_outside: happens between steps, not inside the step time.
         fits_inside: outside or inside by version: inside iff the sum of the
-            stages including it stays within 102 % of the step.
+            stages including it stays within 101 % of the step.
         per_token_key: key of its ms/token, if the trainer logs one.
     """
 

@@ -13,26 +13,11 @@ from rltop.model import Algorithm
 NAN = float("nan")
 
 VERL_COMMON = [
-    "actor/pg_loss",
-    "actor/ppo_kl",
-    "actor/pg_clipfrac",
-    "actor/grad_norm",
-    "actor/entropy",
-    "actor/lr",
-    "critic/score/mean",
-    "critic/score/max",
-    "critic/rewards/mean",
-    "critic/advantages/mean",
-    "critic/advantages/max",
-    "critic/advantages/min",
-    "response_length/mean",
-    "response_length/max",
-    "response_length/clip_ratio",
-    "global_seqlen/mean",
-    "timing_s/gen",
-    "timing_s/step",
-    "training/global_step",
-]
+    "actor/pg_loss", "actor/ppo_kl", "actor/pg_clipfrac", "actor/grad_norm", "actor/entropy", "actor/lr",
+    "critic/score/mean", "critic/score/max", "critic/rewards/mean", "critic/advantages/mean",
+    "critic/advantages/max", "critic/advantages/min", "response_length/mean", "response_length/max",
+    "response_length/clip_ratio", "global_seqlen/mean", "timing_s/gen", "timing_s/step", "training/global_step",
+]  # fmt: skip
 VERL_GRPO = [*VERL_COMMON, "actor/kl_loss"]
 VERL_PPO = [*VERL_COMMON, "critic/values/mean", "critic/vf_loss", "critic/vf_explained_var"]
 VERL_V1 = [*VERL_GRPO, "training/off_policy/trajectory_staleness/mean"]
