@@ -97,7 +97,7 @@ def _percent_digits(fraction: float) -> str:
         return "0"
     if scaled >= 99.95:
         return _signed(f"{scaled:,.0f}", fraction)
-    if scaled >= 0.0995:
+    if scaled >= 0.995:
         return _signed(f"{scaled:.1f}", fraction)
     return _signed(f"{scaled:.2g}", fraction)
 
@@ -207,7 +207,7 @@ def difference(value: float, base: float, unit: Unit = Unit.NONE) -> str:
         return f"{sign}{_percent_digits(abs(delta))} pp"
     if unit is Unit.SECONDS:
         return f"{sign}{duration(abs(delta))}"
-    return f"{sign}{number(abs(delta))}"
+    return f"{sign}{number(abs(delta)) if abs(delta) >= 0.1 or delta == 0 else f'{abs(delta):.2g}'}"
 
 
 def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: bool = False) -> str:

@@ -10,7 +10,7 @@ every two columns become one.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rltop.model import Signal
@@ -24,6 +24,7 @@ _LEFT_BITS = (0x40, 0x04, 0x02, 0x01)
 _RIGHT_BITS = (0x80, 0x20, 0x10, 0x08)
 _ASCII_LEVELS = "_.-'"
 _FLAT = 1e-9
+_SPIKE = 2.5
 _SAFE_SMALL, _SAFE_LARGE = 1e-280, 1e290
 
 
@@ -61,8 +62,10 @@ class Window:
 def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window:
     """The window over a whole run in at most `columns` columns.
 
-    The stride is a power of two times the cadence and the start a multiple of the
-    stride, so that both stay where they are while records come in.
+    The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what
+    lies between them, so that a line fills at least two thirds of its place) and
+    the start a multiple of the stride: both stay where they are while records come
+    in, and folded history divides evenly.
 
     Args:
         first: the oldest step.
@@ -70,13 +73,23 @@ def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window
         cadence: steps between two records.
         columns: how many there are; at least 2.
     """
-    stride = max(1, cadence)
-    columns = max(2, columns)
-    start = first - first % stride
-    while (last - start) // stride >= columns:
-        stride *= 2
+    cadence, columns = max(1, cadence), max(2, columns)
+    for factor in _strides():
+        stride = cadence * factor
         start = first - first % stride
+        if (last - start) // stride < columns:
+            break
     return Window(start, stride, columns)
+
+
+def _strides() -> Iterator[int]:
+    """Factors of the cadence: 1, 2, 3, 4, 6, 8, 12, 16 and so on."""
+    yield 1
+    power = 2
+    while True:
+        yield power
+        yield power + power // 2
+        power *= 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +97,24 @@ class SparkData:
     """What a sparkline is drawn from: one entry per column.
 
     Attributes:
-        lows, highs: range of the values in each column; NaN where there are none.
+        lows, highs: what is drawn of each column, usually its mean twice; NaN where
+            it has no value.
+        window: which steps the columns are.
         nonfinite: columns that hold a value that was not finite.
         restarts: columns in which the run was begun anew.
         reference: a threshold or baseline to be drawn as a dotted line, or None.
         is_threshold: what the reference is.
+        newest: column of the newest step; the reference ends there.
     """
 
     lows: Sequence[float]
     highs: Sequence[float]
+    window: Window
     nonfinite: frozenset[int] = frozenset()
     restarts: frozenset[int] = frozenset()
     reference: float | None = None
     is_threshold: bool = False
+    newest: int = 1 << 30
 
 
 def spark_data(
@@ -108,6 +126,7 @@ def spark_data(
     restarts: Iterable[int] = (),
     reference: float | None = None,
     is_threshold: bool = False,
+    last: int | None = None,
 ) -> SparkData:
     """Put buckets into the columns of a window, in the unit of the signal.
 
@@ -119,9 +138,10 @@ def spark_data(
         restarts: first steps of later segments.
         reference: in the metric's own unit.
         is_threshold: the reference is a threshold, not a baseline.
+        last: the newest step of the run.
     """
     nan = math.nan
-    lows, highs = [nan] * window.columns, [nan] * window.columns
+    lows, means, highs = [nan] * window.columns, [nan] * window.columns, [nan] * window.columns
     bad = {window.column(step) for step in marks}
     scale, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
     start, stride, columns = window.start, window.stride, window.columns
@@ -134,10 +154,74 @@ def spark_data(
         if bucket.count:
             lows[column] = bucket.low * scale + shift
             highs[column] = bucket.high * scale + shift
+            means[column] = bucket.mean * scale + shift
     if scale < 0:
         lows, highs = highs, lows
+    lows, highs = _calm(lows, means, highs)
     again = frozenset(window.column(step) for step in restarts)
-    return SparkData(lows, highs, frozenset(bad), again, reference, is_threshold)
+    newest = window.columns if last is None else window.column(last)
+    return SparkData(lows, highs, window, frozenset(bad), again, reference, is_threshold, newest)
+
+
+def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[list[float], list[float]]:
+    """Ranges as drawn: the mean, stretched to an extreme that stands out.
+
+    A bucket of many noisy records would fill its column from top to bottom and
+    hide the trend. An extreme that lies more than `_SPIKE` times as far from its
+    mean as is usual for this line is drawn, so that no spike is lost.
+    """
+    up = _spike_limit([high - mean for mean, high in zip(means, highs, strict=True) if high > mean])
+    down = _spike_limit([mean - low for mean, low in zip(means, lows, strict=True) if low < mean])
+    return (
+        [low if mean - low > down else mean for low, mean in zip(lows, means, strict=True)],
+        [high if high - mean > up else mean for high, mean in zip(highs, means, strict=True)],
+    )
+
+
+def _spike_limit(distances: list[float]) -> float:
+    distances.sort()
+    return _SPIKE * distances[(len(distances) - 1) // 2] if len(distances) > 1 else 0.0
+
+
+def fitted(data: SparkData, columns: int) -> SparkData:
+    """The same line in at most `columns` columns, as if it had been read so.
+
+    Columns are merged and anchored to steps as in `anchored_window`.
+    """
+    window = data.window
+    used = max((i for i, value in enumerate(data.highs) if not math.isnan(value)), default=0)
+    used = max(used, *data.nonfinite, *data.restarts) if data.nonfinite or data.restarts else used
+    last = window.start + used * window.stride
+    for merge in _strides():
+        start = window.start - window.start % (window.stride * merge)
+        if (last - start) // (window.stride * merge) < max(2, columns):
+            break
+    if merge == 1:
+        return _cut(data, columns)
+    shift = (window.start - start) // window.stride
+    lows, highs = [math.nan] * columns, [math.nan] * columns
+    for i, (low, high) in enumerate(zip(data.lows, data.highs, strict=True)):
+        to = (i + shift) // merge
+        if math.isnan(high) or to >= columns:
+            continue
+        lows[to] = low if math.isnan(lows[to]) else min(lows[to], low)
+        highs[to] = high if math.isnan(highs[to]) else max(highs[to], high)
+    return replace(
+        data,
+        lows=lows,
+        highs=highs,
+        window=Window(start, window.stride * merge, columns),
+        nonfinite=frozenset((i + shift) // merge for i in data.nonfinite),
+        restarts=frozenset((i + shift) // merge for i in data.restarts),
+        newest=(data.newest + shift) // merge,
+    )
+
+
+def _cut(data: SparkData, columns: int) -> SparkData:
+    """Exactly `columns` columns, the unused ones at the end cut off or added."""
+    gaps = [math.nan] * max(0, columns - len(data.lows))
+    window = replace(data.window, columns=columns)
+    return replace(data, lows=[*data.lows[:columns], *gaps], highs=[*data.highs[:columns], *gaps], window=window)
 
 
 def _heights(data: SparkData) -> tuple[list[int], int | None]:
@@ -186,7 +270,7 @@ def _joined(data: SparkData, base: float, factor: float) -> list[int]:
     before_low = before_high = before_at = -1
     breaks = data.restarts
     for at, (a, b) in enumerate(zip(data.lows, data.highs, strict=True)):
-        if b != b:  # noqa: PLR0124 - a tenth of the cost of isnan
+        if b != b:
             continue
         low, high = int((a - base) * factor + 0.5), int((b - base) * factor + 0.5)
         shown_low, shown_high = low, high
@@ -246,7 +330,7 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
             char, role = glyphs.nonfinite, "spark-mark"
         elif at in again:
             char, role = glyphs.restart, "restart"
-        elif reference is not None and not (glyphs.is_ascii and char != " "):
+        elif reference is not None and at <= data.newest // 2 and not (glyphs.is_ascii and char != " "):
             role = line_role if char == " " else "spark"
             char = empty or chr((ord(char) if char != " " else 0x2800) | _LEFT_BITS[reference])
         if pieces and pieces[-1].role == role:
@@ -266,7 +350,8 @@ def _ascii_cells(codes: list[int]) -> list[str]:
             chars.append(" ")
             continue
         middle = before if before is not None else sum(heights) / len(heights)
-        chars.append(_ASCII_LEVELS[max(heights, key=lambda height, m=middle: abs(height - m))])
+        low, high = min(heights), max(heights)
+        chars.append(_ASCII_LEVELS[high if high - middle >= middle - low else low])
         before = heights[-1]
     return chars
 

@@ -1,0 +1,208 @@
+"""What fires, as badges: in two groups, worst first, the rest as a count.
+
+Owns which verdicts stand at a step (the newest one, or a past one folded from
+the event log) and how they are written in one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltop import units
+from rltop.health import registry
+from rltop.metrics.dialect import Identity
+from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
+from rltop.view.cells import RowBuilder
+from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.source import RunSource
+from rltop.view.widths import cell_width
+
+GROUPS = ("learning", "system")
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """One rule that fires."""
+
+    rule: str
+    title: Label
+    level: Level
+    since_step: int
+    is_provisional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BadgeGroup:
+    """The badges of one group and what there is besides.
+
+    Attributes:
+        name: learning or system.
+        badges: what fires, worst first.
+        quiet: rules that apply to this run and do not fire.
+        recovered: rules that fired and recovered a short while ago.
+        progress: why there is no verdict yet, for example 7/30; empty when there is.
+    """
+
+    name: str
+    badges: tuple[Badge, ...]
+    quiet: int
+    recovered: int
+    progress: str = ""
+
+
+def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
+    """The verdicts that stood at a step, worst first; at the newest step, all of the run's.
+
+    A past one is put together from the event log: it has the sentence of the
+    time, and what the rule says of itself, but no evidence.
+    """
+    if at is None:
+        return tuple(run.verdicts)
+    standing: dict[str, tuple[Event, Event]] = {}
+    for event in run.events:
+        if event.step > at or event.state is EventState.FACT:
+            continue
+        if event.state is EventState.RECOVERED:
+            standing.pop(event.rule, None)
+        else:
+            begin = standing[event.rule][0] if event.rule in standing else event
+            standing[event.rule] = (begin, event)
+    found = [_past_verdict(begin, newest) for begin, newest in standing.values()]
+    return tuple(sorted(found, key=lambda verdict: (-verdict.level, verdict.since_record)))
+
+
+def _past_verdict(begin: Event, newest: Event) -> Verdict:
+    spec = registry.BY_ID.get(newest.rule)
+    return Verdict(
+        rule=newest.rule,
+        title=spec.title if spec else newest.family,
+        family=newest.family,
+        group=spec.group.value if spec else "learning",
+        level=newest.level,
+        state=VerdictState.FIRING,
+        metric=spec.metrics[0] if spec and spec.metrics else "",
+        key="",
+        since_step=begin.step,
+        since_record=begin.record,
+        headline=newest.message,
+        why=spec.why if spec else "",
+        causes=spec.causes if spec else (),
+        next=spec.next if spec else (),
+    )
+
+
+def build_badges(run: RunSource, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
+    """Both groups, from the verdicts that stand at the step on the screen."""
+    return tuple(_group(run, name, [verdict for verdict in verdicts if verdict.group == name]) for name in GROUPS)
+
+
+def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup:
+    firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
+    badges = tuple(
+        Badge(v.rule, Label.of(v.title), v.level, v.since_step, v.is_provisional)
+        for v in sorted(firing, key=lambda v: -v.level)
+    )
+    fired = {verdict.rule for verdict in firing}
+    quiet = sum(rule not in fired for rule in _rules_of(run.identity, name))
+    recovered = sum(verdict.state is VerdictState.RECOVERED for verdict in verdicts)
+    return BadgeGroup(name, badges, quiet, recovered, _progress(run, name))
+
+
+def _progress(run: RunSource, name: str) -> str:
+    if run.loading is not None:
+        return f"checking {units.share(run.loading)}"
+    if run.identity is None:
+        return "waiting for records"
+    if run.warm_up is not None and name == "learning":
+        return f"{run.warm_up[0]}/{run.warm_up[1]}"
+    return ""
+
+
+def _rules_of(identity: Identity | None, group: str) -> list[str]:
+    """Ids of the rules that can say something about this run: they apply, and their metric is logged."""
+    if identity is None:
+        return []
+    return [
+        spec.id
+        for spec in registry.SPECS
+        if spec.group.value == group
+        and spec.applies(identity.algorithm, identity.traits)
+        and (not spec.metrics or any(name in identity.signals for name in spec.metrics))
+    ]
+
+
+def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines: int = 2) -> list[Row]:
+    """Both groups beside each other, else one below the other, at most `lines` rows."""
+    middle = max(width // 2 - 6, _wanted(groups[0], glyphs) + 4) if groups else 0
+    if lines < 2 or (middle + _wanted(groups[-1], glyphs) <= width):
+        builder = RowBuilder(width, glyphs)
+        if middle + _least(groups[-1]) > width:
+            middle = max(12, width - _wanted(groups[-1], glyphs) - 1)
+        for i, group in enumerate(groups):
+            stop = middle - 2 if i == 0 and len(groups) > 1 else width
+            _paint_group(builder.to(i * middle), group, stop, glyphs)
+        return [builder.row()]
+    rows = []
+    for group in groups:
+        builder = RowBuilder(width, glyphs)
+        _paint_group(builder, group, width, glyphs)
+        rows.append(builder.row())
+    return rows
+
+
+def _parts(badge: Badge, glyphs: Glyphs) -> str:
+    doubt = "?" if badge.is_provisional else ""
+    return f"{glyphs.level(badge.level)} {badge.title}{doubt} {units.step(badge.since_step)}"
+
+
+def _rest(group: BadgeGroup) -> str:
+    """What is said behind the badges."""
+    if group.progress:
+        return group.progress
+    parts = []
+    if group.recovered:
+        parts.append(f"{group.recovered} recovered")
+    if group.quiet:
+        parts.append(f"{group.quiet} quiet")
+    if parts:
+        return " · ".join(parts)
+    return "" if group.badges else "no data"
+
+
+def _wanted(group: BadgeGroup, glyphs: Glyphs) -> int:
+    """Cells that a group takes when nothing is left out."""
+    cells = 1 + len(group.name)
+    for badge in group.badges:
+        cells += len(_GAP) + cell_width(_parts(badge, glyphs))
+    rest = _rest(group)
+    return cells + (len(_GAP) + len(rest) if rest else 0)
+
+
+def _least(group: BadgeGroup) -> int:
+    """Cells below which a group says nothing useful."""
+    return len(group.name) + (16 if group.badges else 3 + len(_rest(group)))
+
+
+def _paint_group(builder: RowBuilder, group: BadgeGroup, stop: int, glyphs: Glyphs) -> None:
+    builder.add(" ").add(group.name.upper(), "title")
+    rest = _rest(group)
+    reserve = len(rest) + len(_GAP) if rest else 0
+    left_out = 0
+    for i, badge in enumerate(group.badges):
+        text = _parts(badge, glyphs)
+        room = stop - builder.column - len(_GAP)
+        is_last = i == len(group.badges) - 1
+        if left_out or cell_width(text) > room - (0 if is_last else 5):
+            short = f"{glyphs.level(badge.level)} {badge.title}"
+            if left_out or i or cell_width(short) > room:
+                left_out += 1
+                continue
+            text = short
+        builder.add(_GAP).add(text, LEVEL_ROLES[badge.level], Target(TargetKind.VERDICT, badge.rule))
+    if left_out and builder.column + 5 <= stop:
+        builder.add(f"{_GAP}+{left_out}", LEVEL_ROLES[group.badges[-1].level])
+    if rest and builder.column + reserve <= stop + 1:
+        builder.add(_GAP).add(rest, "dim")

@@ -1,0 +1,75 @@
+"""What views have read and need not read again: folded columns and timing trees.
+
+Owns nothing that shows: every function gives what the store would give. A record
+changes the newest step; what lies before it is kept until a late row or a restart
+changes the past. Held per stream, and gone with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from rltop.derive.timing import step_timing
+from rltop.metrics.dialect import TimingPlan
+from rltop.model import StepTiming
+from rltop.store.series import Bucket
+from rltop.store.stream import Stream
+from rltop.view.spark import Window
+
+_MAX_LINES = 1024
+_MAX_STEPS = 1024
+
+Stamp = tuple[int, int, int | None]
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is known of one stream, and the state of its past that it rests on."""
+
+    stamp: Stamp
+    lines: dict[tuple[str, int, int], list[Bucket]] = field(default_factory=dict)
+    timings: dict[tuple[int, int], StepTiming | None] = field(default_factory=dict)
+
+
+_HELD: WeakKeyDictionary[Stream, _Held] = WeakKeyDictionary()
+
+
+def _held(stream: Stream) -> _Held:
+    stamp = (len(stream.segments), stream.counts.late_rows, stream.first_step)
+    held = _HELD.get(stream)
+    if held is None or held.stamp != stamp:
+        held = _HELD[stream] = _Held(stamp)
+    return held
+
+
+def read_buckets(stream: Stream, key: str, window: Window, stop: int) -> list[Bucket]:
+    """`stream.buckets(key, window.stride, window.start, stop)`, the past from memory.
+
+    Columns before the one with the newest step are read once.
+    """
+    last = stream.last_step
+    start, stride = window.start, window.stride
+    if last is None or stop <= start:
+        return stream.buckets(key, stride, start, stop)
+    lines = _held(stream).lines
+    if len(lines) > _MAX_LINES:
+        lines.clear()
+    known = lines.setdefault((key, start, stride), [])
+    whole = max(0, min(last - start, stop - start) // stride)
+    if len(known) < whole:
+        known += stream.buckets(key, stride, start + len(known) * stride, start + whole * stride)
+    return known[:whole] + stream.buckets(key, stride, start + whole * stride, stop)
+
+
+def read_timing(stream: Stream, plan: TimingPlan, step: int) -> StepTiming | None:
+    """The timing tree of a step that is still held raw; None where it logs no timing."""
+    timings = _held(stream).timings
+    if step == stream.last_step:
+        return step_timing(plan, step, stream.row(step))
+    if len(timings) > _MAX_STEPS:
+        timings.clear()
+    at = (step, id(plan))
+    if at not in timings:
+        timings[at] = step_timing(plan, step, stream.row(step))
+    return timings[at]

@@ -1,0 +1,210 @@
+"""The top of every screen: which run, how far, how fast, is it alive.
+
+Owns the header line, the pace behind the ETA, and the quiet line that counts
+what was not understood.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rltop import units
+from rltop.model import Counts, Label, RunState
+from rltop.view.cells import RowBuilder, clip
+from rltop.view.glyphs import Glyphs
+from rltop.view.lines import Piece, Row
+from rltop.view.signals import shown_step
+from rltop.view.source import RunSource
+from rltop.view.timings import TimingView
+from rltop.view.widths import cell_width
+
+_PACE_ROWS = 200
+_STATE_ROLES = {
+    RunState.LIVE: "live",
+    RunState.STALLED: "warn",
+    RunState.LOST: "crit",
+    RunState.PAUSED: "paused",
+    RunState.FINISHED: "ok",
+}
+_UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderView:
+    """What the header says.
+
+    Attributes:
+        name: of the run.
+        dialect: whose keys, empty while unknown.
+        algorithm: what is being trained, empty while unknown.
+        step: the newest step, or None.
+        cursor: the step on the screen where the time cursor is set, else None.
+        total_steps: where the run says it.
+        step_s: what a step usually takes.
+        eta_s: time to the last step at the present pace.
+        state: the state word.
+        age_s: age of the newest record.
+        loading: fraction of the history that was read, None when complete.
+    """
+
+    name: Label
+    dialect: str
+    algorithm: str
+    step: int | None
+    cursor: int | None
+    total_steps: int | None
+    step_s: float | None
+    eta_s: float | None
+    state: RunState
+    age_s: float | None
+    loading: float | None
+
+
+def build_header(run: RunSource, timing: TimingView | None, at: int | None = None) -> HeaderView:
+    """Read the header of a run; nothing is guessed that the run does not say."""
+    stream, identity = run.stream, run.identity
+    wall_s = wall_pace(run)
+    step_s = (timing.median_s if timing.median_s is not None else timing.total_s) if timing is not None else wall_s
+    last, total = stream.last_step, stream.total_steps
+    pace = wall_s if wall_s is not None else step_s
+    eta_s = None
+    if pace is not None and total is not None and last is not None and last < total and run.state in _UNDER_WAY:
+        eta_s = pace * (total - last)
+    return HeaderView(
+        name=run.name,
+        dialect=identity.dialect.name if identity is not None else "",
+        algorithm=identity.algorithm.display_name if identity is not None else "",
+        step=last,
+        cursor=at,
+        total_steps=total if total else None,
+        step_s=step_s,
+        eta_s=eta_s,
+        state=run.state,
+        age_s=run.age_s,
+        loading=run.loading,
+    )
+
+
+def wall_pace(run: RunSource) -> float | None:
+    """Seconds per step from the wall times in the rows: the median of the newest gaps.
+
+    None where rows carry no time.
+    """
+    steps, times = run.stream.times(last=_PACE_ROWS)
+    paces = [
+        (t2 - t1) / (s2 - s1)
+        for s1, s2, t1, t2 in zip(steps, steps[1:], times, times[1:], strict=False)
+        if s2 > s1 and t2 > t1 and not math.isnan(t2 - t1)
+    ]
+    return median(paces) if paces else None
+
+
+def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
+    """One line; what matters least is left out where there is no room."""
+    for level in range(_LEVELS):
+        left, right = _left(view, level), _right(view, level, glyphs)
+        left_width = sum(cell_width(piece.text) for piece in left)
+        right_width = sum(cell_width(piece.text) for piece in right)
+        name_width = min(cell_width(view.name.display), 60)
+        if 1 + name_width + left_width + 2 + right_width + 1 <= width or level == _LEVELS - 1:
+            break
+    name_width = max(4, width - left_width - right_width - 4)
+    builder = RowBuilder(width, glyphs).add(" ").add(clip(view.name.display, name_width), "strong").line(tuple(left))
+    builder.to(max(builder.column + 2, width - right_width - 1))
+    return builder.line(tuple(right)).row()
+
+
+_LEVELS = 7
+
+
+def _left(view: HeaderView, level: int) -> list[Piece]:
+    pieces = []
+    if view.dialect and level < 5:
+        pieces.append(Piece(f" · {view.dialect}", "note"))
+    if view.algorithm and level < 4:
+        pieces.append(Piece(f" · {view.algorithm}", "note"))
+    return pieces
+
+
+def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
+    gap = "   " if level < 2 else "  "
+    pieces: list[Piece] = []
+    if view.cursor is not None and view.step is not None:
+        pieces += [Piece("at step ", "cursor"), Piece(units.step(view.cursor), "cursor")]
+        if level < 5:
+            pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
+        pieces.append(Piece(gap))
+    elif view.step is not None:
+        pieces += [Piece("step ", "unit"), Piece(units.step(view.step), "strong")]
+        if view.total_steps is not None and level < 5:
+            pieces.append(Piece(f" / {units.step(view.total_steps)}", "unit"))
+        pieces.append(Piece(gap))
+    if view.step_s is not None and level < 3:
+        pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
+    if view.eta_s is not None and level < 2:
+        pieces += [Piece("ETA ", "unit"), Piece(units.duration(view.eta_s), "value"), Piece(gap)]
+    role = _STATE_ROLES.get(view.state, "dim")
+    word = f"{glyphs.state(view.state)} {view.state.value}"
+    if view.state is RunState.LOADING and view.loading is not None:
+        word += f" {units.share(view.loading)}"
+    pieces.append(Piece(word, role))
+    if view.age_s is not None and level < 6:
+        pieces.append(Piece(f", {units.age(view.age_s)}", "dim"))
+    return pieces
+
+
+_WORDS = (
+    ("bad_lines", "bad line", "bad lines"),
+    ("oversize_lines", "line too long", "lines too long"),
+    ("no_step_lines", "line without a step", "lines without a step"),
+    ("keys_over_cap", "key over the limit", "keys over the limit"),
+    ("nonfinite_values", "value not finite", "values not finite"),
+    ("late_rows", "late row", "late rows"),
+    ("repeated_rows", "repeated row", "repeated rows"),
+    ("nul_bytes", "NUL byte", "NUL bytes"),
+    ("null_values", "null", "nulls"),
+    ("text_values", "text", "texts"),
+    ("nested_values", "list or object", "lists or objects"),
+)
+
+
+def count_words(counts: Counts) -> list[str]:
+    """What was not understood, or was out of the ordinary; what matters most comes first."""
+    words = []
+    for name, one, many in _WORDS:
+        value = getattr(counts, name)
+        if not value:
+            continue
+        text = f"{units.count(value)} {one if value == 1 else many}"
+        if name == "bad_lines" and counts.first_bad_line is not None:
+            reason = f": {Label.of(counts.first_bad_reason)}" if counts.first_bad_reason else ""
+            text += f" (first at {units.step(counts.first_bad_line)}{reason})"
+        words.append(text)
+    return words
+
+
+def paint_counts(counts: Counts, width: int, glyphs: Glyphs) -> list[Row]:
+    """One quiet row, or none when every line was understood."""
+    words = count_words(counts)
+    if not words:
+        return []
+    builder = RowBuilder(width, glyphs).add(" file: ", "dim")
+    for i, word in enumerate(words):
+        if i and builder.room < cell_width(word) + 3:
+            break
+        builder.add(" · " if i else "", "dim").add(word, "warn" if word.split(" ")[1:2] == ["bad"] else "dim")
+    return [builder.row()]
+
+
+def newest_word(run: RunSource, at: int | None) -> str:
+    """The step on the screen in words, for titles of panels."""
+    step = shown_step(run, at)
+    return units.UNKNOWN if step is None else f"step {units.step(step)}"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """One sentence's worth of words, set apart."""
+    return " · ".join(word for word in words if word)

@@ -1,0 +1,216 @@
+"""The table of key metrics: name, key, value, change, line.
+
+Owns the columns and how they shrink; which metrics there are comes from
+`metrics.rows`, what they say from `signals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltop import units
+from rltop.model import Direction, Level, Metric, Unit
+from rltop.store.series import Mark
+from rltop.view.cells import RowBuilder, clip, clip_middle
+from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.signals import SignalReading
+from rltop.view.spark import fitted, sparkline
+from rltop.view.widths import cell_width
+
+_DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})
+_TITLE = 18
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """One row of the table: a reading, its title, and a remark of its own."""
+
+    title: str
+    reading: SignalReading
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Widths of the columns of the table, in cells; 0 leaves one out."""
+
+    title: int
+    key: int
+    value: int
+    unit: int
+    change: int
+    spark: int
+    note: int
+
+    @property
+    def spark_at(self) -> int:
+        """Where the line begins."""
+        change = self.change + 2 if self.change else 1
+        return 3 + self.title + 1 + (self.key + 1 if self.key else 0) + self.value + self.unit + change
+
+
+def columns_for(width: int, longest_key: int = 28) -> Columns:
+    """How a table of `width` cells is divided; the line takes what is left."""
+    if width >= 100:
+        title, value, unit, change, note = _TITLE, 8, 6, 8, 15 if width < 160 else 22
+        key = min(max(12, longest_key), 28 + max(0, width - 120) // 4)
+    elif width >= 64:
+        title, key, value, unit, change, note = _TITLE, 0, 8, 6, 8, 12 if width >= 76 else 0
+    else:
+        title, key, value, unit, change, note = 13, 0, 8, 6, 0, 0
+    rest = width - Columns(title, key, value, unit, change, 0, 0).spark_at - (note + 1 if note else 0) - 1
+    return Columns(title, key, value, unit, change, max(0, rest), note)
+
+
+def is_difference(metric: Metric) -> bool:
+    """Is a change of this metric told as a difference rather than a ratio?
+
+    Scores and rewards have no natural zero, and what may have either sign has
+    no ratio worth reading.
+    """
+    if metric.section in _DIFFERENCE_SECTIONS:
+        return True
+    return metric.direction is Direction.NONE and metric.low is None and metric.unit is Unit.NONE
+
+
+def change_text(reading: SignalReading) -> str:
+    """How the value compares with its baseline; a dash while there is none."""
+    if reading.point is None or reading.baseline is None or reading.is_nonfinite_now:
+        return units.UNKNOWN
+    metric = reading.signal.metric
+    return units.change(reading.point.value, reading.baseline, metric.unit, is_difference=is_difference(metric))
+
+
+def value_text(reading: SignalReading) -> tuple[str, str]:
+    """The newest value and its unit; the kind where it was not finite."""
+    if reading.is_nonfinite_now and reading.mark is not None:
+        return units.nonfinite(reading.mark.kind), ""
+    if reading.point is None:
+        return units.UNKNOWN, ""
+    return units.quantity(reading.point.value, reading.unit)
+
+
+def notes_of(row: MetricRow, glyphs: Glyphs) -> list[tuple[str, str]]:
+    """Remarks on a row as (text, role), what matters most first."""
+    reading = row.reading
+    notes = []
+    if reading.mark is not None:
+        notes.append((f"{glyphs.nonfinite} {nonfinite_text(reading, reading.mark)}", "spark-mark"))
+    if reading.threshold is not None:
+        notes.append((f"{glyphs.threshold} {units.measure(reading.threshold, reading.unit)}", "threshold"))
+    if reading.is_older and reading.point is not None and not reading.is_nonfinite_now:
+        notes.append((f"@{units.step(reading.point.step)}", "note"))
+    if row.remark:
+        notes.append((row.remark, "note"))
+    if reading.others:
+        notes.append((f"+{reading.others} more", "dim"))
+    return notes
+
+
+def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
+    """Where a metric was not finite, in at most a dozen cells."""
+    if reading.is_nonfinite_now and reading.nonfinite_since is not None and reading.mark_count > 1:
+        return f"since {units.step(reading.nonfinite_since)}"
+    if reading.mark_count == 1:
+        return f"{units.nonfinite(mark.kind)} at {units.step(mark.step)}"
+    return f"{units.count(reading.mark_count)}, last {units.step(mark.step)}"
+
+
+def paint_table_head(
+    columns: Columns, width: int, glyphs: Glyphs, span: str = "whole run", now: int | None = None
+) -> Row:
+    """The names of the columns; `now` is how many cells of the line there are already."""
+    builder = RowBuilder(width, glyphs).add("   ").left("metric", columns.title + 1, "dim")
+    if columns.key:
+        builder.left("key", columns.key + 1, "dim")
+    builder.right("last", columns.value, "dim").to(builder.column + columns.unit)
+    if columns.change:
+        builder.right("vs base", columns.change, "dim")
+    builder.to(columns.spark_at)
+    line = (columns.spark if now is None else min(now, columns.spark)) - len(span) - 7
+    if line > 0:
+        builder.add(f"{span} ", "dim").add(glyphs.rule * line, "rule").add("▶ now", "dim")
+    else:
+        builder.add(clip(span, columns.spark), "dim")
+    return builder.row()
+
+
+def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyphs) -> Row:
+    """One metric in one row."""
+    reading = row.reading
+    role = LEVEL_ROLES[reading.level]
+    is_loud = reading.level >= Level.INFO
+    builder = RowBuilder(width, glyphs).add(" ")
+    sign = glyphs.level(reading.level) if is_loud or reading.level is Level.NO_DATA else " "
+    builder.add(f"{sign} ", role).left(row.title, columns.title + 1, role if is_loud else "text")
+    if columns.key:
+        builder.left(clip_middle(reading.key.display, columns.key), columns.key + 1, "key")
+    _paint_value(builder, reading, columns)
+    if columns.change:
+        builder.right(change_text(reading), columns.change, role if is_loud else "note")
+    builder.to(columns.spark_at)
+    if columns.spark:
+        builder.line(sparkline(fitted(reading.spark, columns.spark * 2), glyphs))
+    if columns.note:
+        builder.to(columns.spark_at + columns.spark + 1)
+        for i, (text, note_role) in enumerate(notes_of(row, glyphs)):
+            if i and cell_width(text) + 1 > builder.room:
+                break
+            builder.add(" " if i else "").add(text, note_role)
+    return builder.row(Target(TargetKind.METRIC, reading.signal.key))
+
+
+def _paint_value(builder: RowBuilder, reading: SignalReading, columns: Columns) -> None:
+    text, unit = value_text(reading)
+    stop = builder.column + columns.value + columns.unit
+    role = "crit" if reading.is_nonfinite_now else "dim" if reading.point is None else "value"
+    if cell_width(text) > columns.value and not unit:
+        builder.right(text, columns.value + columns.unit - 1, role)
+    else:
+        builder.right(text, columns.value, role)
+        builder.left(f" {unit}" if unit else "", columns.unit, "unit")
+    builder.to(stop)
+
+
+def paint_metric_rows(
+    rows: Sequence[MetricRow],
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    *,
+    has_head: bool = True,
+    span: str = "whole run",
+    columns: Columns | None = None,
+) -> list[Row]:
+    """The table in at most `height` rows; loud rows are never the ones left out."""
+    if height <= 0 or not rows:
+        return []
+    if columns is None:
+        columns = columns_for(width, longest_key(rows))
+    now = max(fitted(row.reading.spark, columns.spark * 2).newest for row in rows) // 2 + 1
+    head = [paint_table_head(columns, width, glyphs, span, now)] if has_head and height > 1 else []
+    kept = keep_loud(rows, height - len(head))
+    return [*head, *(paint_metric_row(row, columns, width, glyphs) for row in kept)]
+
+
+def longest_key(rows: Sequence[MetricRow]) -> int:
+    """Cells of the longest key among the rows; the width of its column rests on it."""
+    return max((cell_width(row.reading.key.display) for row in rows), default=0)
+
+
+def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:
+    """The first rows in order, but with every row that fires among them while there is room."""
+    if len(rows) <= room:
+        return list(rows)
+    loud = [row for row in rows if row.reading.level >= Level.WARN or row.reading.is_nonfinite_now][:room]
+    quiet_room = room - len(loud)
+    kept = []
+    for row in rows:
+        if any(row is one for one in loud):
+            kept.append(row)
+        elif quiet_room > 0:
+            kept.append(row)
+            quiet_room -= 1
+    return kept

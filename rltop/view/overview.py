@@ -1,0 +1,378 @@
+"""The overview: what a person wants to know in one glance, what matters first.
+
+Owns which blocks there are and how they share the height; each block is painted
+by its own module. Read from the top: is it alive, is anything wrong, is it
+learning, where does the time go, who is slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rltop import units
+from rltop.metrics.keys import is_bookkeeping_key
+from rltop.metrics.rows import ROW_SETS
+from rltop.model import Counts, Event, EventState, Label, Signal, Verdict
+from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
+from rltop.view.cells import RowBuilder, fill, rule_row, too_small, wrap
+from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.header import HeaderView, build_header, paint_counts, paint_header
+from rltop.view.key_metrics import MetricRow, columns_for, longest_key, paint_metric_row, paint_metric_rows
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence
+from rltop.view.signals import SignalReading, cadence_of, generic_signal, read_signal
+from rltop.view.source import RunSource
+from rltop.view.stragglers import StragglerView, build_stragglers, paint_stragglers
+from rltop.view.timings import TimingView, build_timing
+from rltop.view.waterfall import (
+    full_height,
+    least_full_height,
+    paint_line,
+    paint_stacked,
+    paint_stages,
+    paint_strip,
+)
+
+LEAST = (40, 12)
+"""Columns and rows below which nothing useful can be shown."""
+
+_GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "rm_accuracy", "val_loss", "loss")
+_SHORT = {
+    "mem_alloc_gb": "mem",
+    "mem_peak_gb": "mem",
+    "mem_reserved_gb": "mem",
+    "dpo_rejected": "rejected",
+    "logps_rejected": "rejected",
+    "rm_reward_min": "min",
+}
+"""Names of the metrics beside a row, where their titles would not fit into the remarks."""
+
+_EVENTS = 8
+_FIXED_ROWS = 26
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewView:
+    """Everything the overview shows.
+
+    Attributes:
+        header: the top line.
+        sentence: the line below it.
+        badges: what fires, by group.
+        rows: key metrics, in the order of the algorithm's row set.
+        more: further metrics, for tall screens.
+        timing: where the newest step's time went, or None.
+        stragglers: who is slow, or None where nothing tells.
+        events: the newest transitions, newest first.
+        counts: what was not understood.
+        span: what the lines cover.
+        is_empty: there is not a single number yet.
+        hints: what could be done about it, line by line.
+    """
+
+    header: HeaderView
+    sentence: Sentence
+    badges: tuple[BadgeGroup, ...]
+    rows: tuple[MetricRow, ...]
+    more: tuple[MetricRow, ...]
+    timing: TimingView | None
+    stragglers: StragglerView | None
+    events: tuple[Event, ...]
+    counts: Counts
+    span: str
+    is_empty: bool = False
+
+
+def build_overview(
+    run: RunSource,
+    at: int | None = None,
+    *,
+    width: int = 200,
+    height: int = 60,
+    row: Mapping[str, float] | None = None,
+) -> OverviewView:
+    """Read a run for the overview.
+
+    Args:
+        run: the run.
+        at: the step of the time cursor; None is the newest one.
+        width: cells that it will be painted in; lines are read no finer than that.
+        height: rows that it will be painted in; no more metrics are read than fit.
+        row: the row at the cursor, where memory has thinned it and the caller has
+            read it again.
+    """
+    verdicts = verdicts_at(run, at)
+    timing = build_timing(run, at, row)
+    empty = nothing_yet(run) is not None
+    rows: tuple[MetricRow, ...] = ()
+    more: tuple[MetricRow, ...] = ()
+    if not empty:
+        reader = _Reader(run, at, max(20, columns_for(width).spark * 2), verdicts, cadence_of(run.stream))
+        rows = tuple(reader.key_rows())
+        room = max(0, height - _FIXED_ROWS)
+        if not rows:
+            room = max(room, 12)
+        more = tuple(reader.other_rows({row.reading.signal.key for row in rows}, room))
+        if not rows:
+            rows, more = more[:12], more[12:]
+    return OverviewView(
+        header=build_header(run, timing, at),
+        sentence=build_sentence(run, verdicts, timing, _goal(rows), at),
+        badges=build_badges(run, verdicts),
+        rows=rows,
+        more=more,
+        timing=timing,
+        stragglers=build_stragglers(run, at, verdicts),
+        events=_newest_events(run, at),
+        counts=run.counts,
+        span="newest rows" if run.is_preview else "up to here" if at is not None else "whole run",
+        is_empty=empty,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads signals into rows of the table."""
+
+    run: RunSource
+    at: int | None
+    columns: int
+    verdicts: Sequence[Verdict]
+    cadence: int
+
+    def read(self, signal: Signal, others: int = 0) -> SignalReading:
+        return read_signal(
+            self.run,
+            signal,
+            self.columns,
+            at=self.at,
+            verdicts=self.verdicts,
+            others=others,
+            cadence=self.cadence,
+        )
+
+    def key_rows(self) -> Iterator[MetricRow]:
+        """The rows of the algorithm's set for which there is a signal."""
+        identity = self.run.identity
+        if identity is None:
+            return
+        for wanted in ROW_SETS[identity.algorithm]:
+            name = next((name for name in wanted.metrics if identity.signals.get(name)), None)
+            if name is None:
+                continue
+            signals = identity.signals[name]
+            reading = self.read(signals[0], len(signals) - 1)
+            yield MetricRow(wanted.title or signals[0].metric.title, reading, self._remark(name, wanted.beside))
+
+    def _remark(self, name: str, beside: Sequence[str]) -> str:
+        """A second metric in the remarks of a row, such as memory beside MFU."""
+        identity = self.run.identity
+        for other in beside:
+            signal = None if identity is None or other == name else identity.primary(other)
+            raw = None if signal is None else self.run.stream.latest(signal.key, self.at)
+            if signal is not None and raw is not None:
+                title = _SHORT.get(other, signal.metric.title)
+                return f"{title} {units.measure(signal.read(raw.value), signal.metric.unit)}"
+        return ""
+
+    def other_rows(self, shown: set[str], room: int) -> Iterator[MetricRow]:
+        """Every other metric that the catalogue knows, then every other key."""
+        identity = self.run.identity
+        known = {} if identity is None else identity.signals
+        of_key = {signal.key: signal for signals in known.values() for signal in signals}
+        first = [signals[0].key for signals in known.values() if signals and signals[0].metric.section != "timing"]
+        rest = [key for key in self.run.stream.keys if key not in set(first)]
+        for key in [*first, *rest]:
+            if room <= 0:
+                return
+            if key in shown or is_bookkeeping_key(key):
+                continue
+            shown.add(key)
+            room -= 1
+            signal = of_key.get(key) or generic_signal(key)
+            yield MetricRow(Label.of(signal.metric.title).display, self.read(signal))
+
+
+def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
+    """What the run is for, as far as the table shows it."""
+    by_name = {row.reading.signal.metric.name: row.reading for row in rows}
+    return next((by_name[name] for name in _GOALS if name in by_name), None)
+
+
+def _newest_events(run: RunSource, at: int | None) -> tuple[Event, ...]:
+    events = [event for event in run.events if at is None or event.step <= at]
+    return tuple(reversed(events[-_EVENTS:]))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """How the height is shared out; later plans ask for less."""
+
+    sentence: int
+    has_rules: bool
+    has_head: bool
+    metrics: int
+    timing: str
+    strip: int
+    stragglers: int
+
+
+_PLANS = (
+    (2, True, True, 10, "full", 3, 3),
+    (2, True, True, 8, "full", 2, 2),
+    (1, True, True, 8, "full", 1, 2),
+    (1, True, True, 8, "stacked", 1, 1),
+    (1, True, True, 6, "stacked", 1, 1),
+    (1, True, True, 6, "stacked", 0, 1),
+    (1, False, True, 6, "stacked", 0, 1),
+    (1, False, True, 4, "stacked", 0, 1),
+    (1, False, False, 4, "line", 0, 1),
+)
+
+
+def paint_overview(view: OverviewView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes)."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    if view.is_empty:
+        return fill(_paint_empty(view, width, glyphs), height)
+    return fill(_Painter(view, width, glyphs).paint(height), height)
+
+
+def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
+    rows = [paint_header(view.header, width, glyphs), Row(())]
+    rows += paint_sentence(view.sentence, width, 4, glyphs)
+    counts = paint_counts(view.counts, width, glyphs)
+    return [*rows, Row(()), *counts] if counts else rows
+
+
+class _Painter:
+    """Chooses a plan for the height and puts the blocks together."""
+
+    def __init__(self, view: OverviewView, width: int, glyphs: Glyphs) -> None:
+        self.view = view
+        self.width = width
+        self.glyphs = glyphs
+        self.badges = paint_badges(view.badges, width, glyphs)
+        self.counts = paint_counts(view.counts, width, glyphs)
+        self.sentence_rows = len(wrap(view.sentence.text.display, width - 2, 2)) or 1
+
+    def paint(self, height: int | None) -> list[Row]:
+        plan, spare = self._choose(height)
+        events = self._events(0 if spare is None else spare) if spare is None or spare > 3 else []
+        if spare is not None:
+            spare -= len(events)
+        more = self._more(spare)
+        rule = [rule_row(self.width, self.glyphs)] if plan.has_rules else []
+        top = [
+            paint_header(self.view.header, self.width, self.glyphs),
+            *paint_sentence(self.view.sentence, self.width, plan.sentence, self.glyphs),
+            *self.badges,
+        ]
+        room = plan.metrics + plan.has_head
+        view, width, glyphs = self.view, self.width, self.glyphs
+        columns = columns_for(width, longest_key((*view.rows, *view.more)))
+        table = paint_metric_rows(
+            view.rows, width, room, glyphs, has_head=plan.has_head, span=view.span, columns=columns
+        )
+        blocks = [top, table, self._timing(plan), self._stragglers(plan), events, more]
+        rows: list[Row] = []
+        for block in blocks:
+            if block:
+                rows += [*(rule if rows else []), *block]
+        if height is not None:
+            rows += [Row(())] * (height - len(rows) - len(self.counts))
+        return rows + self.counts
+
+    def _choose(self, height: int | None) -> tuple[_Plan, int | None]:
+        """The first plan that fits, grown into the rows that it leaves; and what is left even then."""
+        if height is None:
+            plan = _Plan(*_PLANS[0])
+            plan.metrics = len(self.view.rows)
+            return plan, None
+        for numbers in _PLANS:
+            plan = _Plan(*numbers)
+            plan.sentence = min(plan.sentence, self.sentence_rows)
+            plan.metrics = min(plan.metrics, len(self.view.rows))
+            spare = height - self._height(plan)
+            if spare >= 0:
+                break
+        while spare < 0 and plan.metrics > 1:
+            plan.metrics -= 1
+            spare += 1
+        if spare < 0:
+            self.badges = self.badges[:1]
+            plan.stragglers = 0
+            spare = height - self._height(plan)
+        if spare and plan.sentence < self.sentence_rows:
+            plan.sentence, spare = plan.sentence + 1, spare - 1
+        grown = max(0, min(spare, len(self.view.rows) - plan.metrics))
+        plan.metrics += grown
+        return plan, spare - grown
+
+    def _height(self, plan: _Plan) -> int:
+        blocks = [
+            1 + plan.sentence + len(self.badges),
+            plan.metrics + plan.has_head if plan.metrics else 0,
+            len(self._timing(plan)),
+            len(self._stragglers(plan)),
+        ]
+        rules = plan.has_rules * (sum(1 for block in blocks if block) - 1)
+        return sum(blocks) + rules + len(self.counts)
+
+    def _timing(self, plan: _Plan) -> list[Row]:
+        timing = self.view.timing
+        if timing is None:
+            return []
+        width, glyphs = self.width, self.glyphs
+        strip = paint_strip(timing, width, plan.strip, glyphs)
+        if len(timing.top) < 2:
+            return [paint_line(timing, width, glyphs), *strip]
+        if plan.timing == "full" and least_full_height(timing, width):
+            room = min(full_height(timing, width), 12 if plan.strip > 2 else least_full_height(timing, width))
+            return [*paint_stages(timing, width, room, glyphs), *strip]
+        if plan.timing == "line":
+            return [paint_line(timing, width, glyphs), *strip]
+        return [*paint_stacked(timing, width, glyphs), *strip]
+
+    def _stragglers(self, plan: _Plan) -> list[Row]:
+        if self.view.stragglers is None:
+            return []
+        return paint_stragglers(self.view.stragglers, self.width, plan.stragglers, self.glyphs)
+
+    def _events(self, room: int | None) -> list[Row]:
+        """The newest transitions, under a title."""
+        events = self.view.events if not room else self.view.events[: max(0, room - 3)]
+        if not events or room == 0:
+            return []
+        rows = [RowBuilder(self.width, self.glyphs).add(" EVENTS", "title").row()]
+        rows += [paint_event(event, self.width, self.glyphs) for event in events]
+        return rows
+
+    def _more(self, room: int | None) -> list[Row]:
+        if room is None or room < 4 or not self.view.more:
+            return []
+        columns = columns_for(self.width, longest_key((*self.view.rows, *self.view.more)))
+        rows = [RowBuilder(self.width, self.glyphs).add(" MORE METRICS", "title").row()]
+        return rows + [paint_metric_row(row, columns, self.width, self.glyphs) for row in self.view.more[: room - 2]]
+
+
+_EVENT_WORDS = {
+    EventState.FIRING: "fires",
+    EventState.ESCALATED: "is worse",
+    EventState.RECOVERED: "recovered",
+    EventState.FACT: "note",
+}
+
+
+def paint_event(event: Event, width: int, glyphs: Glyphs) -> Row:
+    """One transition in one row."""
+    builder = RowBuilder(width, glyphs).add(" ")
+    is_over = event.state in (EventState.RECOVERED, EventState.FACT)
+    role = "dim" if is_over else LEVEL_ROLES[event.level]
+    builder.add("  " if is_over else f"{glyphs.level(event.level)} ", role)
+    builder.right(units.step(event.step), 9, "value").add("  ").left(event.rule, 5, "dim")
+    builder.left(_EVENT_WORDS[event.state], 10, role)
+    builder.add(Label.of(event.message).display, "text" if not is_over else "dim")
+    return builder.row(Target(TargetKind.VERDICT, event.rule, event.step))

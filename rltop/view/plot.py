@@ -1,0 +1,221 @@
+"""What the large chart of a metric is drawn from, as plain data.
+
+Owns the reduction of a run to at most two points per column and the smoothing;
+how it is drawn is the chart's business. Every number that leaves here is finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltop import units
+from rltop.model import Level, Signal, Verdict, VerdictState
+from rltop.store.series import Bucket
+from rltop.view.glyphs import LEVEL_ROLES
+from rltop.view.signals import SignalReading, shown_step
+from rltop.view.source import RunSource
+
+SMOOTHING = 0.9
+"""Weight of the past in the smoothed curve: about ten records long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zoom:
+    """The stretch of steps that a chart shows; both ends are inside."""
+
+    first: int
+    last: int
+
+    @property
+    def length(self) -> int:
+        """How many steps it spans."""
+        return self.last - self.first + 1
+
+    def scaled(self, factor: float, whole: Zoom, anchor: int | None = None) -> Zoom:
+        """`factor` times as long around `anchor` (its end by default), inside `whole`."""
+        length = max(8, min(whole.length, round(self.length * factor)))
+        if anchor is None:
+            anchor = self.last
+        before = (anchor - self.first) / max(1, self.length - 1)
+        first = round(anchor - before * (length - 1))
+        return Zoom(first, first + length - 1).within(whole)
+
+    def moved(self, share: float, whole: Zoom) -> Zoom:
+        """Moved by a share of its own length, inside `whole`."""
+        by = round(self.length * share) or (1 if share > 0 else -1)
+        return Zoom(self.first + by, self.last + by).within(whole)
+
+    def within(self, whole: Zoom) -> Zoom:
+        """Moved, and cut if need be, so that it lies inside `whole`."""
+        if self.length >= whole.length:
+            return whole
+        shift = max(0, whole.first - self.first) - max(0, self.last - whole.last)
+        return Zoom(self.first + shift, self.last + shift)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Points of one curve; steps rise, values are finite, lengths are equal."""
+
+    steps: tuple[float, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlotLevel:
+    """A horizontal line: a threshold or a baseline."""
+
+    value: float
+    role: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlotMark:
+    """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite."""
+
+    step: int
+    role: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlotData:
+    """One chart.
+
+    Attributes:
+        title: of the metric.
+        unit: how values are written behind their number; may be empty.
+        raw: at most two points per column, lowest and highest.
+        smooth: an exponential moving average over records.
+        levels, marks: lines across the chart.
+        zoom: the steps that it spans.
+        whole: the steps that there are.
+        is_log: the value axis is logarithmic.
+        can_log: there is a value above zero.
+        is_approximate: some points are edges of folded history.
+    """
+
+    title: str
+    unit: str
+    raw: Curve
+    smooth: Curve
+    levels: tuple[PlotLevel, ...]
+    marks: tuple[PlotMark, ...]
+    zoom: Zoom
+    whole: Zoom
+    is_log: bool = False
+    can_log: bool = False
+    is_approximate: bool = False
+
+
+def build_plot(
+    run: RunSource,
+    reading: SignalReading,
+    verdicts: Sequence[Verdict],
+    *,
+    at: int | None = None,
+    columns: int = 160,
+    zoom: Zoom | None = None,
+    is_log: bool = False,
+    smoothing: float = SMOOTHING,
+) -> PlotData:
+    """Reduce a signal to what a chart of `columns` columns can show.
+
+    Args:
+        run: the run.
+        reading: of the signal at the step on the screen.
+        verdicts: those whose beginning is marked.
+        at: the step of the time cursor; it is marked, and the chart goes on behind it.
+        columns: columns of the canvas.
+        zoom: the stretch of steps; None is all of it.
+        is_log: draw on a logarithmic axis; ignored where no value is above zero.
+        smoothing: weight of the past per record, 0 to below 1.
+    """
+    stream, signal = run.stream, reading.signal
+    first, last = stream.first_step or 0, stream.last_step or 0
+    whole = Zoom(first, max(first, last))
+    shown = whole if zoom is None else zoom.within(whole)
+    stride = max(1, -(-shown.length // max(2, columns)))
+    start = shown.first - shown.first % stride
+    buckets = stream.buckets(signal.key, stride, start, shown.last + 1)
+    raw = _extremes(buckets, signal, shown)
+    levels = []
+    if reading.threshold is not None:
+        text = f"threshold {units.measure(reading.threshold, reading.unit)}"
+        levels.append(PlotLevel(reading.threshold, "threshold", text))
+    if reading.baseline is not None:
+        text = f"baseline {units.measure(reading.baseline, reading.unit)}"
+        levels.append(PlotLevel(reading.baseline, "baseline", text))
+    can_log = any(value > 0 for value in raw.values)
+    return PlotData(
+        title=signal.metric.title,
+        unit=units.unit_suffix(reading.unit),
+        raw=raw,
+        smooth=_smooth(buckets, signal, shown, smoothing),
+        levels=tuple(levels),
+        marks=tuple(_marks(run, reading, verdicts, at, shown)),
+        zoom=shown,
+        whole=whole,
+        is_log=is_log and can_log,
+        can_log=can_log,
+        is_approximate=any(bucket.is_approximate for bucket in buckets),
+    )
+
+
+def _extremes(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom) -> Curve:
+    """Lowest and highest value of each bucket, at its first and last step."""
+    steps: list[float] = []
+    values: list[float] = []
+    for bucket in buckets:
+        if not bucket.count or bucket.last_step < zoom.first:
+            continue
+        low, high = signal.read(bucket.low), signal.read(bucket.high)
+        rising = not values or abs(low - values[-1]) <= abs(high - values[-1])
+        steps.append(max(bucket.first_step, zoom.first))
+        values.append(low if rising else high)
+        if bucket.count > 1 and low != high:
+            steps.append(bucket.last_step if bucket.last_step > steps[-1] else steps[-1])
+            values.append(high if rising else low)
+    finite = [(x, y) for x, y in zip(steps, values, strict=True) if math.isfinite(y)]
+    return Curve(tuple(x for x, _ in finite), tuple(y for _, y in finite))
+
+
+def _smooth(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: float) -> Curve:
+    """EMA over bucket means, each weighted by its number of records, started without bias."""
+    steps: list[float] = []
+    values: list[float] = []
+    total = weight = 0.0
+    for bucket in buckets:
+        if not bucket.count or bucket.last_step < zoom.first:
+            continue
+        keep: float = smoothing**bucket.count
+        total = total * keep + signal.read(bucket.mean) * (1 - keep)
+        weight = weight * keep + (1 - keep)
+        value = total / weight if weight > 0 else signal.read(bucket.mean)
+        if math.isfinite(value):
+            steps.append((max(bucket.first_step, zoom.first) + bucket.last_step) / 2)
+            values.append(value)
+    return Curve(tuple(steps), tuple(values))
+
+
+def _marks(
+    run: RunSource, reading: SignalReading, verdicts: Sequence[Verdict], at: int | None, zoom: Zoom
+) -> list[PlotMark]:
+    """Restarts, beginnings of this metric's verdicts, values not finite, and the cursor."""
+    marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in run.stream.restarts]
+    for verdict in verdicts:
+        if verdict.metric != reading.signal.metric.name and verdict.key != reading.signal.key:
+            continue
+        if verdict.level >= Level.INFO and (verdict.metric or verdict.key):
+            text = f"{verdict.rule} since {units.step(verdict.since_step)}"
+            if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
+                text += f", recovered {units.step(verdict.recovered_step)}"
+            marks.append(PlotMark(verdict.since_step, LEVEL_ROLES[verdict.level], text))
+    newest = run.stream.marks(reading.signal.key)[-8:]
+    marks += [PlotMark(m.step, "spark-mark", f"{units.nonfinite(m.kind)} at {units.step(m.step)}") for m in newest]
+    if at is not None:
+        marks.append(PlotMark(shown_step(run, at) or at, "cursor", f"step {units.step(at)}"))
+    return [mark for mark in marks if zoom.first <= mark.step <= zoom.last]

@@ -1,0 +1,152 @@
+"""The sentence: the one thing that a person should know now.
+
+Owns its composition: from the state of the file where there is nothing to read,
+from the worst verdict and the step's largest cost where something fires, else
+from where the time goes and how the goal moves. Says nothing that the run does
+not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltop import units
+from rltop.model import Label, Level, RunState, Verdict, VerdictState
+from rltop.view.cells import RowBuilder, wrap
+from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.key_metrics import is_difference
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.signals import SignalReading
+from rltop.view.source import RunSource
+from rltop.view.timings import TimingView
+
+_TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
+_TALKATIVE_SHARE = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """What is said, how loud, and what it leads to."""
+
+    text: Label
+    level: Level = Level.OK
+    target: Target | None = None
+
+
+def nothing_yet(run: RunSource) -> Sentence | None:
+    """What to say while there is not a single number to show; None when there is one."""
+    if run.stream.keys and run.stream.last_step is not None:
+        return None
+    note = run.state_note
+    if run.state is RunState.LOST:
+        return Sentence(Label.of(_lost(note)), Level.CRIT)
+    counts = run.counts
+    if counts.lines:
+        lines = f"{units.count(counts.lines)} {'line' if counts.lines == 1 else 'lines'}"
+        return Sentence(Label.of(f"no metrics yet: {lines} read, none with a number"), Level.WARN)
+    if note:
+        return Sentence(Label.of(note), Level.INFO)
+    if run.state is RunState.LOADING:
+        return Sentence(Label.of("reading …"), Level.INFO)
+    return Sentence(Label.of(f"waiting for the first record of {run.name.raw}"), Level.INFO)
+
+
+def _lost(note: str) -> str:
+    text = note or "the file cannot be read"
+    if not text.startswith("lost sight"):
+        text = f"lost sight of the file: {text}"
+    return text if "still trying" in text else f"{text}; still trying"
+
+
+def build_sentence(
+    run: RunSource,
+    verdicts: Sequence[Verdict],
+    timing: TimingView | None,
+    goal: SignalReading | None,
+    at: int | None = None,
+) -> Sentence:
+    """Compose the sentence.
+
+    Args:
+        run: the run.
+        verdicts: those that stand at the step on the screen.
+        timing: of that step, or None.
+        goal: what the run is for: validation, else reward, else loss.
+        at: the step of the time cursor.
+    """
+    empty = nothing_yet(run)
+    if empty is not None:
+        return empty
+    if at is None and run.state is RunState.LOST:
+        return Sentence(Label.of(_lost(run.state_note)), Level.CRIT)
+    firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
+    worst = max(firing, key=lambda verdict: verdict.level, default=None)
+    cost = _cost(timing)
+    if worst is not None and worst.level >= Level.WARN:
+        target = Target(TargetKind.VERDICT, worst.rule)
+        parts = [worst.headline.rstrip(".")]
+        grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
+        if worst.family not in _TIME_FAMILIES and (grown or not _mentions(worst.headline, timing)):
+            parts.append(cost)
+        return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
+    if at is None and run.state is RunState.STALLED and run.state_note:
+        return Sentence(Label.of(run.state_note), Level.WARN)
+    if run.loading is not None:
+        done = f"checking {units.share(run.loading)}"
+        what = "the newest rows are shown while history is read" if run.is_preview else "history is being read"
+        return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
+    parts = [_opening(run, firing), cost, _movement(goal)]
+    return Sentence(Label.of("; ".join(part for part in parts if part)), Level.OK)
+
+
+def _mentions(headline: str, timing: TimingView | None) -> bool:
+    return timing is not None and timing.largest is not None and f"{timing.largest.name.raw} " in headline
+
+
+def _opening(run: RunSource, firing: Sequence[Verdict]) -> str:
+    if run.identity is None:
+        return "too few records to tell which trainer wrote them"
+    if firing:
+        return firing[0].headline.rstrip(".")
+    if run.warm_up is not None:
+        return f"nothing fires so far, {run.warm_up[0]} of {run.warm_up[1]} records of warm-up"
+    return "nothing fires"
+
+
+def _cost(timing: TimingView | None) -> str:
+    """What the step spends its time on, and whether that has grown."""
+    if timing is None:
+        return ""
+    largest, grown = timing.largest, timing.most_grown
+    if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
+        return f"a step takes {units.duration(timing.median_s or timing.total_s)}"
+    text = f"{largest.name.raw} is {units.share(largest.share)} of the step"
+    if grown is not None and grown.is_risen and grown.delta_s is not None:
+        name = "it" if grown is largest else grown.name.raw
+        text += f", and {name} took {units.duration(grown.delta_s)} more than usual"
+    return text
+
+
+def _movement(goal: SignalReading | None) -> str:
+    """How the number that the run is for has moved."""
+    if goal is None or goal.point is None or goal.is_nonfinite_now:
+        return ""
+    metric = goal.signal.metric
+    text = f"{metric.title} {units.measure(goal.point.value, metric.unit)}"
+    if goal.is_older:
+        text += f" at {units.step(goal.point.step)}"
+    if goal.baseline is None:
+        return text
+    moved = units.change(goal.point.value, goal.baseline, metric.unit, is_difference=is_difference(metric))
+    return f"{text}, {moved} since the start"
+
+
+def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:
+    """The sentence in at most `lines` rows; never an empty list."""
+    role = LEVEL_ROLES[sentence.level] if sentence.level is not Level.OK else "text"
+    rows = []
+    for text in wrap(sentence.text.display, max(1, width - 2), lines) or [""]:
+        builder = RowBuilder(width, glyphs).add(" ").add(text, role)
+        rows.append(builder.row(sentence.target))
+    return rows

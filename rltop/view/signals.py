@@ -1,0 +1,235 @@
+"""One metric of a run as a screen shows it: value, change, line and level.
+
+Owns the reading of a signal at a step; formats nothing. Everything is in the
+metric's own unit: raw values are turned by the signal's scale and shift here
+and nowhere else in the views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from rltop.metrics.keys import split_key
+from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
+from rltop.store.series import Mark, Point
+from rltop.store.stream import Stream
+from rltop.view.cache import read_buckets
+from rltop.view.source import RunSource
+from rltop.view.spark import SparkData, anchored_window, spark_data
+
+_CADENCE_ROWS = 64
+_SPARSE = 0.5
+_SKIPPED, _BASE_VALUES, _LEAST_VALUES = 3, 30, 10
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReading:
+    """What there is to say about one signal at one step.
+
+    Attributes:
+        signal: the signal; its key is the trainer's own.
+        key: that key, made harmless.
+        step: the step the screen shows.
+        point: newest finite value at or before that step, in the metric's unit.
+        baseline: what it is compared with, or None while nobody can say.
+        threshold: the line that a firing rule drew, or None.
+        level: NO_DATA without a value, else the worst that a rule says of it, else OK.
+        verdict: the rule's verdict behind the level, or None.
+        mark: the newest value that was not finite, at or before the step.
+        mark_count: how many values were not finite, over the whole run.
+        nonfinite_since: first of the values that were not finite after the newest finite one.
+        others: further signals of the same metric.
+        spark: the line over the whole run.
+    """
+
+    signal: Signal
+    key: Label
+    step: int
+    point: Point | None
+    baseline: float | None
+    threshold: float | None
+    level: Level
+    verdict: Verdict | None
+    mark: Mark | None
+    mark_count: int
+    nonfinite_since: int | None
+    others: int
+    spark: SparkData
+
+    @property
+    def unit(self) -> Unit:
+        """The metric's unit."""
+        return self.signal.metric.unit
+
+    @property
+    def is_nonfinite_now(self) -> bool:
+        """The newest thing logged was not a finite number."""
+        if self.mark is None:
+            return False
+        return self.point is None or self.mark.step >= self.point.step
+
+    @property
+    def is_older(self) -> bool:
+        """The value is of an earlier step than the one on the screen."""
+        return self.point is not None and self.point.step < self.step
+
+
+def cadence_of(stream: Stream) -> int:
+    """Steps between two records: the median of the newest gaps; at least 1."""
+    steps = stream.steps(last=_CADENCE_ROWS)
+    gaps = sorted(b - a for a, b in pairwise(steps) if b > a)
+    return max(1, gaps[len(gaps) // 2]) if gaps else 1
+
+
+def baseline_of(stream: Stream, signal: Signal) -> float | None:
+    """What the signal was at the start of the newest segment, in its own unit.
+
+    The same baseline as the rules freeze (`derive.rolling.Frozen`): the median of
+    the thirty values after the first three, from ten on. For a metric that is
+    logged on less than every second row, such as a validation score, the first
+    value stands for the start. None while there is not enough.
+    """
+    values = stream.head(signal.key).values
+    finite = [value for value in values if not math.isnan(value)]
+    start = finite[_SKIPPED : _SKIPPED + _BASE_VALUES]
+    if len(start) >= _LEAST_VALUES:
+        return signal.read(median(start))
+    if finite and len(finite) < _SPARSE * len(values):
+        return signal.read(finite[0])
+    return None
+
+
+def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
+    """The worst firing verdict that speaks of a metric or of its key."""
+    firing = [
+        verdict
+        for verdict in verdicts
+        if verdict.state is VerdictState.FIRING and ((metric and verdict.metric == metric) or verdict.key == key)
+    ]
+    return max(firing, key=lambda verdict: verdict.level, default=None)
+
+
+def shown_step(run: RunSource, at: int | None) -> int | None:
+    """The step that the screen speaks of: the cursor, else the newest one."""
+    return at if at is not None else run.stream.last_step
+
+
+def read_signal(
+    run: RunSource,
+    signal: Signal,
+    columns: int,
+    *,
+    at: int | None = None,
+    verdicts: Sequence[Verdict] = (),
+    others: int = 0,
+    cadence: int | None = None,
+) -> SignalReading:
+    """Read one signal at a step.
+
+    Args:
+        run: the run.
+        signal: which of its signals.
+        columns: columns of the line, two to a cell.
+        at: the step of the time cursor; None is the newest.
+        verdicts: those that stand at that step.
+        others: further signals of the same metric.
+        cadence: `cadence_of(run.stream)`, if the caller has it already.
+    """
+    stream = run.stream
+    step = shown_step(run, at) or 0
+    raw = stream.latest(signal.key, at)
+    point = None if raw is None else Point(raw.step, signal.read(raw.value))
+    marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
+    verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
+    own = verdict is not None and (verdict.key in ("", signal.key))
+    baseline = verdict.baseline if verdict is not None and own else None
+    if baseline is None:
+        baseline = baseline_of(stream, signal)
+    if point is not None and baseline is not None and not _is_after_start(stream, signal, point):
+        baseline = None
+    threshold = verdict.threshold if verdict is not None and own else None
+    level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
+    return SignalReading(
+        signal=signal,
+        key=Label.of(signal.key),
+        step=step,
+        point=point,
+        baseline=baseline,
+        threshold=threshold,
+        level=level,
+        verdict=verdict,
+        mark=marks[-1] if marks else None,
+        mark_count=stream.mark_count(signal.key) if at is None else len(marks),
+        nonfinite_since=next((m.step for m in marks if raw is None or m.step > raw.step), None),
+        others=others,
+        spark=read_spark(
+            run,
+            signal,
+            columns,
+            at=at,
+            reference=threshold if threshold is not None else baseline,
+            is_threshold=threshold is not None,
+            cadence=cadence,
+        ),
+    )
+
+
+def _is_after_start(stream: Stream, signal: Signal, point: Point) -> bool:
+    """Is the point newer than the very first value of its segment?"""
+    head = stream.head(signal.key)
+    first = next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
+    return first is not None and point.step > first
+
+
+def read_spark(
+    run: RunSource,
+    signal: Signal,
+    columns: int,
+    *,
+    at: int | None = None,
+    reference: float | None = None,
+    is_threshold: bool = False,
+    cadence: int | None = None,
+) -> SparkData:
+    """The line of a signal over the whole run, up to the cursor if there is one."""
+    stream = run.stream
+    first, last = stream.first_step, shown_step(run, at)
+    if first is None or last is None or last < first:
+        return SparkData((), (), anchored_window(0, 0, 1, 2))
+    window = anchored_window(first, last, cadence or cadence_of(stream), columns)
+    stop = min(window.stop, last + 1)
+    return spark_data(
+        read_buckets(stream, signal.key, window, stop),
+        window,
+        signal,
+        marks=[mark.step for mark in stream.marks(signal.key) if at is None or mark.step <= at],
+        restarts=[step for step in stream.restarts if first < step <= last],
+        reference=reference,
+        is_threshold=is_threshold,
+        last=last,
+    )
+
+
+def generic_signal(key: str) -> Signal:
+    """A signal for a key that the catalogue does not know: the value as it was written."""
+    path = split_key(key)
+    title = path.name.rsplit("/", 1)[-1] or key
+    metric = Metric(
+        name="", title=title, section=path.section, unit=Unit.NONE, direction=Direction.NONE, help="",
+    )  # fmt: skip
+    return Signal(metric, key)
+
+
+def signal_of(run: RunSource, key: str) -> Signal:
+    """The signal that a key belongs to, known to the catalogue or not."""
+    identity = run.identity
+    if identity is not None:
+        for signals in identity.signals.values():
+            for signal in signals:
+                if signal.key == key:
+                    return signal
+    return generic_signal(key)

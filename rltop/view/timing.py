@@ -1,0 +1,245 @@
+"""The page of step timing: any step's waterfall, and a table of its stages.
+
+Owns the table (last, median, 95th percentile, share, trend) and the sentence
+that names the stage behind a slow-down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rltop import units
+from rltop.model import Label, Unit
+from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.view.glyphs import Glyphs
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.source import RunSource
+from rltop.view.spark import block_bars
+from rltop.view.timings import OTHER, TimingView, build_timing
+from rltop.view.waterfall import paint_stages, paint_strip
+
+LEAST = (40, 12)
+HISTORY_STEPS = 200
+"""How many steps the table's median, percentile and trend rest on."""
+
+_MIN_FOR_TREND = 8
+_SLOWER = 0.05
+_BARS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class StageStatistic:
+    """One stage over the last steps.
+
+    Attributes:
+        name: of the stage; "step" for the whole.
+        role: the role of its bar.
+        last_s: on the step on the screen; NaN where it did not run.
+        median_s, p95_s: over the steps on which it ran.
+        share: of the step's median time.
+        trend: median of the newest quarter over that of the oldest, minus 1; None while unknown.
+        history: its seconds on the newest steps, oldest first; NaN where it did not run.
+        runs: on how many steps it ran.
+    """
+
+    name: Label
+    role: str
+    last_s: float
+    median_s: float
+    p95_s: float
+    share: float
+    trend: float | None
+    history: tuple[float, ...]
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPageView:
+    """Everything the timing page shows.
+
+    Attributes:
+        timing: the step on the screen, or None where nothing is logged.
+        table: the whole step first, then its stages, largest first.
+        steps: on how many steps the table rests.
+        explanation: which stage explains a slow-down, or that there is none.
+        note: why there is nothing to see, where there is nothing.
+    """
+
+    timing: TimingView | None
+    table: tuple[StageStatistic, ...]
+    steps: int
+    explanation: Label
+    note: str = ""
+
+
+def build_timing_page(
+    run: RunSource, at: int | None = None, *, row: Mapping[str, float] | None = None
+) -> TimingPageView:
+    """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
+    timing = build_timing(run, at, row, HISTORY_STEPS)
+    if timing is None:
+        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(run))
+    table = _table(timing)
+    return TimingPageView(timing, table, len(timing.strip), Label.of(_explain(timing, table)))
+
+
+def _why_nothing(run: RunSource) -> str:
+    if run.identity is None:
+        return "too few records to tell how this trainer logs its timing"
+    if run.identity.dialect.timing is None:
+        return f"{run.identity.dialect.name} logs no timing that rltop knows of"
+    return "no step that is still held in memory logs its timing"
+
+
+def _table(timing: TimingView) -> tuple[StageStatistic, ...]:
+    totals = [step.total_s for step in timing.strip]
+    usual = median(totals)
+    by_name: dict[str, list[float]] = {}
+    for at, step in enumerate(timing.strip):
+        for name, seconds in step.parts:
+            history = by_name.setdefault(name, [math.nan] * len(totals))
+            history[at] = seconds if math.isnan(history[at]) else history[at] + seconds
+    rows = [_statistic(name, timing, history, usual) for name, history in by_name.items()]
+    rows.sort(key=lambda row: (row.name.raw == OTHER, -row.median_s * row.runs))
+    return (_statistic("step", timing, totals, usual), *rows)
+
+
+def _statistic(name: str, timing: TimingView, history: Sequence[float], usual: float) -> StageStatistic:
+    ran = [seconds for seconds in history if not math.isnan(seconds)]
+    ordered = sorted(ran)
+    role = "value" if name == "step" else "other" if name == OTHER else f"stage-{timing.colors.get(name, 7) % 8}"
+    quarter = len(ran) // 4
+    trend = None
+    if len(ran) >= _MIN_FOR_TREND:
+        before, after = median(ran[:quarter]), median(ran[-quarter:])
+        trend = after / before - 1 if before > 0 else None
+    return StageStatistic(
+        name=Label.of(name),
+        role=role,
+        last_s=history[-1],
+        median_s=median(ran),
+        p95_s=ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)],
+        share=median(ran) / usual if usual > 0 else 0.0,
+        trend=trend,
+        history=tuple(history),
+        runs=len(ran),
+    )
+
+
+def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
+    """Which stage grew most, in this step and over the steps before it."""
+    parts = []
+    grown = timing.most_grown
+    if timing.median_s is not None:
+        delta = timing.total_s - timing.median_s
+        if delta > _SLOWER * timing.median_s and grown is not None and grown.delta_s is not None:
+            parts.append(
+                f"this step took {units.duration(delta)} more than the median of {units.duration(timing.median_s)}: "
+                f"{grown.name.raw} alone took {units.duration(grown.delta_s)} more than usual"
+            )
+        else:
+            parts.append(f"this step took about as long as the median of {units.duration(timing.median_s)}")
+    whole = table[0]
+    if whole.trend is not None and len(timing.strip) >= _MIN_FOR_TREND:
+        quarter = max(1, len(timing.strip) // 4)
+        oldest, newest = timing.strip[0].step, timing.strip[-quarter].step
+        if abs(whole.trend) < _SLOWER:
+            parts.append(f"steps have kept their pace since {units.step(oldest)}")
+        else:
+            word = "slower" if whole.trend > 0 else "faster"
+            by = units.share(abs(whole.trend))
+            text = f"steps since {units.step(newest)} are {by} {word} than around {units.step(oldest)}"
+            cause = _behind(table[1:], quarter, slower=whole.trend > 0)
+            parts.append(text + (f", most of it in {cause.name.raw}" if cause is not None else ""))
+    return "; ".join(parts)
+
+
+def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> StageStatistic | None:
+    """The stage whose mean time moved most between the oldest and the newest quarter."""
+
+    def moved(stage: StageStatistic) -> float:
+        before = [0.0 if math.isnan(s) else s for s in stage.history[:quarter]]
+        after = [0.0 if math.isnan(s) else s for s in stage.history[-quarter:]]
+        delta = sum(after) / quarter - sum(before) / quarter
+        return delta if slower else -delta
+
+    best = max(stages, key=moved, default=None)
+    return best if best is not None and moved(best) > 0 else None
+
+
+def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """Waterfall, strip, sentence and table, from the top; what does not fit is cut off below."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    timing = view.timing
+    if timing is None:
+        return fill(
+            [text_row("STEP TIMING", width, glyphs, "title"), Row(()), text_row(view.note, width, glyphs)], height
+        )
+    text = [text_row(line, width, glyphs, "strong") for line in wrap(view.explanation.display, width - 2, 3)]
+    table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs)]
+    room = 60 if height is None else height
+    least = min(4, len(table))
+    strip_rows = 1 if room < 24 else 3 if room < 40 else 5
+    stage_room = max(3, min(1 + len(timing.stages), room - len(text) - least - strip_rows))
+    rows = paint_stages(timing, width, stage_room, glyphs)
+    rows += paint_strip(timing, width, strip_rows, glyphs)
+    return fill([*rows, *text, *table], height)
+
+
+def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
+    name = 18 if width >= 70 else 13
+    has_p95, has_bars = width >= 56, width >= 84
+    head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").right("last", 9, "dim")
+    head.right("median", 10, "dim")
+    if has_p95:
+        head.right("p95", 10, "dim").right("share", 8, "dim")
+    head.right("trend", 8, "dim")
+    if has_bars:
+        head.add(f"   {view.steps} steps", "dim")
+    rows = [head.row()]
+    bars = min(_BARS, width - (3 + name + 9 + 10 + 10 + 8 + 8 + 3) - 1)
+    timing = view.timing
+    step = timing.step if timing is not None else None
+    for one in view.table:
+        builder = RowBuilder(width, glyphs).add(" ").add("  " if one.name.raw == "step" else f"{glyphs.bar} ", one.role)
+        builder.left(one.name.display, name, "strong" if one.name.raw == "step" else "text")
+        builder.right(units.duration(one.last_s), 9, "value").right(units.duration(one.median_s), 10, "value")
+        if has_p95:
+            builder.right(units.duration(one.p95_s), 10, "note")
+            builder.right(units.share(one.share) if one.name.raw != "step" else "", 8, "unit")
+        _paint_trend(builder, one)
+        if has_bars and bars >= 8:
+            builder.add("   ").add(_bars(one, bars, glyphs), one.role)
+        if one.runs < view.steps and builder.room > 12:
+            builder.add(f" on {one.runs} steps", "dim")
+        key = "" if one.name.raw == "step" else _key_of(timing, one.name.raw)
+        rows.append(builder.row(Target(TargetKind.TIMING, key, step)))
+    return rows
+
+
+def _paint_trend(builder: RowBuilder, one: StageStatistic) -> None:
+    if one.trend is None:
+        builder.right(units.UNKNOWN, 8, "dim")
+        return
+    role = "warn" if one.trend > 0.2 and one.share > 0.02 else "note"
+    builder.right(units.change(1 + one.trend, 1.0, Unit.NONE), 8, role)
+
+
+def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> str:
+    """The history in at most `cells` bars; each shows the slowest step that it covers."""
+    history = one.history
+    per = max(1, -(-len(history) // cells))
+    merged = []
+    for start in range(0, len(history), per):
+        part = [seconds for seconds in history[start : start + per] if not math.isnan(seconds)]
+        merged.append(max(part) if part else math.nan)
+    return block_bars(merged, glyphs)
+
+
+def _key_of(timing: TimingView | None, name: str) -> str:
+    stages = () if timing is None else timing.top
+    return next((stage.key for stage in stages if stage.name.raw == name), "")

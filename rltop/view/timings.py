@@ -1,0 +1,300 @@
+"""Where the time of a step goes, as data: stages, medians, and the last steps.
+
+Owns the comparison of one step's timing tree with the steps before it. How it is
+drawn is in `waterfall`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from rltop.derive.timing import step_timing
+from rltop.model import Label, Span, SpanKind, StepTiming
+from rltop.view.cache import read_timing
+from rltop.view.signals import shown_step
+from rltop.view.source import RunSource
+
+STRIP_STEPS = 60
+"""How many steps the strip under the waterfall shows, and medians rest on."""
+
+_MIN_FOR_MEDIAN = 5
+_RISE_FACTOR = 1.5
+_RISE_SHARE = 0.02
+_OUTLIER = 1.5
+OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One span of the step, compared with what is usual.
+
+    Attributes:
+        name: as the trainer names it.
+        key: the trainer's key; empty for what no stage explains.
+        depth: 0 for a stage, 1 and more for what is inside one.
+        kind: sequential, overlapping or other.
+        lane: 0 is the sequential lane.
+        start_s: from the start of the step.
+        duration_s: how long it took.
+        share: of the step's time.
+        median_s: of the same span over the last steps, or None.
+        ms_per_token: where the trainer logs it.
+        is_outside: happens between steps.
+        color: number of the stage among the stages of the run.
+    """
+
+    name: Label
+    key: str
+    depth: int
+    kind: SpanKind
+    lane: int
+    start_s: float
+    duration_s: float
+    share: float
+    median_s: float | None
+    ms_per_token: float | None
+    is_outside: bool
+    color: int
+
+    @property
+    def delta_s(self) -> float | None:
+        """How much longer than usual."""
+        return None if self.median_s is None else self.duration_s - self.median_s
+
+    @property
+    def is_risen(self) -> bool:
+        """Well above what is usual, and enough of the step to matter."""
+        if self.median_s is None or self.share <= 0:
+            return False
+        step_s = self.duration_s / self.share
+        return self.duration_s > _RISE_FACTOR * self.median_s and self.duration_s - self.median_s > _RISE_SHARE * step_s
+
+    @property
+    def role(self) -> str:
+        """The role in which its bar is drawn."""
+        return "other" if self.kind is SpanKind.OTHER else f"stage-{self.color % 8}"
+
+
+@dataclass(frozen=True, slots=True)
+class StripStep:
+    """One step of the strip: its time and what it was made of."""
+
+    step: int
+    total_s: float
+    parts: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimingView:
+    """The timing of one step.
+
+    Attributes:
+        step: the trainer's step.
+        total_s: what it took.
+        median_s: of the last steps, or None while there are too few.
+        stages: every span, parents before children, in execution order.
+        is_assumed: positions follow from the order, they are not logged.
+        is_overlapping: stages run beside each other; shares do not add up.
+        strip: the last steps, oldest first; the last one is this step.
+        colors: stage name → number, stable over the strip.
+        outlier: the slowest step of the strip and the stage that explains it.
+        is_older: the newest step has no timing; this is an earlier one.
+    """
+
+    step: int
+    total_s: float
+    median_s: float | None
+    stages: tuple[Stage, ...]
+    is_assumed: bool
+    is_overlapping: bool
+    strip: tuple[StripStep, ...]
+    colors: Mapping[str, int] = field(default_factory=dict)
+    outlier: tuple[StripStep, str] | None = None
+    is_older: bool = False
+
+    @property
+    def top(self) -> tuple[Stage, ...]:
+        """The stages of the step itself, "other" included."""
+        return tuple(stage for stage in self.stages if stage.depth == 0 and not stage.is_outside)
+
+    @property
+    def largest(self) -> Stage | None:
+        """The stage that takes most of the step; not what is unexplained."""
+        named = [stage for stage in self.top if stage.kind is not SpanKind.OTHER]
+        return max(named, key=lambda stage: stage.duration_s, default=None)
+
+    @property
+    def most_grown(self) -> Stage | None:
+        """The stage that took the most time beyond what is usual."""
+        grown = [stage for stage in self.top if (stage.delta_s or 0.0) > 0]
+        return max(grown, key=lambda stage: stage.delta_s or 0.0, default=None)
+
+
+def timing_history(run: RunSource, until: int | None, count: int) -> list[StepTiming]:
+    """The timing trees of the last `count` steps at or before `until`, oldest first.
+
+    Only steps whose rows are still held raw, and only those that log a timing.
+    """
+    identity = run.identity
+    plan = None if identity is None else identity.dialect.timing
+    if plan is None:
+        return []
+    stream = run.stream
+    if until is None:
+        steps: Sequence[int] = stream.steps(last=2 * count)
+    else:
+        held = stream.steps()
+        stop = bisect_right(held, until)
+        steps = held[max(0, stop - 2 * count) : stop]
+    found: list[StepTiming] = []
+    for step in reversed(steps):
+        timing = read_timing(stream, plan, step)
+        if timing is not None:
+            found.append(timing)
+        if len(found) == count:
+            break
+    return found[::-1]
+
+
+def build_timing(
+    run: RunSource, at: int | None = None, row: Mapping[str, float] | None = None, count: int = STRIP_STEPS
+) -> TimingView | None:
+    """The timing of a step, compared with the steps before it.
+
+    Args:
+        run: the run.
+        at: the step of the time cursor; None is the newest one.
+        row: the row of that step, where memory has thinned it and the caller has
+            read it again.
+        count: how many steps to compare with.
+
+    Returns:
+        None if the trainer logs no timing, or not on any step still held.
+    """
+    history = timing_history(run, at, count)
+    identity = run.identity
+    if row and at is not None and identity is not None and identity.dialect.timing is not None:
+        exact = step_timing(identity.dialect.timing, at, row)
+        if exact is not None:
+            history = [timing for timing in history if timing.step < at] + [exact]
+    if not history:
+        return None
+    timing = history[-1]
+    colors = _colors(history)
+    medians = _medians(history)
+    strip = tuple(_strip_step(one) for one in history)
+    totals = [one.total_s for one in history]
+    spans = [(span, depth, is_outside) for span, depth, is_outside in _flat(timing)]
+    return TimingView(
+        step=timing.step,
+        total_s=timing.total_s,
+        median_s=median(totals) if len(totals) >= _MIN_FOR_MEDIAN else None,
+        stages=tuple(_stage(span, depth, is_outside, timing, medians, colors) for span, depth, is_outside in spans),
+        is_assumed=any(not span.is_start_logged for span in timing.spans if span.kind is not SpanKind.OTHER),
+        is_overlapping=timing.is_overlapping,
+        strip=strip,
+        colors=colors,
+        outlier=_outlier(strip),
+        is_older=timing.step != shown_step(run, at),
+    )
+
+
+def _flat(timing: StepTiming) -> Iterator[tuple[Span, int, bool]]:
+    """Every span with its depth, parents first; what is between steps comes last."""
+
+    def walk(spans: Sequence[Span], depth: int, is_outside: bool) -> Iterator[tuple[Span, int, bool]]:
+        for span in spans:
+            yield span, depth, is_outside
+            yield from walk(span.children, depth + 1, is_outside)
+
+    yield from walk(timing.spans, 0, False)
+    yield from walk(timing.outside, 0, True)
+
+
+def _span_id(span: Span) -> str:
+    return span.key or (OTHER if span.kind is SpanKind.OTHER else span.name)
+
+
+def _medians(history: Sequence[StepTiming]) -> dict[str, float]:
+    """Median duration of each span over the steps that have it, by `_span_id`.
+
+    A span that is only now and then there, such as a checkpoint, is compared
+    with itself, not with its absence.
+    """
+    seen: dict[str, list[float]] = {}
+    for timing in history:
+        for span, _, _ in _flat(timing):
+            seen.setdefault(_span_id(span), []).append(span.duration_s)
+    return {name: median(values) for name, values in seen.items() if len(values) >= _MIN_FOR_MEDIAN}
+
+
+def _colors(history: Sequence[StepTiming]) -> dict[str, int]:
+    """A number for each stage: in the order of execution, rare ones last."""
+    times: dict[str, int] = {}
+    order: dict[str, float] = {}
+    for timing in history:
+        for at, span in enumerate(timing.spans):
+            if span.kind is not SpanKind.OTHER:
+                times[span.name] = times.get(span.name, 0) + 1
+                order.setdefault(span.name, at)
+    often = len(history) / 2
+    names = sorted(order, key=lambda name: (times[name] < often, order[name], name))
+    return {name: i for i, name in enumerate(names)}
+
+
+def _stage(
+    span: Span,
+    depth: int,
+    is_outside: bool,
+    timing: StepTiming,
+    medians: Mapping[str, float],
+    colors: Mapping[str, int],
+) -> Stage:
+    return Stage(
+        name=Label.of(span.name),
+        key=span.key,
+        depth=depth,
+        kind=span.kind,
+        lane=span.lane,
+        start_s=span.start_s,
+        duration_s=span.duration_s,
+        share=span.duration_s / timing.total_s if timing.total_s > 0 else 0.0,
+        median_s=medians.get(_span_id(span)),
+        ms_per_token=span.ms_per_token,
+        is_outside=is_outside,
+        color=colors.get(span.name, _color_of_parent(span, timing, colors)),
+    )
+
+
+def _color_of_parent(span: Span, timing: StepTiming, colors: Mapping[str, int]) -> int:
+    for top in timing.spans:
+        if _contains(top, span):
+            return colors.get(top.name, 7)
+    return 7
+
+
+def _contains(parent: Span, span: Span) -> bool:
+    return any(child is span or _contains(child, span) for child in parent.children)
+
+
+def _strip_step(timing: StepTiming) -> StripStep:
+    parts = [(span.name if span.kind is not SpanKind.OTHER else OTHER, span.duration_s) for span in timing.spans]
+    return StripStep(timing.step, timing.total_s, tuple(parts))
+
+
+def _outlier(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
+    """The slowest step, if it stands out, and the stage that grew most against its median."""
+    if len(strip) < _MIN_FOR_MEDIAN:
+        return None
+    usual = median(step.total_s for step in strip)
+    worst = max(strip, key=lambda step: step.total_s)
+    if not worst.total_s > _OUTLIER * usual or not math.isfinite(worst.total_s):
+        return None
+    names = {name for step in strip for name, _ in step.parts}
+    typical = {name: median(dict(step.parts).get(name, 0.0) for step in strip) for name in names}
+    grown = max(worst.parts, key=lambda part: part[1] - typical[part[0]], default=("", 0.0))
+    return worst, grown[0]

@@ -1,0 +1,309 @@
+"""Every metric of a run: a tree by section and group, filtered as one types.
+
+Owns the order, the folding and the filter. Nothing of a row is read before it
+comes into view, so that four thousand keys cost what forty do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rltop import units
+from rltop.metrics.dialect import Identity
+from rltop.metrics.keys import is_bookkeeping_key, split_key
+from rltop.model import Label, Level, Signal
+from rltop.view.badges import verdicts_at
+from rltop.view.cells import RowBuilder, clip_middle, fill, text_row, too_small
+from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.key_metrics import MetricRow, change_text, notes_of, value_text
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.signals import SignalReading, cadence_of, generic_signal, read_signal, worst_verdict
+from rltop.view.source import RunSource
+from rltop.view.spark import fitted, sparkline
+from rltop.view.widths import cell_width
+
+LEAST = (40, 12)
+_BOOKKEEPING = "Bookkeeping"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeKey:
+    """One key and its place in the tree."""
+
+    key: str
+    section: str
+    group: str
+    name: str
+    signal: Signal
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class TreeIndex:
+    """All keys of a run in the order of the tree; made once per set of keys.
+
+    Attributes:
+        keys: by section, group and name, sections in order of first appearance.
+        sections: number of keys by section.
+        key_count: how many keys there were when it was made.
+        identity: whose names it carries.
+    """
+
+    keys: tuple[TreeKey, ...]
+    sections: dict[str, int]
+    key_count: int
+    identity: Identity | None = field(default=None, repr=False)
+
+    def is_for(self, run: RunSource) -> bool:
+        """Does it still fit the run?"""
+        return self.key_count == len(run.stream.keys) and self.identity is run.identity
+
+
+def index_tree(run: RunSource) -> TreeIndex:
+    """Put every key of a run in order; no key is hidden, bookkeeping comes last."""
+    identity = run.identity
+    known = {} if identity is None else {s.key: s for signals in identity.signals.values() for s in signals}
+    order: dict[str, int] = {}
+    found = []
+    for key in run.stream.keys:
+        path = split_key(key)
+        section = _BOOKKEEPING if is_bookkeeping_key(key) else path.section
+        order.setdefault(section, len(order))
+        signal = known.get(key) or generic_signal(key)
+        words = f"{key} {signal.metric.title} {signal.metric.name}".casefold()
+        found.append(TreeKey(key, section, path.group if section != _BOOKKEEPING else "", path.name, signal, words))
+    if _BOOKKEEPING in order:
+        order[_BOOKKEEPING] = len(order)
+    found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
+    sections: dict[str, int] = {}
+    for one in found:
+        sections[one.section] = sections.get(one.section, 0) + 1
+    return TreeIndex(tuple(found), sections, len(run.stream.keys), identity)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLine:
+    """One line of the tree: a section, a group, or a metric.
+
+    Attributes:
+        kind: section, group or metric.
+        name: as shown.
+        section: whose line it is.
+        count: metrics below a section or group.
+        is_folded: a section whose metrics are not shown.
+        level: worst level below a section.
+        row: the metric's reading; None for lines out of view.
+        key: the metric's key.
+    """
+
+    kind: str
+    name: Label
+    section: str
+    count: int = 0
+    is_folded: bool = False
+    level: Level = Level.OK
+    row: MetricRow | None = None
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeView:
+    """The part of the tree that is in view.
+
+    Attributes:
+        lines: the lines in view.
+        top: number of the first of them.
+        total: lines that there are.
+        matched: metrics that match the filter.
+        keys: metrics that there are.
+        query: the filter.
+        span: what the lines cover.
+    """
+
+    lines: tuple[TreeLine, ...]
+    top: int
+    total: int
+    matched: int
+    keys: int
+    query: Label
+    span: str
+
+
+def match_keys(index: TreeIndex, query: str) -> list[TreeKey]:
+    """Keys whose spelling, title or canonical name contains every word of the query, whatever the case."""
+    wanted = query.casefold().split()
+    if not wanted:
+        return list(index.keys)
+    return [one for one in index.keys if all(word in one.words for word in wanted)]
+
+
+def layout_tree(
+    index: TreeIndex, query: str = "", folded: frozenset[str] = frozenset()
+) -> tuple[list[TreeLine | TreeKey], int]:
+    """Every line of the tree in order, metrics as bare keys; and how many metrics match.
+
+    While there is a filter nothing is folded: what was searched for is shown.
+    """
+    matched = match_keys(index, query)
+    is_filtered = bool(query.split())
+    below: dict[tuple[str, str], int] = {}
+    for one in matched:
+        below[one.section, ""] = below.get((one.section, ""), 0) + 1
+        if one.group:
+            below[one.section, one.group] = below.get((one.section, one.group), 0) + 1
+    lines: list[TreeLine | TreeKey] = []
+    section = group = None
+    for one in matched:
+        is_folded = one.section in folded and not is_filtered
+        if one.section != section:
+            section, group = one.section, ""
+            count = below[one.section, ""]
+            lines.append(TreeLine("section", Label.of(section), section, count, is_folded))
+        if is_folded:
+            continue
+        if one.group != group:
+            group = one.group
+            if group:
+                lines.append(TreeLine("group", Label.of(group), one.section, below[one.section, group]))
+        lines.append(one)
+    return lines, len(matched)
+
+
+def build_tree(
+    run: RunSource,
+    index: TreeIndex,
+    *,
+    query: str = "",
+    folded: frozenset[str] = frozenset(),
+    top: int = 0,
+    height: int = 40,
+    width: int = 120,
+    at: int | None = None,
+) -> TreeView:
+    """Read the lines in view.
+
+    Args:
+        run: the run.
+        index: `index_tree(run)`, kept by the caller while `index.is_for(run)`.
+        query: the filter as typed.
+        folded: names of folded sections.
+        top: number of the first line in view.
+        height: how many lines are in view.
+        width: cells that it will be painted in.
+        at: the step of the time cursor.
+    """
+    lines, matched = layout_tree(index, query, folded)
+    top = max(0, min(top, len(lines) - 1))
+    verdicts = verdicts_at(run, at)
+    cadence = cadence_of(run.stream)
+    columns = max(8, _spark_cells(width) * 2)
+    levels: dict[str, Level] = {}
+    for one in index.keys if verdicts else ():
+        verdict = worst_verdict(verdicts, one.signal.metric.name, one.key)
+        if verdict is not None:
+            levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
+    shown = []
+    for line in lines[top : top + height]:
+        if isinstance(line, TreeKey):
+            reading = read_signal(run, line.signal, columns, at=at, verdicts=verdicts, cadence=cadence)
+            title = line.signal.metric.title if line.signal.metric.name else ""
+            row = MetricRow(title, reading)
+            shown.append(TreeLine("metric", Label.of(line.name), line.section, row=row, key=line.key))
+        elif line.kind == "section":
+            level = levels.get(line.section, Level.OK)
+            shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
+        else:
+            shown.append(line)
+    span = "newest rows" if run.is_preview else "up to here" if at is not None else "whole run"
+    return TreeView(tuple(shown), top, len(lines), matched, len(index.keys), Label.of(query), span)
+
+
+def _spark_cells(width: int) -> int:
+    """Cells of the line in each row."""
+    return max(0, width - _name_cells(width) - 3 - 15 - (9 if width >= 72 else 0) - (18 if width >= 90 else 0) - 3)
+
+
+def _name_cells(width: int) -> int:
+    return 20 if width < 64 else 32 if width < 100 else min(64, 40 + (width - 100) // 4)
+
+
+def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """A title row, then the lines in view; every line can be selected."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    rows = [_paint_title(view, width, glyphs)]
+    if not view.lines:
+        note = f"no metric matches “{view.query}”" if view.query.raw.strip() else "no metrics yet"
+        rows.append(text_row(note, width, glyphs, "dim"))
+    rows += [paint_tree_line(line, width, glyphs) for line in view.lines]
+    return fill(rows, height)
+
+
+def _paint_title(view: TreeView, width: int, glyphs: Glyphs) -> Row:
+    builder = RowBuilder(width, glyphs).add(" METRICS", "title").add("  ")
+    if view.query.raw.strip():
+        builder.add(f"{units.count(view.matched)} of {units.count(view.keys)}", "value")
+        builder.add(" match ", "dim").add(view.query.display, "strong")
+    else:
+        builder.add(units.count(view.keys), "value")
+    if view.top:
+        builder.add(f"   {glyphs.rise} {units.count(view.top)} lines above", "dim")
+    hidden = view.total - view.top - len(view.lines)
+    if hidden > 0:
+        builder.add(f"   {glyphs.fall} {units.count(hidden)} below", "dim")
+    return builder.row()
+
+
+def paint_tree_line(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
+    """One section, group or metric in one row."""
+    builder = RowBuilder(width, glyphs).add(" ")
+    if line.kind == "section":
+        builder.add(f"{glyphs.folded if line.is_folded else glyphs.unfolded} ", "dim")
+        builder.add(line.name.display, "title").add(f"  {units.count(line.count)}", "dim")
+        if line.level > Level.OK:
+            builder.add(f"  {glyphs.level(line.level)} {line.level.word}", LEVEL_ROLES[line.level])
+        return builder.row(Target(TargetKind.SECTION, line.section))
+    if line.row is None:
+        return builder.add("  ").add(f"{line.name.display}/", "dim").row()
+    return _paint_metric(line, line.row, builder, width, glyphs)
+
+
+def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: int, glyphs: Glyphs) -> Row:
+    reading: SignalReading = row.reading
+    role = LEVEL_ROLES[reading.level]
+    is_loud = reading.level >= Level.INFO or reading.level is Level.NO_DATA
+    name = _name_cells(width)
+    builder.add(f"{glyphs.level(reading.level) if is_loud else ' '} ", role)
+    text = clip_middle(line.name.display, name)
+    room = name - cell_width(text)
+    builder.add(text, "key")
+    if row.title and row.title != line.name.display and room > len(row.title) + 2:
+        builder.add("  ").add(row.title, "dim")
+    builder.to(3 + name)
+    value, unit = value_text(reading)
+    if cell_width(value) > 9 and not unit:
+        builder.right(value, 15, "value")
+    else:
+        builder.right(value, 9, "crit" if reading.is_nonfinite_now else "value").left(
+            f" {unit}" if unit else "", 6, "unit"
+        )
+    if width >= 72:
+        builder.right(change_text(reading), 9, role if is_loud else "note")
+    builder.add("  ")
+    cells = _spark_cells(width)
+    if cells >= 4:
+        stop = builder.column + cells
+        builder.line(sparkline(fitted(reading.spark, cells * 2), glyphs)).to(stop)
+    if width >= 90:
+        builder.add(" ")
+        for i, (note, note_role) in enumerate(notes_of(row, glyphs)):
+            if i and cell_width(note) + 1 > builder.room:
+                break
+            builder.add(" " if i else "").add(note, note_role)
+    return builder.row(Target(TargetKind.METRIC, line.key))
+
+
+def section_names(index: TreeIndex) -> Sequence[str]:
+    """Every section in order, for folding and unfolding all of them."""
+    return tuple(index.sections)

@@ -1,0 +1,334 @@
+"""Draws where a step's time goes: bars on one axis, or one stacked bar.
+
+Owns the picture only; the numbers come from `timings`. In a stacked bar a stage
+has a fill of its own besides its colour, and the largest ones are named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rltop import units
+from rltop.model import Label, SpanKind, Unit
+from rltop.view.cells import RowBuilder, clip
+from rltop.view.glyphs import Glyphs
+from rltop.view.lines import Piece, Row, Target, TargetKind
+from rltop.view.spark import block_bars
+from rltop.view.timings import OTHER, STRIP_STEPS, Stage, StripStep, TimingView
+from rltop.view.widths import cell_width
+
+ASSUMED = "durations are logged, positions assumed in order"
+ASSUMED_SHORT = "order assumed"
+BESIDE = "‖"
+
+_LEAST_WIDTH = 64
+_NAME, _LONG_NAME = 17, 31
+_NUMBERS = 9 + 6
+_STRIP_LABEL = 17
+_NAMED = 3
+
+
+def full_height(view: TimingView, width: int) -> int:
+    """Rows that every stage of the step needs with its title; 0 if there is no room for bars."""
+    return 0 if width < _LEAST_WIDTH else 1 + len(view.stages)
+
+
+def least_full_height(view: TimingView, width: int) -> int:
+    """Rows below which the stages are better shown as one stacked bar."""
+    return 0 if width < _LEAST_WIDTH else 1 + min(len(view.top), 6)
+
+
+def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[tuple[int, str]] = ()) -> Row:
+    """The step, its time, how that compares, and the names of the columns on the right."""
+    builder = RowBuilder(width, glyphs)
+    builder.add(" STEP ", "title").add(units.step(view.step), "strong")
+    builder.add(f"   {units.duration(view.total_s)}", "value")
+    stop = min((column for column, _ in columns), default=width)
+    for text in _comparisons(view):
+        if text and builder.column + 3 + cell_width(text) <= stop:
+            builder.add("   ").add(text, "note")
+            break
+    note = _assumption(view, stop - builder.column - 5)
+    if note and columns:
+        builder.to(stop - len(note) - 2).add(note, "dim")
+    for column, name in columns:
+        builder.to(column).add(name, "dim")
+    return builder.row(Target(TargetKind.TIMING, "", view.step))
+
+
+def _comparisons(view: TimingView) -> list[str]:
+    """How the step compares with the last ones, the long form first."""
+    older = "newest with timings" if view.is_older else ""
+    if view.median_s is None:
+        return [older]
+    usual = f"median {units.duration(view.median_s)}"
+    delta = view.total_s - view.median_s
+    if abs(delta) < 0.02 * view.median_s:
+        return [f"({usual})"]
+    moved = units.difference(view.total_s, view.median_s, Unit.SECONDS)
+    grown = view.most_grown
+    texts = []
+    if delta > 0 and grown is not None and len(view.top) > 1 and (grown.delta_s or 0.0) > 0.3 * delta:
+        texts.append(f"({usual}, {moved}: {grown.name} +{units.duration(grown.delta_s or 0.0)})")
+    return [*texts, f"({usual}, {moved})", f"({moved})"]
+
+
+def _assumption(view: TimingView, room: int) -> str:
+    if not view.is_assumed and not view.is_overlapping:
+        return ""
+    long = f"stages overlap, {ASSUMED}" if view.is_overlapping and view.is_assumed else ASSUMED
+    long = "stages overlap: shares do not add up" if not view.is_assumed else long
+    short = "stages overlap" if view.is_overlapping else ASSUMED_SHORT
+    return next((text for text in (long, ASSUMED_SHORT if view.is_assumed else short, short) if len(text) <= room), "")
+
+
+def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+    """Title and one row per stage on a common time axis, at most `height` rows."""
+    if height <= 0:
+        return []
+    stages, left_out = _chosen(view, height - 1)
+    has_tokens = any(stage.ms_per_token is not None for stage in stages)
+    has_delta = width >= 100 and any(stage.median_s is not None for stage in stages)
+    right = (10 if has_delta else 0) + (10 if has_tokens else 0)
+    longest = max((2 * stage.depth + 2 + cell_width(stage.name.display) for stage in stages), default=_NAME)
+    name = min(max(_NAME, longest), _LONG_NAME) if width >= 110 else _NAME
+    bar_at = 2 + name + 2 + _NUMBERS + 2
+    bar_width = max(8, width - bar_at - right - 1)
+    columns = []
+    if has_delta:
+        columns.append((bar_at + bar_width + 1, "vs median"))
+    if has_tokens:
+        columns.append((bar_at + bar_width + 1 + (10 if has_delta else 0) + 1, "ms/token"))
+    rows = [paint_title(view, width, glyphs, columns or [(width, "")])]
+    axis = max([view.total_s, *(s.start_s + s.duration_s for s in view.stages if not s.is_outside)])
+    for stage in stages:
+        builder = RowBuilder(width, glyphs)
+        _paint_name(builder, stage, name, glyphs)
+        if stage.is_outside:
+            builder.to(bar_at).add(clip("between steps", bar_width), "dim")
+        else:
+            _paint_bar(builder.to(bar_at), stage, axis, bar_width, glyphs)
+        builder.to(bar_at + bar_width)
+        if has_delta:
+            text = "" if stage.median_s is None else units.difference(stage.duration_s, stage.median_s, Unit.SECONDS)
+            is_still = stage.delta_s is not None and abs(stage.delta_s) < 0.02 * max(view.total_s, 1e-9)
+            builder.right("" if is_still else text, 10, "warn" if stage.is_risen else "dim")
+        if has_tokens:
+            builder.right("" if stage.ms_per_token is None else units.number(stage.ms_per_token), 10, "dim")
+        rows.append(builder.row(_target(stage, view)))
+    if left_out:
+        rows.append(_paint_left_out(left_out, view, width, glyphs))
+    return rows
+
+
+def _target(stage: Stage, view: TimingView) -> Target:
+    return Target(TargetKind.TIMING, stage.key, view.step)
+
+
+def _chosen(view: TimingView, room: int) -> tuple[list[Stage], list[Stage]]:
+    """Which stages are drawn in `room` rows, in order, and which are summed up in the last one."""
+    stages = list(view.stages)
+    if len(stages) <= room:
+        return stages, []
+    outer = [stage for stage in stages if stage.depth == 0]
+    if len(outer) > room:
+        kept = sorted(outer, key=lambda stage: -stage.duration_s)[: max(0, room - 1)]
+        return [stage for stage in outer if stage in kept], [stage for stage in outer if stage not in kept]
+    inner = sorted((stage for stage in stages if stage.depth), key=lambda stage: (stage.depth, -stage.duration_s))
+    kept_inner = inner[: room - len(outer)]
+    return [stage for stage in stages if stage.depth == 0 or stage in kept_inner], []
+
+
+def _paint_name(builder: RowBuilder, stage: Stage, width: int, glyphs: Glyphs) -> None:
+    indent = "  " * min(stage.depth, 3)
+    mark = f"{BESIDE} " if stage.kind is SpanKind.OVERLAPPING else ""
+    role = "dim" if stage.kind is SpanKind.OTHER or stage.depth or stage.is_outside else "text"
+    builder.add("   ").left(f"{indent}{mark}{stage.name}", width - 1, role).add(" ")
+    builder.add(glyphs.rise if stage.is_risen else " ", "warn")
+    builder.right(units.duration(stage.duration_s), 9, "value" if not stage.depth else "dim")
+    builder.right("" if stage.is_outside else units.share(stage.share), 6, "unit")
+
+
+def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, glyphs: Glyphs) -> None:
+    if axis <= 0:
+        return
+    start = min(width - 1, max(0, int(stage.start_s / axis * width + 1e-6)))
+    stop = min(float(width), (stage.start_s + stage.duration_s) / axis * width)
+    length = max(0.0, stop - start)
+    whole = int(length + 1e-6)
+    ends = glyphs.bar_ends
+    part = int((length - whole) * len(ends) + 0.5)
+    if part >= len(ends):
+        whole, part = whole + 1, 0
+    text = glyphs.bar * whole + (ends[part - 1] if part else "")
+    if not text and stage.duration_s > 0:
+        text = ends[0]
+    builder.add(" " * start).add(text[: width - start], stage.role)
+
+
+def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyphs: Glyphs) -> Row:
+    total = sum(stage.duration_s for stage in stages)
+    builder = RowBuilder(width, glyphs).add("   ").left(f"{len(stages)} more", _NAME, "dim").add(" ")
+    builder.right(units.duration(total), 9, "dim")
+    builder.right(units.share(total / view.total_s) if view.total_s > 0 else "", 6, "dim")
+    return builder.row(Target(TargetKind.TIMING, "", view.step))
+
+
+def paint_stacked(view: TimingView, width: int, glyphs: Glyphs) -> list[Row]:
+    """Title, one stacked bar, and the largest stages by name: three rows."""
+    ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
+    fills = _fills([stage.name.raw for stage in ranked], glyphs)
+    bar = RowBuilder(width, glyphs).add(" ")
+    room = width - 2
+    at = 0.0
+    total = sum(stage.duration_s for stage in view.top)
+    for stage in view.top:
+        begin = round(at / total * room) if total > 0 else 0
+        at += stage.duration_s
+        stop = round(at / total * room) if total > 0 else 0
+        bar.add(fills[stage.name.raw] * (stop - begin), stage.role)
+    target = Target(TargetKind.TIMING, "", view.step)
+    return [paint_title(view, width, glyphs), bar.row(target), paint_legend(view, width, glyphs)]
+
+
+def _fills(ranked: Sequence[str], glyphs: Glyphs) -> dict[str, str]:
+    """A fill for each stage: the largest ones have one of their own."""
+    return {name: glyphs.fills[min(rank, _NAMED)] for rank, name in enumerate(ranked)}
+
+
+def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
+    """The three largest stages by name, with their fill, time and share."""
+    ranked = sorted(view.top, key=lambda stage: -stage.duration_s)
+    fills = _fills([stage.name.raw for stage in ranked], glyphs)
+    builder = RowBuilder(width, glyphs).add(" ")
+    shown = 0
+    for stage in ranked[:_NAMED]:
+        name = clip(stage.name.display, 16)
+        text = f" {name} {units.duration(stage.duration_s)} {units.share(stage.share)}"
+        if builder.room < cell_width(text) + 3 and shown:
+            text = f" {name} {units.share(stage.share)}"
+            if builder.room < cell_width(text) + 3:
+                break
+        target = _target(stage, view)
+        builder.add("  " if shown else "").add(fills[stage.name.raw], stage.role, target).add(text, "text")
+        if stage.is_risen:
+            builder.add(f" {glyphs.rise}", "warn")
+        shown += 1
+    rest = len(ranked) - shown
+    if rest > 0 and builder.room > 12:
+        builder.add(f"  {fills[ranked[shown].name.raw]} {rest} more", "dim")
+    note = _assumption(view, builder.room - 3)
+    if note:
+        builder.add(f"  {note}", "dim")
+    return builder.row()
+
+
+def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
+    """The step in one row: its time and its largest stage."""
+    builder = RowBuilder(width, glyphs)
+    builder.add(" STEP ", "title").add(units.step(view.step), "strong")
+    builder.add(f"  {units.duration(view.total_s)}", "value")
+    largest = view.largest
+    if largest is not None and len(view.top) > 1:
+        builder.add(f"  {largest.name} {units.share(largest.share)}", "note")
+    for text in _comparisons(view):
+        if text and builder.room >= cell_width(text) + 2:
+            builder.add("  ").add(text, "dim")
+            break
+    return builder.row(Target(TargetKind.TIMING, "", view.step))
+
+
+def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
+    """The last steps side by side: one row of heights, or stacked stages in several rows."""
+    if height <= 0 or len(view.strip) < 2:
+        return []
+    room = max(8, width - _STRIP_LABEL - 2)
+    if len(view.top) < 2:
+        height = 1
+    notes, target = _outlier_notes(view)
+    least = min(len(view.strip), room * 2 // 3)
+    note = next((text for text in notes if cell_width(text) + 4 + least <= room), "")
+    steps = view.strip[-min(room - (cell_width(note) + 4 if note else 0), STRIP_STEPS) :]
+    label = f"last {len(steps)} steps"
+    grid = _stacked(steps, view, height, glyphs) if height > 1 else [_heights(steps, glyphs)]
+    rows = []
+    for y, cells in enumerate(grid):
+        is_last = y == len(grid) - 1
+        builder = RowBuilder(width, glyphs).left(f"   {label}" if is_last else "", _STRIP_LABEL + 1, "dim")
+        for piece in cells:
+            builder.add(piece.text, piece.role)
+        if is_last and note and builder.room > 12:
+            builder.add("   ").add(note, "note", target)
+        if y == 0 and not is_last:
+            top = max(step.total_s for step in steps)
+            builder.add(f"   {glyphs.baseline} {units.duration(top)}", "dim")
+        rows.append(builder.row(Target(TargetKind.TIMING, "", view.step)))
+    return rows
+
+
+def _outlier_notes(view: TimingView) -> tuple[list[str], Target | None]:
+    """What there is to say about the slowest step, the long form first."""
+    if view.outlier is None:
+        return [], None
+    step, stage = view.outlier
+    why = f": {Label.of(stage)}" if stage and stage != OTHER and len(view.top) > 1 else ""
+    where, took = units.step(step.step), units.duration(step.total_s)
+    texts = [f"slowest {where}, {took}{why}", f"{where}, {took}{why}", f"{where}{why}", f"{where}, {took}"]
+    return texts, Target(TargetKind.STEP, "", step.step)
+
+
+def _heights(steps: Sequence[StripStep], glyphs: Glyphs) -> list[Piece]:
+    return [Piece(block_bars([step.total_s for step in steps], glyphs), "spark")]
+
+
+def _stacked(steps: Sequence[StripStep], view: TimingView, height: int, glyphs: Glyphs) -> list[list[Piece]]:
+    """Columns of stacked stages, as rows from the top."""
+    top = max(step.total_s for step in steps)
+    if not top > 0 or not math.isfinite(top):
+        return [_heights(steps, glyphs)]
+    sums: dict[str, float] = {}
+    for step in steps:
+        for name, seconds in step.parts:
+            sums[name] = sums.get(name, 0.0) + seconds
+    fills = _fills(sorted(sums, key=lambda name: -sums[name]), glyphs)
+    grid: list[list[Piece]] = [[] for _ in range(height)]
+    for step in steps:
+        for y, piece in enumerate(_column(step, view, height, top, fills, glyphs)):
+            row = grid[height - 1 - y]
+            if row and row[-1].role == piece.role:
+                row[-1] = Piece(row[-1].text + piece.text, piece.role)
+            else:
+                row.append(piece)
+    return grid
+
+
+def _column(
+    step: StripStep, view: TimingView, height: int, top: float, fills: dict[str, str], glyphs: Glyphs
+) -> list[Piece]:
+    """The cells of one step from the bottom up: each shows the stage that covers its middle."""
+    eighths = len(glyphs.columns)
+    filled = step.total_s / top * height
+    cells = []
+    for y in range(height):
+        rest = filled - y
+        if rest <= 0.5 / eighths:
+            cells.append(Piece(" ", "text"))
+            continue
+        name = _covering(step, (y + min(rest, 1.0) / 2) / height * top)
+        role = "other" if name == OTHER else f"stage-{view.colors.get(name, 7) % 8}"
+        if rest < 1.0 - 0.5 / eighths:
+            cells.append(Piece(glyphs.columns[max(0, min(eighths - 1, round(rest * eighths) - 1))], role))
+        else:
+            cells.append(Piece(fills.get(name, glyphs.fills[_NAMED]), role))
+    return cells
+
+
+def _covering(step: StripStep, seconds: float) -> str:
+    """The stage that is under way `seconds` after the start."""
+    at = 0.0
+    for name, duration in step.parts:
+        at += duration
+        if seconds < at:
+            return name
+    return step.parts[-1][0] if step.parts else OTHER

@@ -1,0 +1,157 @@
+"""A run for tests of what is shown: real decoder, store and rules, everything else set by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.health.engine import EngineOptions
+from rltop.ingest.pipeline import Pipeline
+from rltop.metrics.dialect import Identity
+from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.store.stream import Stream
+
+
+@dataclass
+class FakeRun:
+    """What views read of a run."""
+
+    name: Label
+    stream: Stream
+    identity: Identity | None = None
+    verdicts: Sequence[Verdict] = ()
+    events: Sequence[Event] = ()
+    warm_up: tuple[int, int] | None = None
+    state: RunState = RunState.LIVE
+    state_note: str = ""
+    age_s: float | None = 12.0
+    loading: float | None = None
+    is_preview: bool = False
+    counts: Counts = field(default_factory=Counts)
+    group_size: int | None = None
+    records: int = 0
+
+
+def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:
+    """Decode, store and judge `data` as a file that is at its end."""
+    stream = Stream()
+    stream.total_steps = settings.pop("total_steps", None)
+    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, EngineOptions())
+    pipeline.take_bytes(data, 0, 0)
+    pipeline.finish()
+    counts = Counts()
+    counts.add(pipeline.decoder.counts)
+    counts.add(stream.counts)
+    engine = pipeline.engine
+    identity = pipeline.current_identity()
+    run = FakeRun(
+        Label.of(name),
+        stream,
+        identity,
+        counts=counts,
+        verdicts=engine.verdicts if engine is not None else (),
+        events=engine.events if engine is not None else (),
+        warm_up=engine.warm_up if engine is not None else (stream.rows, 30),
+        group_size=identity.group_size if identity is not None else None,
+        records=stream.rows,
+    )
+    for key, value in settings.items():
+        setattr(run, key, value)
+    return run
+
+
+def run_of_file(path: Path, **settings: Any) -> FakeRun:
+    """The run in a file."""
+    return run_of(path.read_bytes(), path.parent.name, **settings)
+
+
+def verl_lines(rows: Iterable[tuple[int, Mapping[str, object]]]) -> bytes:
+    """Rows in veRL's envelope."""
+    return b"".join(json.dumps({"step": step, "data": data}).encode() + b"\n" for step, data in rows)
+
+
+def verl_rows(
+    steps: int = 1204, *, seed: int = 1, is_ill: bool = False, from_step: int = 1
+) -> list[tuple[int, dict[str, object]]]:
+    """A veRL run: healthy, or one whose tools slow down and whose KL climbs over the last 60 steps."""
+    dice = random.Random(seed)
+    rows = []
+    for step in range(from_step, steps + 1):
+        done = step / steps
+        ill = max(0.0, (step - (steps - 60)) / 60) if is_ill else 0.0
+        rows.append((step, _verl_row(step, done, ill, dice)))
+    return rows
+
+
+def _verl_row(step: int, done: float, ill: float, dice: random.Random) -> dict[str, object]:
+    def noise(scale: float = 0.05) -> float:
+        return 1 + dice.gauss(0, scale)
+
+    length = (620 + 300 * done) * noise(0.03) * (1 + 1.5 * ill)
+    gen = 22 * noise() * (1 + 1.2 * ill)
+    stages = {
+        "gen": gen,
+        "reward": 1.2 * noise(),
+        "old_log_prob": 3.0 * noise(),
+        "adv": 0.05 * noise(),
+        "update_actor": 8.1 * noise(),
+        "update_weights": 1.4 * noise(),
+    }
+    if step % 100 == 0:
+        stages["save_checkpoint"] = 31.0 * noise()
+    step_s = sum(stages.values()) + 0.9
+    row: dict[str, object] = {
+        "training/global_step": step,
+        "training/epoch": step // 100,
+        "critic/score/mean": 0.2 + 0.5 * (1 - math.exp(-4 * done)) + dice.gauss(0, 0.02),
+        "critic/score/max": 1.0,
+        "critic/score/min": 0.0,
+        "critic/rewards/mean": 0.2 + 0.5 * (1 - math.exp(-4 * done)) + dice.gauss(0, 0.02),
+        "critic/advantages/mean": dice.gauss(0, 0.01),
+        "critic/advantages/max": 2.2,
+        "critic/advantages/min": -2.2,
+        "actor/kl_loss": 0.02 * (1 + 2 * done) * noise() * (1 + 9 * ill),
+        "actor/pg_clipfrac": 0.003 * noise(0.1),
+        "actor/ppo_kl": 0.0004 * noise(0.2),
+        "actor/entropy": 0.28 * math.exp(-0.4 * done) * noise(0.02),
+        "actor/grad_norm": 0.4 * noise(0.1),
+        "actor/lr": 1e-6,
+        "actor/pg_loss": dice.gauss(0, 0.01),
+        "response_length/mean": length,
+        "response_length/max": 4096.0,
+        "response_length/min": 90.0,
+        "response_length/clip_ratio": 0.007 * noise(0.3) + 0.2 * ill,
+        "prompt_length/mean": 180.0,
+        "global_seqlen/mean": 250_000 * noise(0.01),
+        "global_seqlen/min": 240_000.0,
+        "global_seqlen/max": 262_000.0,
+        "global_seqlen/minmax_diff": 22_000.0,
+        "global_seqlen/balanced_min": 249_900.0,
+        "global_seqlen/balanced_max": 250_150.0,
+        "perf/throughput": 1065 * noise() / (1 + ill),
+        "perf/mfu/actor": 0.41 * noise(0.01),
+        "perf/max_memory_allocated_gb": 62.0,
+        "perf/total_num_tokens": 1_000_000.0,
+        "perf/time_per_step": step_s,
+        "timing_s/step": step_s,
+        "timing_per_token_ms/gen": gen / length,
+        "timing_per_token_ms/update_actor": 0.09,
+        "timing_s/agent_loop/generate_sequences/mean": 9 * noise(),
+        "timing_s/agent_loop/generate_sequences/max": 20 * noise() * (1 + ill),
+        "timing_s/agent_loop/tool_calls/mean": 2 * noise(),
+        "timing_s/agent_loop/tool_calls/max": 6 * noise() * (1 + 6 * ill),
+        "timing_s/agent_loop/slowest/generate_sequences": 14 * noise(),
+        "timing_s/agent_loop/slowest/tool_calls": 6 * noise() * (1 + 6 * ill),
+        "timing_s/agent_loop/slowest/response_length": 3000,
+    }
+    row.update({f"timing_s/{name}": seconds for name, seconds in stages.items()})
+    if step % 20 == 0:
+        row["val-core/gsm8k/acc/mean@1"] = 0.45 + 0.16 * (1 - math.exp(-3 * done)) + dice.gauss(0, 0.004)
+        row["timing_s/testing"] = 17.0
+    return row
