@@ -175,7 +175,10 @@ class LengthHack(Judge):
         return f"reward {number(before)} → {number(after)} while answers became {percent(shorter)} shorter"
 
 
-_NEXT = ("grad_norm", "entropy", "clip_frac", "kl_old", "lr", "off_policy_kl", "truncated_frac", "response_len_mean")
+_NEXT = (
+    "grad_norm", "entropy", "clip_frac", "kl_old", "lr", "off_policy_kl", "truncated_frac", "response_len_mean",
+    "time_weight_sync", "reward_component", "tool_failure_frac",
+)  # fmt: skip
 _METRICS = ("score_mean", "reward_mean")
 _FIVE = {level: Patience(5, 5) for level in (INFO, WARN, CRIT)}
 

@@ -51,21 +51,23 @@ class ClipFraction(Judge):
             start.push(value)
         if value <= self.lowest:
             return QUIET
-        warn, crit = self.limits["warn"], self.limits["crit"]
-        if now.algorithm is Algorithm.EMBODIED:
-            warn, crit = self.embodied
-        elif self._is_sequence_level(value, now.values):
+        if now.algorithm is not Algorithm.EMBODIED and self._is_sequence_level(value, now.values):
             return self._sequence_level(value)
-        if self.is_firing:
-            warn, crit = warn * RELEASE, crit * RELEASE
-        if value > crit:
+        return self._token_level(value, usual, known, now.algorithm)
+
+    def _token_level(self, value: float, usual: float, known: int, algorithm: Algorithm) -> Reading:
+        warn, crit = self.limits["warn"], self.limits["crit"]
+        if algorithm is Algorithm.EMBODIED:
+            warn, crit = self.embodied
+        factor = RELEASE if self.is_firing else 1.0
+        if value > crit * factor:
             return Reading(CRIT, value, usual, crit)
-        if value > warn:
+        if value > warn * factor:
             return Reading(WARN, value, usual, warn)
         rise = self.limits["rise"] * usual
-        if known >= _MIN_SAMPLES and usual > 0.0 and value > rise and value > self.limits["rise_floor"]:
-            return Reading(WARN, value, usual, rise)
-        return QUIET
+        if algorithm is Algorithm.EMBODIED or known < _MIN_SAMPLES or not 0.0 < rise < value:
+            return QUIET
+        return Reading(WARN, value, usual, rise) if value > self.limits["rise_floor"] else QUIET
 
     def _is_sequence_level(self, value: float, values: Mapping[str, float]) -> bool:
         step_kl = values.get("kl_old")
@@ -209,13 +211,14 @@ class ReferenceKlSpike(Judge):
         window = self.window
         usual, known = window.median, window.count
         window.push(value)
+        if value <= self.limits["floor"]:
+            return QUIET
+        if value > self.limits["absolute"]:
+            return Reading(CRIT, value, usual if known else None, self.limits["absolute"])
+        return self._jump(value, usual) if known >= self.limits["wait"] and usual > 0.0 else QUIET
+
+    def _jump(self, value: float, usual: float) -> Reading:
         limits = self.limits
-        if value <= limits["floor"]:
-            return QUIET
-        if value > limits["absolute"]:
-            return Reading(CRIT, value, usual if known else None, limits["absolute"])
-        if known < limits["wait"] or usual <= 0.0:
-            return QUIET
         is_huge = value > limits["crit"] * usual and value > limits["crit_floor"]
         if self.huge.push(is_huge) and is_huge:
             return Reading(CRIT, value, usual, limits["crit"] * usual)

@@ -1,0 +1,106 @@
+"""From a verdict to what to look at next, with the reason for looking there.
+
+Owns the reasons; the order is the rule's own (`RuleSpec.next`), because it
+follows from what usually causes the symptom. Knows no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from rltop.model import Verdict
+
+
+class NextStep(NamedTuple):
+    """A metric to look at, and what it would tell."""
+
+    metric: str
+    reason: str
+
+
+REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "aborted_frac": "aborted rollouts have no reward and drag the means",
+        "clip_frac": "a clip fraction that rose first says that updates were too large",
+        "clip_frac_high": "clipping from above only: rare tokens are pushed up",
+        "clip_frac_value": "a clipped value function cannot follow the returns",
+        "dpo_accuracy": "whether chosen and rejected are told apart at all",
+        "dpo_chosen": "whether the chosen answers gain or lose",
+        "dpo_margin": "the one number that DPO maximises",
+        "dpo_rejected": "whether the margin only comes from pushing rejected answers down",
+        "entropy": "a drop says collapse, a surge says noise",
+        "explained_var": "whether the critic still explains the returns",
+        "grad_norm": "a spike or NaN just before dates the bad update",
+        "group_len_ratio": "whether a few answers per group hold up the rest",
+        "kl_old": "how far a single batch moved the policy",
+        "kl_ref": "how far the policy has walked from where it started",
+        "logps_chosen": "whether likelihood has left the chosen answers",
+        "logps_rejected": "whether likelihood has left both answers",
+        "loss": "whether the objective itself jumped",
+        "lr": "a change of schedule explains most things that jump together",
+        "mfu": "whether the machines compute less, or only wait",
+        "num_turns_max": "a conversation that does not end holds up the batch",
+        "off_policy_kl": "a disagreement of sampler and trainer that grew before is the cause",
+        "preempted_max": "rollouts that were evicted from the cache start over",
+        "prompt_len_mean": "longer prompts leave less room for answers",
+        "ratio_mean": "whether new and old policy still agree on what was sampled",
+        "response_len_max": "one answer at the cap is enough to hold up a batch",
+        "response_len_mean": "longer or shorter answers change everything measured per answer",
+        "response_len_min": "answers of no length have an empty mask",
+        "return_mean": "the scale that the critic has to follow",
+        "reward_component": "one part that rises while another falls is a reward being gamed",
+        "reward_mean": "whether it cost any reward yet",
+        "reward_std": "whether the answers still differ in reward",
+        "rm_accuracy": "whether chosen and rejected are told apart at all",
+        "rm_margin": "how far apart chosen and rejected score",
+        "rollout_prob_diff_mean": "whether sampler and trainer agree on probabilities",
+        "seqlen_balanced_max": "the rank with the most tokens sets the pace",
+        "seqlen_mean": "what a rank gets on average",
+        "slowest_tool": "how much of the slowest rollout was waiting for tools",
+        "staleness_mean": "rollouts from an older policy pull the update elsewhere",
+        "time_gen": "generation is what usually grows",
+        "time_gen_sample_max": "how long the slowest rollout took",
+        "time_step": "whether the steps before grew already",
+        "time_update_actor": "whether the update waits for one rank",
+        "time_weight_sync": "a synchronisation that failed or hung leaves an old sampler",
+        "tool_failure_frac": "failing tools take the reward with them",
+        "total_tokens": "more tokens explain a longer step",
+        "truncated_frac": "answers that are cut off score on half a thought",
+        "val_acc": "whether it holds on pairs that were not trained on",
+        "val_aux": "which part of the validation moved",
+        "val_loss": "whether it holds on data that was not trained on",
+        "val_score": "whether it is real progress",
+        "value_loss": "whether the critic has lost the returns",
+        "value_mean": "whether the critic's level matches the returns",
+        "zero_std_frac": "groups without contrast give no gradient",
+    }
+)
+"""Canonical name → what looking there would tell."""
+
+SPECIFIC: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("groups", "reward_mean"): "at its floor the prompts are too hard, at its top the task is solved",
+        ("truncation", "reward_mean"): "whether being cut off costs reward: some runs learn at the cap",
+        ("validation", "reward_mean"): "training reward that rises meanwhile is reward being gamed",
+        ("validation", "kl_ref"): "past a budget of KL the true reward falls",
+        ("performance", "response_len_max"): "whether the tail is made of answers at the cap",
+        ("straggler", "time_step"): "what waiting for the slowest costs",
+        ("gradient", "response_len_max"): "a very long answer in the batch explains a lone spike",
+        ("nonfinite", "kl_ref"): "the exponential of an extreme log-ratio overflows first",
+        ("liveness", "time_step"): "how long steps took before it went silent",
+        ("liveness", "reward_mean"): "whether the run goes on where it left off",
+    }
+)
+"""(Family, canonical name) → the reason where the family of the symptom changes it."""
+
+
+def reason(family: str, metric: str) -> str:
+    """Why to look at `metric` for a symptom of `family`; empty when nothing is known."""
+    return SPECIFIC.get((family, metric)) or REASONS.get(metric, "")
+
+
+def next_steps(verdict: Verdict) -> tuple[NextStep, ...]:
+    """What to look at next, in order, each with its reason."""
+    return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in verdict.next)
