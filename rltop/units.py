@@ -45,7 +45,7 @@ def _positive(value: float) -> str:
     for scale, suffix in _LARGE:
         if value >= scale * 0.9995:
             scaled = value / scale
-            return f"{scaled:.3g}{suffix}" if scaled < 999.5 else f"{value:.2e}"
+            return f"{_positive(scaled)}{suffix}" if scaled < 999.5 else f"{value:.2e}"
     if value >= 99.95:
         return f"{value:,.0f}"
     if value >= 9.995:

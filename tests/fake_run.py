@@ -24,6 +24,7 @@ class FakeRun:
 
     name: Label
     stream: Stream
+    path: Label = field(default_factory=lambda: Label.of("logs/metrics.jsonl"))
     identity: Identity | None = None
     verdicts: Sequence[Verdict] = ()
     events: Sequence[Event] = ()
@@ -53,7 +54,7 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
     run = FakeRun(
         Label.of(name),
         stream,
-        identity,
+        identity=identity,
         counts=counts,
         verdicts=engine.verdicts if engine is not None else (),
         events=engine.events if engine is not None else (),

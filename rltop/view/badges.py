@@ -204,5 +204,5 @@ def _paint_group(builder: RowBuilder, group: BadgeGroup, stop: int, glyphs: Glyp
         builder.add(_GAP).add(text, LEVEL_ROLES[badge.level], Target(TargetKind.VERDICT, badge.rule))
     if left_out and builder.column + 5 <= stop:
         builder.add(f"{_GAP}+{left_out}", LEVEL_ROLES[group.badges[-1].level])
-    if rest and builder.column + reserve <= stop + 1:
+    if rest and builder.column + reserve <= stop:
         builder.add(_GAP).add(rest, "dim")

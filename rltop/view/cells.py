@@ -56,10 +56,21 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
             break
         fitting = clip(rest, width + 1)[:-1]
         blank = fitting.rfind(" ")
+        while blank > 0 and _parts_unit(rest, blank):
+            blank = fitting.rfind(" ", 0, blank)
         cut = blank if blank > width // 3 else len(clip(rest, width)) - 1
         out.append(rest[:cut].rstrip())
         rest = rest[cut:].lstrip()
     return out
+
+
+_UNITS = frozenset({"%", "s", "ms", "h", "m", "d", "min", "pp", "tok", "nats", "GB"})
+
+
+def _parts_unit(text: str, blank: int) -> bool:
+    """Does the blank stand between a number and its unit?"""
+    word = text[blank + 1 : blank + 6].split(" ", 1)[0].rstrip(",;.:)")
+    return text[blank - 1].isdigit() and word in _UNITS
 
 
 class RowBuilder:

@@ -119,9 +119,17 @@ def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
 
 
 def paint_table_head(
-    columns: Columns, width: int, glyphs: Glyphs, span: str = "whole run", now: int | None = None
+    columns: Columns, width: int, glyphs: Glyphs, span: tuple[str, str] = ("whole run", "now"), now: int | None = None
 ) -> Row:
-    """The names of the columns; `now` is how many cells of the line there are already."""
+    """The names of the columns.
+
+    Args:
+        columns: their widths.
+        width: cells of the row.
+        glyphs: the signs to draw with.
+        span: what the lines cover, and what their end stands for.
+        now: how many cells of the line there are already; None is all of them.
+    """
     builder = RowBuilder(width, glyphs).add("   ").left("metric", columns.title + 1, "dim")
     if columns.key:
         builder.left("key", columns.key + 1, "dim")
@@ -129,11 +137,12 @@ def paint_table_head(
     if columns.change:
         builder.right("vs base", columns.change, "dim")
     builder.to(columns.spark_at)
-    line = (columns.spark if now is None else min(now, columns.spark)) - len(span) - 7
+    what, end = span
+    line = (columns.spark if now is None else min(now, columns.spark)) - cell_width(what) - cell_width(end) - 4
     if line > 0:
-        builder.add(f"{span} ", "dim").add(glyphs.rule * line, "rule").add("▶ now", "dim")
+        builder.add(f"{what} ", "dim").add(glyphs.rule * line, "rule").add(f"▶ {end}", "dim")
     else:
-        builder.add(clip(span, columns.spark), "dim")
+        builder.add(clip(what, columns.spark), "dim")
     return builder.row()
 
 
@@ -181,7 +190,7 @@ def paint_metric_rows(
     glyphs: Glyphs,
     *,
     has_head: bool = True,
-    span: str = "whole run",
+    span: tuple[str, str] = ("whole run", "now"),
     columns: Columns | None = None,
 ) -> list[Row]:
     """The table in at most `height` rows; loud rows are never the ones left out."""

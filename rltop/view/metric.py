@@ -148,7 +148,7 @@ def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[
     if reading.baseline is not None:
         table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), "this run's start"))
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
-        table.append(Statistic("change", change_text(reading), "", "against the baseline", role))
+        table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
     if reading.threshold is not None:
         remark = f"rule {reading.verdict.rule}" if reading.verdict is not None else ""
         table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rltop import units
 from rltop.metrics.keys import is_bookkeeping_key
 from rltop.metrics.rows import ROW_SETS
-from rltop.model import Counts, Event, EventState, Label, Signal, Verdict
+from rltop.model import Counts, Event, EventState, Label, RunState, Signal, Verdict
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
 from rltop.view.cells import RowBuilder, fill, rule_row, too_small, wrap
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
@@ -67,8 +67,8 @@ class OverviewView:
         events: the newest transitions, newest first.
         counts: what was not understood.
         span: what the lines cover.
+        end: what the newest column is called.
         is_empty: there is not a single number yet.
-        hints: what could be done about it, line by line.
     """
 
     header: HeaderView
@@ -81,6 +81,7 @@ class OverviewView:
     events: tuple[Event, ...]
     counts: Counts
     span: str
+    end: str = "now"
     is_empty: bool = False
 
 
@@ -126,9 +127,17 @@ def build_overview(
         stragglers=build_stragglers(run, at, verdicts),
         events=_newest_events(run, at),
         counts=run.counts,
-        span="newest rows" if run.is_preview else "up to here" if at is not None else "whole run",
+        span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
+        end=_end_word(run, at),
         is_empty=empty,
     )
+
+
+def _end_word(run: RunSource, at: int | None) -> str:
+    """What the right end of the lines stands for."""
+    if at is not None:
+        return units.step(at)
+    return "end" if run.state in (RunState.ENDED, RunState.FINISHED) else "now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +283,7 @@ class _Painter:
         view, width, glyphs = self.view, self.width, self.glyphs
         columns = columns_for(width, longest_key((*view.rows, *view.more)))
         table = paint_metric_rows(
-            view.rows, width, room, glyphs, has_head=plan.has_head, span=view.span, columns=columns
+            view.rows, width, room, glyphs, has_head=plan.has_head, span=(view.span, view.end), columns=columns
         )
         blocks = [top, table, self._timing(plan), self._stragglers(plan), events, more]
         rows: list[Row] = []

@@ -23,6 +23,11 @@ class RunSource(Protocol):
         ...
 
     @property
+    def path(self) -> Label:
+        """Where it is read from."""
+        ...
+
+    @property
     def stream(self) -> Stream:
         """Its rows: the preview until history has caught up."""
         ...

@@ -208,8 +208,9 @@ def _paint_measure(view: StragglerView, width: int, glyphs: Glyphs) -> RowBuilde
     builder.add(f"{_WHAT[view.reading.kind]} ", "text")
     builder.add(_short(units.number(view.reading.ratio)), role if view.level > Level.OK else "value")
     if view.level > Level.OK:
+        builder.add(f" {glyphs.level(view.level)}", role)
         since = "" if view.since_step is None else f" since {units.step(view.since_step)}"
-        builder.add(f" {glyphs.level(view.level)}{since}", role)
+        builder.add(since if len(since) <= builder.room else "", role)
     if view.is_older:
         builder.add(f" @{units.step(view.step)}", "note")
     usual = _usual_text(view)

@@ -95,6 +95,7 @@ class TreeLine:
         level: worst level below a section.
         row: the metric's reading; None for lines out of view.
         key: the metric's key.
+        depth: 1 for a metric inside a group.
     """
 
     kind: str
@@ -105,6 +106,7 @@ class TreeLine:
     level: Level = Level.OK
     row: MetricRow | None = None
     key: str = ""
+    depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,8 @@ def build_tree(
             reading = read_signal(run, line.signal, columns, at=at, verdicts=verdicts, cadence=cadence)
             title = line.signal.metric.title if line.signal.metric.name else ""
             row = MetricRow(title, reading)
-            shown.append(TreeLine("metric", Label.of(line.name), line.section, row=row, key=line.key))
+            depth = 1 if line.group else 0
+            shown.append(TreeLine("metric", Label.of(line.name), line.section, row=row, key=line.key, depth=depth))
         elif line.kind == "section":
             level = levels.get(line.section, Level.OK)
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
@@ -273,14 +276,15 @@ def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: in
     reading: SignalReading = row.reading
     role = LEVEL_ROLES[reading.level]
     is_loud = reading.level >= Level.INFO or reading.level is Level.NO_DATA
-    name = _name_cells(width)
+    name = _name_cells(width) - 2 * line.depth
     builder.add(f"{glyphs.level(reading.level) if is_loud else ' '} ", role)
+    builder.add("  " * line.depth)
     text = clip_middle(line.name.display, name)
     room = name - cell_width(text)
     builder.add(text, "key")
     if row.title and row.title != line.name.display and room > len(row.title) + 2:
         builder.add("  ").add(row.title, "dim")
-    builder.to(3 + name)
+    builder.to(3 + _name_cells(width))
     value, unit = value_text(reading)
     if cell_width(value) > 9 and not unit:
         builder.right(value, 15, "value")

@@ -270,7 +270,8 @@ def _paint_look(look: Look, number: str, is_first: bool, line_at: int, cells: in
     text, unit = value_text(look.reading)
     builder.right(text, 8, "value").left(f" {unit}" if unit else "", 6, "unit")
     if line_at - builder.column >= 14:
-        builder.left(_moved_text(look), min(20, line_at - builder.column), "note" if look.offset is not None else "dim")
+        role = "note" if look.offset is not None else "dim"
+        builder.add(" ").left(_moved_text(look), min(20, line_at - builder.column - 1), role)
     if look.line is not None and cells >= 12:
         builder.to(line_at).line(sparkline(fitted(look.line, cells * 2), glyphs))
         if is_first:

@@ -1,0 +1,63 @@
+"""The overview as text: the rows of the screen, plain or coloured.
+
+Owns the writing of rows where there is no screen. Colours are the terminal's own
+sixteen, because nobody knows its ground; without colour nothing is lost, since
+every level has a sign and a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.view.glyphs import glyph_set
+from rltop.view.lines import Row
+from rltop.view.overview import build_overview, paint_overview
+from rltop.view.palette import Palette, load_palette, sgr
+from rltop.view.source import RunSource
+
+PALETTE = "terminal"
+"""The theme that output without a screen is coloured in."""
+
+_RESET = "\x1b[0m"
+
+
+def once_text(
+    run: RunSource, width: int, height: int | None = None, *, use_color: bool = False, is_ascii: bool = False
+) -> str:
+    """The overview of a run as lines of text, each ended by a newline.
+
+    Args:
+        run: the run.
+        width: cells of a line; at least 40.
+        height: how many lines; None is as many as there is something to say.
+        use_color: write escape codes.
+        is_ascii: write ASCII only.
+    """
+    view = build_overview(run, width=width, height=height if height is not None else 40)
+    rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))
+    return rows_text(rows, load_palette(PALETTE) if use_color else None)
+
+
+def rows_text(rows: Sequence[Row], palette: Palette | None = None) -> str:
+    """Rows as lines, without blanks at their ends; coloured if there is a palette."""
+    lines = [_coloured(row, palette) if palette is not None else _plain(row) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(row: Row) -> str:
+    return "".join(piece.text for piece in row.line).rstrip()
+
+
+def _coloured(row: Row, palette: Palette) -> str:
+    """One line; it begins and ends in the terminal's own style."""
+    out = []
+    is_styled = False
+    for text, role in row.line:
+        style = palette.style(role)
+        if style.is_plain or (style.fg == "default" and style.without_colour().is_plain):
+            out.append(f"{_RESET}{text}" if is_styled else text)
+            is_styled = False
+        else:
+            out.append(f"{sgr(style, palette, has_truecolour=False)}{text}")
+            is_styled = True
+    return "".join(out) + (_RESET if is_styled else "")
