@@ -6,7 +6,7 @@ import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,18 @@ from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.health.engine import EngineOptions
 from rltop.ingest.pipeline import Pipeline
 from rltop.metrics.dialect import Identity
-from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.model import (
+    Counts,
+    Event,
+    EventState,
+    Evidence,
+    Label,
+    Level,
+    RunState,
+    Unit,
+    Verdict,
+    VerdictState,
+)
 from rltop.store.stream import Stream
 
 
@@ -156,3 +167,82 @@ def _verl_row(step: int, done: float, ill: float, dice: random.Random) -> dict[s
         row["val-core/gsm8k/acc/mean@1"] = 0.45 + 0.16 * (1 - math.exp(-3 * done)) + dice.gauss(0, 0.004)
         row["timing_s/testing"] = 17.0
     return row
+
+
+def a_verdict(rule: str = "O12", level: Level = Level.WARN, **changes: Any) -> Verdict:
+    """A verdict with everything in it, for views that show verdicts made by nobody."""
+    base = Verdict(
+        rule=rule,
+        title="KL drift",
+        family="kl",
+        group="learning",
+        level=level,
+        state=VerdictState.FIRING,
+        metric="kl_ref",
+        key="actor/kl_loss",
+        since_step=1187,
+        since_record=1187,
+        headline="KL to the reference is 9.8× its value at the start, reward flat",
+        evidence=(Evidence("KL", 0.55, Unit.NATS), Evidence("baseline", 0.056, Unit.NATS)),
+        why="The policy leaves the reference without earning reward for it.",
+        causes=("the KL coefficient is too small", "the learning rate is too high"),
+        next=("lr", "grad_norm", "response_len_mean", "off_policy_kl"),
+        threshold=0.2,
+        baseline=0.056,
+    )
+    return replace(base, **changes)
+
+
+def firing_run() -> FakeRun:
+    """The ill veRL run with verdicts set by hand, so that no change of a rule moves what is shown."""
+    run = run_of(verl_lines(verl_rows(is_ill=True)), total_steps=2000)
+    run.warm_up = None
+    run.group_size = 8
+    run.verdicts = [
+        a_verdict(
+            "T2",
+            Level.CRIT,
+            title="length",
+            family="length",
+            metric="response_len_mean",
+            key="response_length/mean",
+            since_step=1160,
+            headline="answers are 3.7× as long as at the start, 20 % of them cut off",
+            threshold=None,
+            baseline=640.0,
+        ),
+        a_verdict(),
+        a_verdict(
+            "P1",
+            title="step slower",
+            family="performance",
+            group="system",
+            metric="time_step",
+            key="timing_s/step",
+            since_step=1172,
+            headline="steps take 64.2 s instead of 36.4 s: gen +27.0 s",
+            threshold=47.4,
+            baseline=36.4,
+        ),
+        a_verdict(
+            "P6",
+            title="stragglers",
+            family="straggler",
+            group="system",
+            metric="time_gen_sample_max",
+            key="timing_s/agent_loop/generate_sequences/max",
+            since_step=1173,
+            headline="the slowest rollout takes 39.4 s against a mean of 9.4 s",
+            threshold=None,
+            baseline=2.2,
+        ),
+    ]
+    run.events = [
+        Event(1165, 1165, "T2", "length", Level.WARN, EventState.FIRING, "answers are 1.6× as long as at the start"),
+        Event(1172, 1172, "P1", "performance", Level.WARN, EventState.FIRING, "steps take 47.5 s instead of 36.4 s"),
+        Event(1173, 1173, "P6", "straggler", Level.WARN, EventState.FIRING, "slowest rollout 27.0 s, mean 9.4 s"),
+        Event(1180, 1180, "E1", "entropy", Level.WARN, EventState.RECOVERED, "entropy: recovered, since step 1,170"),
+        Event(1187, 1187, "O12", "kl", Level.WARN, EventState.FIRING, "KL to the reference is 3.6× its start"),
+        Event(1190, 1190, "T2", "length", Level.CRIT, EventState.ESCALATED, "answers are 2.9× as long as at the start"),
+    ]
+    return run

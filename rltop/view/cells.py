@@ -55,11 +55,11 @@ def wrap(text: str, width: int, lines: int) -> list[str]:
             out.append(clip(rest, width))
             break
         fitting = clip(rest, width + 1)[:-1]
-        blank = fitting.rfind(" ")
+        blank = len(fitting) if rest[len(fitting)] == " " else fitting.rfind(" ")
         while blank > 0 and _parts_unit(rest, blank):
             blank = fitting.rfind(" ", 0, blank)
-        cut = blank if blank > width // 3 else len(clip(rest, width)) - 1
-        out.append(rest[:cut].rstrip())
+        cut = blank if blank > width // 3 else max(1, len(clip(rest, width)) - 1)
+        out.append(clip(rest[:cut].rstrip(), width))
         rest = rest[cut:].lstrip()
     return out
 

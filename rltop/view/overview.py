@@ -7,21 +7,21 @@ learning, where does the time go, who is slow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rltop import units
-from rltop.metrics.keys import is_bookkeeping_key
-from rltop.metrics.rows import ROW_SETS
-from rltop.model import Counts, Event, EventState, Label, RunState, Signal, Verdict
+from rltop.model import Counts, Event, EventState, Label, RunState, Verdict
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
-from rltop.view.cells import RowBuilder, fill, rule_row, too_small, wrap
+from rltop.view.cells import RowBuilder, fill, rule_row, too_small
+from rltop.view.choice import choose_key_metrics, choose_others
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.header import HeaderView, build_header, paint_counts, paint_header
 from rltop.view.key_metrics import MetricRow, columns_for, longest_key, paint_metric_row, paint_metric_rows
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence
-from rltop.view.signals import SignalReading, cadence_of, generic_signal, read_signal
+from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence, sentence_lines
+from rltop.view.signals import SignalReading, cadence_of, read_signal
 from rltop.view.source import RunSource
 from rltop.view.stragglers import StragglerView, build_stragglers, paint_stragglers
 from rltop.view.timings import TimingView, build_timing
@@ -33,23 +33,15 @@ from rltop.view.waterfall import (
     paint_stages,
     paint_strip,
 )
+from rltop.view.widths import cell_width
 
 LEAST = (40, 12)
 """Columns and rows below which nothing useful can be shown."""
 
 _GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "rm_accuracy", "val_loss", "loss")
-_SHORT = {
-    "mem_alloc_gb": "mem",
-    "mem_peak_gb": "mem",
-    "mem_reserved_gb": "mem",
-    "dpo_rejected": "rejected",
-    "logps_rejected": "rejected",
-    "rm_reward_min": "min",
-}
-"""Names of the metrics beside a row, where their titles would not fit into the remarks."""
-
 _EVENTS = 8
 _FIXED_ROWS = 26
+_UNKNOWN_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +97,8 @@ def build_overview(
     """
     verdicts = verdicts_at(run, at)
     timing = build_timing(run, at, row)
-    empty = nothing_yet(run) is not None
-    rows: tuple[MetricRow, ...] = ()
-    more: tuple[MetricRow, ...] = ()
-    if not empty:
-        reader = _Reader(run, at, max(20, columns_for(width).spark * 2), verdicts, cadence_of(run.stream))
-        rows = tuple(reader.key_rows())
-        room = max(0, height - _FIXED_ROWS)
-        if not rows:
-            room = max(room, 12)
-        more = tuple(reader.other_rows({row.reading.signal.key for row in rows}, room))
-        if not rows:
-            rows, more = more[:12], more[12:]
+    is_empty = nothing_yet(run) is not None
+    rows, more = ((), ()) if is_empty else _read_rows(run, at, verdicts, width, height)
     return OverviewView(
         header=build_header(run, timing, at),
         sentence=build_sentence(run, verdicts, timing, _goal(rows), at),
@@ -129,7 +111,7 @@ def build_overview(
         counts=run.counts,
         span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
         end=_end_word(run, at),
-        is_empty=empty,
+        is_empty=is_empty,
     )
 
 
@@ -140,67 +122,26 @@ def _end_word(run: RunSource, at: int | None) -> str:
     return "end" if run.state in (RunState.ENDED, RunState.FINISHED) else "now"
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads signals into rows of the table."""
-
-    run: RunSource
-    at: int | None
-    columns: int
-    verdicts: Sequence[Verdict]
-    cadence: int
-
-    def read(self, signal: Signal, others: int = 0) -> SignalReading:
-        return read_signal(
-            self.run,
-            signal,
-            self.columns,
-            at=self.at,
-            verdicts=self.verdicts,
-            others=others,
-            cadence=self.cadence,
+def _read_rows(
+    run: RunSource, at: int | None, verdicts: Sequence[Verdict], width: int, height: int
+) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
+    """The key metrics, and as many further ones as there may be room for."""
+    key_metrics = choose_key_metrics(run, at)
+    room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
+    chosen = [*key_metrics, *islice(choose_others(run, key_metrics), room)]
+    longest = max((cell_width(Label.of(choice.signal.key).display) for choice in chosen), default=0)
+    columns = max(20, columns_for(width, longest).spark * 2)
+    cadence = cadence_of(run.stream)
+    rows = tuple(
+        MetricRow(
+            choice.title,
+            read_signal(run, choice.signal, columns, at=at, verdicts=verdicts, others=choice.others, cadence=cadence),
+            choice.remark,
         )
-
-    def key_rows(self) -> Iterator[MetricRow]:
-        """The rows of the algorithm's set for which there is a signal."""
-        identity = self.run.identity
-        if identity is None:
-            return
-        for wanted in ROW_SETS[identity.algorithm]:
-            name = next((name for name in wanted.metrics if identity.signals.get(name)), None)
-            if name is None:
-                continue
-            signals = identity.signals[name]
-            reading = self.read(signals[0], len(signals) - 1)
-            yield MetricRow(wanted.title or signals[0].metric.title, reading, self._remark(name, wanted.beside))
-
-    def _remark(self, name: str, beside: Sequence[str]) -> str:
-        """A second metric in the remarks of a row, such as memory beside MFU."""
-        identity = self.run.identity
-        for other in beside:
-            signal = None if identity is None or other == name else identity.primary(other)
-            raw = None if signal is None else self.run.stream.latest(signal.key, self.at)
-            if signal is not None and raw is not None:
-                title = _SHORT.get(other, signal.metric.title)
-                return f"{title} {units.measure(signal.read(raw.value), signal.metric.unit)}"
-        return ""
-
-    def other_rows(self, shown: set[str], room: int) -> Iterator[MetricRow]:
-        """Every other metric that the catalogue knows, then every other key."""
-        identity = self.run.identity
-        known = {} if identity is None else identity.signals
-        of_key = {signal.key: signal for signals in known.values() for signal in signals}
-        first = [signals[0].key for signals in known.values() if signals and signals[0].metric.section != "timing"]
-        rest = [key for key in self.run.stream.keys if key not in set(first)]
-        for key in [*first, *rest]:
-            if room <= 0:
-                return
-            if key in shown or is_bookkeeping_key(key):
-                continue
-            shown.add(key)
-            room -= 1
-            signal = of_key.get(key) or generic_signal(key)
-            yield MetricRow(Label.of(signal.metric.title).display, self.read(signal))
+        for choice in chosen
+    )
+    count = len(key_metrics) or _UNKNOWN_ROWS
+    return rows[:count], rows[count:]
 
 
 def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
@@ -265,7 +206,7 @@ class _Painter:
         self.glyphs = glyphs
         self.badges = paint_badges(view.badges, width, glyphs)
         self.counts = paint_counts(view.counts, width, glyphs)
-        self.sentence_rows = len(wrap(view.sentence.text.display, width - 2, 2)) or 1
+        self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
 
     def paint(self, height: int | None) -> list[Row]:
         plan, spare = self._choose(height)

@@ -145,8 +145,15 @@ def _movement(goal: SignalReading | None) -> str:
 def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:
     """The sentence in at most `lines` rows; never an empty list."""
     role = LEVEL_ROLES[sentence.level] if sentence.level is not Level.OK else "text"
+    sign = f"{glyphs.level(sentence.level)} " if sentence.level >= Level.WARN else ""
     rows = []
-    for text in wrap(sentence.text.display, max(1, width - 2), lines) or [""]:
-        builder = RowBuilder(width, glyphs).add(" ").add(text, role)
+    for i, text in enumerate(sentence_lines(sentence, width, lines) or [""]):
+        builder = RowBuilder(width, glyphs).add(" ").add(sign if i == 0 else " " * len(sign), role).add(text, role)
         rows.append(builder.row(sentence.target))
     return rows
+
+
+def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
+    """The text of each row that the sentence takes."""
+    indent = 4 if sentence.level >= Level.WARN else 2
+    return wrap(sentence.text.display, max(1, width - indent), lines)

@@ -63,8 +63,8 @@ def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window
     """The window over a whole run in at most `columns` columns.
 
     The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what
-    lies between them, so that a line fills at least two thirds of its place) and
-    the start a multiple of the stride: both stay where they are while records come
+    lies between them, so that a long line fills two thirds of its place or more)
+    and the start a multiple of the stride: both stay where they are while records come
     in, and folded history divides evenly.
 
     Args:
