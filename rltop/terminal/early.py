@@ -17,7 +17,7 @@ from rltop.view.lines import Piece, Row
 from rltop.view.palette import Palette, sgr
 
 DEADLINE_S = 0.1
-"""A read that takes longer is not waited for: Textual is there soon enough."""
+"""Longer than this a read is not waited for: Textual is imported meanwhile."""
 
 READING = Row((Piece(" reading …", "dim"),))
 
@@ -31,32 +31,42 @@ def paint_early(
     *,
     deadline_s: float = DEADLINE_S,
 ) -> bool:
-    """Draw what `build` makes of the terminal's size, or "reading …".
+    """Draw what `build` makes of the terminal's size; at first "reading …" if that takes long.
 
-    `build(width, height)` runs in a daemon thread that is abandoned at the
-    deadline: it must own whatever it touches, because it may still be at work
-    long after this function has returned. An error in it means an empty frame
-    too: the same read is made again, and reported, by the application.
+    `build(width, height)` runs in a daemon thread that is not waited for beyond
+    the deadline: it must own whatever it touches, because it may still be at work
+    long after this function has returned. Rows that come late are drawn as long
+    as nobody has taken the screen over. An error in it leaves the frame empty: the
+    same read is made again, and reported, by the application.
+
+    Args:
+        guard: holds the terminal.
+        build: makes rows for a width and a height in cells.
+        palette: how their roles look.
+        deadline_s: how long to wait.
 
     Returns:
-        True if rows were drawn, False if the deadline passed or the read failed.
+        True if the rows are on the screen.
     """
     width, height = guard.size
-    made: list[Sequence[Row]] = []
+    drawn = threading.Event()
 
     def work() -> None:
         try:
-            made.append(build(width, body_height(height)))
+            rows = build(width, body_height(height))
         except Exception:
             # The worker boundary: an empty frame now, the application says why.
-            made.clear()
+            return
+        if guard.write_early(frame(rows, width, height, palette)):
+            drawn.set()
 
-    worker = threading.Thread(target=work, name="early-paint", daemon=True)
-    worker.start()
-    worker.join(deadline_s)
-    rows = made[0] if made else ()
-    guard.write(frame(rows or (READING,), width, height, palette))
-    return bool(rows)
+    threading.Thread(target=work, name="early-paint", daemon=True).start()
+    if drawn.wait(deadline_s):
+        return True
+    with guard.quiet():
+        if not drawn.is_set():
+            guard.write_early(frame((READING,), width, height, palette))
+    return drawn.is_set()
 
 
 def frame(

@@ -69,6 +69,7 @@ class TerminalGuard:
         self._settings: list[Any] | None = None
         self._handlers: dict[int, Any] = {}
         self._is_entered = False
+        self._is_handed_over = False
         self._is_busy = False
         self._deferred: int | None = None
         # Re-entrant: a signal handler may have to restore while its own thread is writing.
@@ -173,6 +174,22 @@ class TerminalGuard:
                     termios.tcsetattr(self.input_fd, termios.TCSANOW, self._settings)
                     # Mouse reports and answers to queries that are still in the queue would be typed into the shell.
                     termios.tcflush(self.input_fd, termios.TCIFLUSH)
+
+    @contextlib.contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Nobody else writes meanwhile."""
+        with self._output:
+            yield
+
+    def hand_over(self) -> None:
+        """From here on the screen is somebody else's: `write_early` does nothing more."""
+        with self._output:
+            self._is_handed_over = True
+
+    def write_early(self, data: bytes) -> bool:
+        """Send a whole frame, unless the screen has been handed over; from any thread."""
+        with self._output:
+            return not self._is_handed_over and self.write(data)
 
     def write(self, data: bytes) -> bool:
         """Send `data`; False when the screen has been left or the terminal is gone."""

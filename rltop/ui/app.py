@@ -89,6 +89,7 @@ class RltopApp(App[int], inherit_bindings=False):
         self._drawn_version: Hashable = None
         self._drawn_at = float("-inf")
         self._wake = asyncio.Event()
+        self._offered: tuple[bool, ...] = ()
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
@@ -111,8 +112,9 @@ class RltopApp(App[int], inherit_bindings=False):
 
     @property
     def page(self) -> Page | None:
-        """The page on top; None while a dialogue lies over it."""
-        return self.screen if isinstance(self.screen, Page) else None
+        """The page on top; None while a dialogue lies over it, and at the very end."""
+        stack = self.screen_stack
+        return stack[-1] if stack and isinstance(stack[-1], Page) else None
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -170,6 +172,10 @@ class RltopApp(App[int], inherit_bindings=False):
         self._drawn_at = self._clock.monotonic()
         if self.page is not None:
             self.page.draw()
+        offered = (self.is_live, self.followed.stream.last_step is None, not self.followed.verdicts)
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
 
     # -- going places --------------------------------------------------------------------------------------------
 
@@ -238,44 +244,43 @@ class RltopApp(App[int], inherit_bindings=False):
     def action_travel(self, by: int) -> None:
         """Move the time cursor by records; past the newest one it is live again."""
         self._cursor = travelled(self.followed, self.moment.at_step, by)
-        self._refresh()
+        self.draw()
 
     def action_live(self) -> None:
         """Follow the newest step again."""
         self._cursor = self._frozen = None
         self._is_paused = False
-        self._refresh()
+        self.draw()
 
     def action_pause(self) -> None:
         """Freeze the picture at the step that it shows, or go on; reading never stops."""
         self._is_paused = not self._is_paused
         self._frozen = self.followed.stream.last_step if self._is_paused else None
-        self._refresh()
+        self.draw()
 
     def _show_step(self, step: int | None) -> None:
         newest = self.followed.stream.last_step
         self._cursor = None if step is None or newest is None or step >= newest else step
-        self._refresh()
-
-    def _refresh(self) -> None:
         self.draw()
-        self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Grey out or hide the keys that would do nothing here."""
+        is_allowed: bool | None = True
         match action:
             case "live":
-                return not self.is_live and not _is_typing(self.screen)
+                is_allowed = not self.is_live and not _is_typing(self.screen)
+            case "find":
+                is_allowed = self.page is not None and not _is_typing(self.screen)
             case "travel":
-                return True if self.followed.stream.last_step is not None else None
+                is_allowed = True if self.followed.stream.last_step is not None else None
             case "alerts":
-                return bool(self.followed.verdicts)
+                is_allowed = bool(self.followed.verdicts)
             case "next_run":
-                return len(self.session.runs) > 1
+                is_allowed = len(self.session.runs) > 1
             case "back":
                 is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
-                return is_deep or (self.page is not None and self.page.has_something_to_close)
-        return True
+                is_allowed = is_deep or (self.page is not None and self.page.has_something_to_close)
+        return is_allowed
 
     # -- looks ---------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,10 @@ class ScreenGuard(Protocol):
         """Show the alternate screen, if it is not shown."""
         ...
 
+    def hand_over(self) -> None:
+        """Draw nothing more by itself: Textual draws from here on."""
+        ...
+
     def write(self, data: bytes) -> bool:
         """Send `data`; False when there is no screen any more."""
         ...
@@ -106,6 +110,7 @@ def driver_for(guard: ScreenGuard) -> type[Driver]:
 
         def start_application_mode(self) -> None:
             guard.enter()
+            guard.hand_over()
             super().start_application_mode()  # type: ignore[no-untyped-call]
 
         def close(self) -> None:

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from rich.color import Color
 from rich.style import Style
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from rltop.view.lines import ROLES
 from rltop.view.palette import Palette, RoleStyle
@@ -102,6 +102,7 @@ def textual_theme(palette: Palette) -> Theme:
 
 
 _TERMINAL_VARIABLES: Mapping[str, str] = {
+    **BUILTIN_THEMES["ansi-dark"].variables,
     "block-cursor-foreground": "ansi_default",
     "block-cursor-background": "ansi_default",
     "block-cursor-text-style": "reverse",
@@ -110,7 +111,7 @@ _TERMINAL_VARIABLES: Mapping[str, str] = {
     "input-cursor-background": "ansi_default",
     "input-cursor-foreground": "ansi_default",
 }
-"""A cursor that shows on any ground, whatever the sixteen colours are."""
+"""What Textual's style sheets ask of such a theme, and cursors that show on any ground."""
 
 
 def _css(colour: str) -> str:

@@ -51,7 +51,9 @@ class MetricScreen(Page):
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         return [
             paint_metric_title(view, width, moment.glyphs),
-            *paint_chart(view.plot, width, chart_height, moment.glyphs, has_smooth=self._has_smooth),
+            *paint_chart(
+                view.plot, width, chart_height, moment.glyphs, unit=view.reading.unit, has_smooth=self._has_smooth
+            ),
             *details,
         ]
 

@@ -22,5 +22,5 @@ class OverviewScreen(Page):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The overview of the run and the step that are shown."""
         moment = self.rltop.moment
-        view = build_overview(moment.run, moment.at_step)
+        view = build_overview(moment.run, moment.at_step, width=width, height=height)
         return paint_overview(view, width, height, moment.glyphs)

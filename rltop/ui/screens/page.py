@@ -85,8 +85,8 @@ class Page(Screen[None]):
         """Close that part."""
 
     def on_mount(self) -> None:
-        """Give the keys to the board."""
-        self.board.focus()
+        """Give the keys to the board, at once: `Widget.focus` would do it after the next keys."""
+        self.set_focus(self.board)
 
     def on_screen_resume(self) -> None:
         """Catch up with what happened while another screen was shown."""

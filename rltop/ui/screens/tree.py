@@ -120,7 +120,8 @@ class TreeScreen(Page):
     def find(self) -> None:
         """Put the cursor into the filter."""
         self.filter.display = True
-        self.filter.focus()
+        # At once: `Widget.focus` is put off, and the next key would go to the list.
+        self.set_focus(self.filter)
 
     @property
     def has_something_to_close(self) -> bool:
@@ -158,14 +159,18 @@ class TreeScreen(Page):
 
     @on(Input.Changed, "#filter")
     def _filter_changed(self, message: Input.Changed) -> None:
+        """Show what matches, with the first match chosen."""
         message.stop()
         self._query = message.value
+        self._lines = layout_tree(self._index, self._query, self._folded)[0] if self._index is not None else []
+        if self._query.strip():
+            self._chosen = next((_target(line) for line in self._lines if isinstance(line, TreeKey)), None)
         self.draw()
 
     @on(Input.Submitted, "#filter")
     def _filter_submitted(self, message: Input.Submitted) -> None:
         message.stop()
-        self.board.focus()
+        self.set_focus(self.board)
 
     @on(Selected)
     def _remember(self, message: Selected) -> None:

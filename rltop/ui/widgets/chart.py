@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from rltop import units
+from rltop.model import Unit
 from rltop.view.plot import Curve, PlotData, PlotLevel, PlotMark
 
 FAR = 3.0
@@ -136,7 +137,7 @@ def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
 def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
     """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    factors = (1, 2, 5) if last - first <= 2 else (1,)
+    factors = (1, 2, 5) if high <= 100 * low else (1,)
     every = max(1, math.ceil((last - first + 1) / max(2, rows // 2)))
     ticks = tuple(
         factor * 10.0**power
@@ -145,6 +146,13 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
         if low * 0.999 <= factor * 10.0**power <= high * 1.001
     )
     return ticks or (low, high)
+
+
+def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
+    """Labels of the value axis; fractions are written as per cent, as everywhere."""
+    if unit is Unit.FRACTION:
+        return [f"{label} %" for label in tick_labels([tick * 100 for tick in ticks])]
+    return tick_labels(ticks)
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:

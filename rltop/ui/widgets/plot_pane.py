@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any
 
 from rltop import units
-from rltop.ui.widgets.chart import Axes, axes_of, tick_labels
+from rltop.model import Unit
+from rltop.ui.widgets.chart import Axes, axes_of, value_labels
 from rltop.view.cells import RowBuilder, text_row
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import ROLES, Line, Piece, Row
@@ -37,7 +38,9 @@ _LIBRARY_ERRORS = (ValueError, IndexError, KeyError, TypeError, ZeroDivisionErro
 """plotext has no error of its own: these are what it runs into on a size or a value it did not expect."""
 
 
-def paint_chart(plot: PlotData, width: int, height: int, glyphs: Glyphs, *, has_smooth: bool = True) -> list[Row]:
+def paint_chart(
+    plot: PlotData, width: int, height: int, glyphs: Glyphs, *, unit: Unit = Unit.NONE, has_smooth: bool = True
+) -> list[Row]:
     """A legend and the chart, as exactly `height` rows of at most `width` cells.
 
     A chart that cannot be drawn says why in one row; it never raises.
@@ -47,6 +50,7 @@ def paint_chart(plot: PlotData, width: int, height: int, glyphs: Glyphs, *, has_
         width: cells.
         height: cells, the legend included.
         glyphs: braille, or dots where only ASCII may be written.
+        unit: of the values.
         has_smooth: draw the smoothed curve over the raw one.
     """
     if width < LEAST[0] or height < LEAST[1]:
@@ -55,7 +59,7 @@ def paint_chart(plot: PlotData, width: int, height: int, glyphs: Glyphs, *, has_
     if axes is None:
         return _message("no value to draw yet", width, height, glyphs)
     try:
-        text = _draw(axes, width, height - 1, glyphs)
+        text = _draw(axes, width, height - 1, glyphs, unit)
     except _LIBRARY_ERRORS as error:
         return _message(f"this chart cannot be drawn at {width}×{height}: {error}", width, height, glyphs)
     rows = [_legend(plot, axes, width, glyphs), *(Row(_pieces(line, glyphs)) for line in text.rstrip("\n").split("\n"))]
@@ -83,7 +87,7 @@ def _figure_class() -> Callable[[], Any]:
     return figure_class  # type: ignore[no-any-return]
 
 
-def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs) -> str:
+def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> str:
     """Ask plotext for the picture, as text with one colour number per role."""
     figure = _figure_class()()
     figure._limit_size(False, False)
@@ -104,7 +108,7 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs) -> str:
     if axes.is_log:
         figure.yscale("log")
     figure.xlim(axes.first, axes.last)
-    figure.yticks(list(axes.y_ticks), [glyphs.speak(label) for label in tick_labels(axes.y_ticks)])
+    figure.yticks(list(axes.y_ticks), [glyphs.speak(label) for label in value_labels(axes.y_ticks, unit)])
     figure.xticks(list(axes.x_ticks), [units.step(int(tick)) for tick in axes.x_ticks])
     return str(figure.build())
 

@@ -1,0 +1,58 @@
+"""The real program, with one thing made to happen that is hard to arrange from outside.
+
+program.py slow-import ARGUMENTS…   Textual takes two seconds to import
+program.py crash ARGUMENTS…         a page raises when it is painted for the third time
+program.py crash-on-import ARG…     Textual cannot be imported
+program.py plain ARGUMENTS…         nothing
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+from rltop.cli import main
+
+
+class Textual(MetaPathFinder):
+    """Sees the first import of Textual coming."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "textual":
+            sys.meta_path.remove(self)
+            if self.what == "crash-on-import":
+                raise ImportError("no Textual today")
+            # Many short sleeps: a long one would be a single call that a signal handler waits for.
+            for _ in range(40):
+                time.sleep(0.05)
+
+
+def crash_when_painted() -> None:
+    from rltop.ui.screens.overview import OverviewScreen
+
+    painted = 0
+    rows = OverviewScreen.rows
+
+    def broken(self: OverviewScreen, width: int, height: int) -> object:
+        nonlocal painted
+        painted += 1
+        if painted > 3:
+            raise RuntimeError("a page broke")
+        return rows(self, width, height)
+
+    OverviewScreen.rows = broken  # type: ignore[method-assign,assignment]
+
+
+if __name__ == "__main__":
+    what = sys.argv.pop(1)
+    if what in {"slow-import", "crash-on-import"}:
+        sys.meta_path.insert(0, Textual(what))
+    elif what == "crash":
+        crash_when_painted()
+    sys.exit(main())

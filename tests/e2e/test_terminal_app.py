@@ -1,0 +1,221 @@
+"""The whole program in a real pty: it works, and leaves the terminal as it found it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from ptys import Terminal
+
+from rltop import resources
+
+PROGRAM = str(Path(__file__).parent / "program.py")
+RECORDED = str(resources.folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl")
+
+Start = Callable[..., Terminal]
+
+OPEN = "veRL"
+FOOTER = "Quit"
+"""Only Textual draws a footer."""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    terminals: list[Terminal] = []
+
+    def begin(what: str = "plain", *arguments: str, width: int = 120, height: int = 40, **environment: str) -> Terminal:
+        environment.setdefault("XDG_CONFIG_HOME", str(tmp_path))
+        arguments = arguments or (RECORDED,)
+        terminals.append(Terminal.python(PROGRAM, what, *arguments, width=width, height=height, **environment))
+        return terminals[-1]
+
+    yield begin
+    for terminal in terminals:
+        terminal.close()
+
+
+@pytest.mark.parametrize("keys", ["q", "\x03", "\x11"])
+def test_quitting_by_a_key(start: Start, keys: str) -> None:
+    terminal = start()
+    terminal.until_text(FOOTER)
+    terminal.press(keys)
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_while_textual_runs(start: Start, number: int) -> None:
+    terminal = start()
+    terminal.until_text(FOOTER)
+    terminal.kill(number)
+    assert terminal.wait(timeout_s=5) == -number
+    terminal.assert_untouched()
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.9])
+def test_a_signal_at_any_moment_of_the_start(start: Start, delay_s: float) -> None:
+    terminal = start()
+    terminal.until(lambda: b"\x1b[?1049h" in terminal.output)
+    time.sleep(delay_s)
+    terminal.kill(signal.SIGTERM)
+    assert terminal.wait(timeout_s=5) == -signal.SIGTERM
+    terminal.assert_untouched()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_between_the_early_frame_and_textual(start: Start, number: int) -> None:
+    terminal = start("slow-import")
+    terminal.until_text(OPEN)
+    assert FOOTER not in terminal.text
+    terminal.kill(number)
+    assert terminal.wait(timeout_s=1.5) == -number
+    terminal.assert_untouched()
+
+
+def test_control_c_between_the_early_frame_and_textual(start: Start) -> None:
+    terminal = start("slow-import")
+    terminal.until_text(OPEN)
+    terminal.press("\x03")
+    assert terminal.wait(timeout_s=1.5) == -signal.SIGINT
+    terminal.assert_untouched()
+
+
+def test_keys_typed_before_textual_is_there_are_not_lost(start: Start) -> None:
+    terminal = start("slow-import")
+    terminal.until_text(OPEN)
+    terminal.press("t")
+    assert FOOTER not in terminal.text
+    terminal.until_text("p95")
+    terminal.press("q")
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
+def test_the_early_frame_is_neither_cleared_nor_blanked(start: Start) -> None:
+    terminal = start("slow-import")
+    terminal.until_text(OPEN)
+    early = terminal.text.splitlines()[0].split("·")[0]
+    seen_blank = False
+
+    def is_taken_over() -> bool:
+        nonlocal seen_blank
+        seen_blank = seen_blank or early not in terminal.text
+        return FOOTER in terminal.text
+
+    terminal.until(is_taken_over)
+    assert not seen_blank
+    assert terminal.output.count(b"\x1b[?1049h") == 1
+    assert b"\x1b[2J" not in terminal.output
+    terminal.press("q")
+    terminal.wait()
+    assert terminal.output.count(b"\x1b[?1049l") == 1
+
+
+@pytest.mark.parametrize(("what", "message"), [("crash", b"a page broke"), ("crash-on-import", b"no Textual today")])
+def test_a_crash_leaves_the_terminal_and_a_traceback(start: Start, what: str, message: bytes) -> None:
+    terminal = start(what)
+    assert terminal.wait() == 1
+    terminal.assert_untouched()
+    assert message in terminal.output.split(b"\x1b[?1049l")[-1]
+
+
+@pytest.mark.parametrize("what", ["plain", "slow-import"])
+def test_a_terminal_that_goes_away_ends_the_program(start: Start, what: str) -> None:
+    terminal = start(what)
+    terminal.until_text(OPEN if what == "slow-import" else FOOTER)
+    os.close(terminal.slave)
+    os.close(terminal.master)
+    assert terminal.process.wait(timeout=5) != 0
+
+
+def test_a_closed_error_stream_is_no_trouble(start: Start, tmp_path: Path) -> None:
+    command = f"exec {sys.executable} {PROGRAM} plain {RECORDED} 2>&-"
+    terminal = Terminal(["sh", "-c", command], width=120, height=40, XDG_CONFIG_HOME=str(tmp_path))
+    try:
+        terminal.until_text(FOOTER)
+        terminal.press("q")
+        assert terminal.wait() == 0
+        terminal.assert_untouched()
+    finally:
+        terminal.close()
+
+
+def test_a_tour_of_every_page(start: Start) -> None:
+    terminal = start(width=120, height=40)
+    terminal.until_text(FOOTER)
+    terminal.until_text("ended")
+    for keys, text in (
+        ("t", "p95"),
+        ("m", "METRICS"),
+        ("/clipfrac", "match clipfrac"),
+        ("\r", "actor/pg_clipfrac"),
+        ("\r", "smoothed"),
+        ("l", "log scale"),
+        ("a", "look next"),
+        ("?", "In a list or a table"),
+    ):
+        terminal.press(keys)
+        terminal.until_text(text)
+    for text in ("look next", "log scale", "match clipfrac"):
+        terminal.press("\x1b")
+        terminal.until_text(text)
+    terminal.press("\x1b\x1b")
+    terminal.until_text("STRAGGLERS")
+    terminal.press("T")
+    terminal.until(lambda: b"\x1b[?1049l" not in terminal.output and terminal.screen.buffer[0][5].bg == "default")
+    terminal.press(",")
+    terminal.until_text("L returns to live")
+    terminal.press("L")
+    terminal.until(lambda: "L returns to live" not in terminal.text)
+    for width, height, text in (
+        (80, 24, "STRAGGLERS"),
+        (40, 12, "tool_slowdown"),
+        (38, 10, "too small"),
+        (200, 60, "ms/token"),
+    ):
+        terminal.resize(width, height)
+        terminal.until_text(text)
+    terminal.press("\x10")
+    terminal.until_text("Search")
+    terminal.press("\x1b")
+    terminal.until(lambda: "Search" not in terminal.text)
+    terminal.press("q")
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
+def test_suspending_gives_the_terminal_back_and_resuming_takes_it_again(start: Start) -> None:
+    terminal = start()
+    terminal.until_text(FOOTER)
+    terminal.press("\x1a")
+    terminal.until(lambda: _state(terminal.process.pid) == "T", what="the program to stop")
+    terminal.read()
+    assert terminal.modes == {}
+    assert terminal.settings == terminal.before
+    terminal.screen.reset()
+    terminal.kill(signal.SIGCONT)
+    terminal.until_text(FOOTER)
+    terminal.press("q")
+    assert terminal.wait() == 0
+    terminal.assert_untouched()
+
+
+def test_no_color_draws_without_colour(start: Start) -> None:
+    terminal = start(NO_COLOR="1")
+    terminal.until_text(FOOTER)
+    terminal.press("t")
+    terminal.until_text("p95")
+    terminal.press("q")
+    assert terminal.wait() == 0
+    assert b"38;2;" not in terminal.output and b"48;2;" not in terminal.output
+    terminal.assert_untouched()
+
+
+def _state(pid: int) -> str:
+    """The kernel's letter for what a process is doing."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]

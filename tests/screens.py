@@ -1,0 +1,65 @@
+"""An application over a real session, for tests that press keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from rltop import resources
+from rltop.clock import FakeClock
+from rltop.ingest.discover import Found, name_of
+from rltop.ingest.session import IngestOptions, Session
+from rltop.sources.reader import DirectFeed
+from rltop.ui.app import RltopApp
+from rltop.ui.options import UiOptions
+from rltop.ui.screens.page import Page
+
+NO_THEMES = Path("/nonexistent")
+
+RECORDED = resources.folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl"
+
+
+def session_over(*paths: Path, clock: FakeClock | None = None) -> Session:
+    """A session that reads in the caller's own time."""
+    clock = clock or FakeClock()
+    found = [Found(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
+    return Session(found, lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock, IngestOptions())
+
+
+def app_over(*paths: Path, options: UiOptions | None = None, clock: FakeClock | None = None) -> RltopApp:
+    """An application over files, read before it starts; its clock stands still."""
+    clock = clock or FakeClock()
+    session = session_over(*paths, clock=clock)
+    session.drain()
+    return RltopApp(session, options or UiOptions(themes_folder=NO_THEMES), clock=clock)
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, object]], *, mode: str = "w") -> Path:
+    """JSON lines as a trainer writes them."""
+    with path.open(mode) as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    return path
+
+
+def page_text(app: RltopApp) -> str:
+    """What the board of the page on top shows, as plain text."""
+    page = app.screen
+    assert isinstance(page, Page)
+    board = page.board
+    return "\n".join(board.render_line(y).text.rstrip() for y in range(board.size.height))
+
+
+def status_text(app: RltopApp) -> str:
+    """What the status line says."""
+    assert isinstance(app.screen, Page)
+    return app.screen.status.render_line(0).text.strip()
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    """Press keys one after the other, each after what the one before it caused."""
+    for key in keys:
+        await pilot.press(key)
+        await pilot.pause()

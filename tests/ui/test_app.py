@@ -1,0 +1,436 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_over, status_text, write_rows
+
+from rltop.clock import FakeClock
+from rltop.errors import ConfigError, ThemeError
+from rltop.ui.app import RltopApp
+from rltop.ui.bindings import CONTEXTS, binding_ids
+from rltop.ui.options import UiOptions
+from rltop.ui.screens.help import HelpScreen
+from rltop.ui.screens.metric import MetricScreen
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.page import Page
+from rltop.ui.screens.timing import TimingScreen
+from rltop.ui.screens.tree import TreeScreen
+from rltop.ui.screens.verdict import VerdictScreen
+from rltop.view.frame import body_height
+from rltop.view.lines import Target, TargetKind
+
+WIDE = (120, 40)
+
+
+def rows(count: int, start: int = 1, **more: float) -> list[dict[str, object]]:
+    return [
+        {"step": step, "loss": 1.0 / step, "reward": 0.5 + step / 1000, "grad_norm": 1.0, **more}
+        for step in range(start, start + count)
+    ]
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 15), (80, 24), (120, 40), (200, 60)])
+async def test_every_page_fits_every_size(size: tuple[int, int]) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=size) as pilot:
+        for keys in ((), ("t",), ("m",), ("escape", "a"), ("escape", "question_mark")):
+            await press(pilot, *keys)
+            assert isinstance(app.screen, Page)
+            assert "too small" not in page_text(app)
+            assert page_text(app).strip()
+
+
+@pytest.mark.parametrize("size", [(39, 20), (60, 11), (12, 4), (1, 1)])
+async def test_below_the_least_size_it_says_so(size: tuple[int, int]) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=size):
+        assert app.is_running
+        if size[0] >= 12:
+            assert "40x12" in page_text(app)
+
+
+@pytest.mark.parametrize("height", [12, 15, 16, 24, 60])
+async def test_the_board_has_the_height_that_the_early_frame_takes(height: int) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(80, height)):
+        assert isinstance(app.screen, Page)
+        assert app.screen.board.size.height == body_height(height)
+
+
+async def test_the_overview_is_first_and_shows_true_values() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE):
+        assert isinstance(app.screen, OverviewScreen)
+        text = page_text(app)
+        assert "veRL" in text and "GRPO" in text and "150" in text
+        assert "actor/kl_loss" in text and "2.91" in text
+
+
+async def test_enter_goes_in_and_escape_comes_back() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        await press(pilot, "enter")
+        assert isinstance(app.screen, MetricScreen) and "KL to reference" in page_text(app)
+        await press(pilot, "a")
+        assert isinstance(app.screen, VerdictScreen) and "rule O11" in page_text(app)
+        await press(pilot, "question_mark")
+        assert isinstance(app.screen, HelpScreen)
+        await press(pilot, "escape", "escape", "escape")
+        assert isinstance(app.screen, OverviewScreen)
+        await press(pilot, "escape")
+        assert isinstance(app.screen, OverviewScreen) and app.is_running
+
+
+async def test_every_kind_of_target_opens_its_page() -> None:
+    app = app_over(RECORDED)
+    expected = {
+        TargetKind.METRIC: (MetricScreen, "actor/entropy"),
+        TargetKind.VERDICT: (VerdictScreen, "P1"),
+        TargetKind.TIMING: (TimingScreen, "gen"),
+        TargetKind.STRAGGLERS: (Page, ""),
+        TargetKind.SECTION: (TreeScreen, "actor"),
+        TargetKind.STEP: (TimingScreen, ""),
+    }
+    async with app.run_test(size=WIDE) as pilot:
+        for kind, (page, name) in expected.items():
+            app.open(Target(kind, name, 100 if kind is TargetKind.STEP else None))
+            await pilot.pause()
+            assert isinstance(app.screen, page), kind
+            assert not isinstance(app.screen, OverviewScreen)
+            app.action_live()
+            await press(pilot, "escape")
+
+
+async def test_alerts_go_from_one_verdict_to_the_next() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        rules = [verdict.rule for verdict in app.followed.verdicts]
+        seen = []
+        for _ in rules:
+            await press(pilot, "a")
+            assert isinstance(app.screen, VerdictScreen)
+            seen.append(app.screen.rule)
+        assert seen == rules
+        await press(pilot, "escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_modes_and_quitting() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "t")
+        assert isinstance(app.screen, TimingScreen) and "gen" in page_text(app)
+        await press(pilot, "m")
+        assert isinstance(app.screen, TreeScreen)
+        await press(pilot, "escape")
+        assert isinstance(app.screen, OverviewScreen)
+        await press(pilot, "q")
+    assert app.return_code == 0
+
+
+@pytest.mark.parametrize("key", ["ctrl+c", "ctrl+q"])
+async def test_control_c_quits_even_from_the_filter(key: str) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "slash", key)
+    assert app.return_code == 0
+
+
+# -- time -----------------------------------------------------------------------------------------------------------
+
+
+async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> None:
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows(60)))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "comma", "comma")
+        assert app.moment.at_step == 58 and "at step 58" in status_text(app)
+        await press(pilot, "less_than_sign")
+        assert app.moment.at_step == 48
+        await press(pilot, "full_stop")
+        assert app.moment.at_step == 49
+        await press(pilot, "m")
+        assert "1/49" not in page_text(app) and f"{1 / 49:.4f}" in page_text(app)
+        await press(pilot, "L")
+        assert app.moment.at_step is None and app.is_live
+        await press(pilot, "less_than_sign", "end")
+        assert app.is_live
+        await press(pilot, *["less_than_sign"] * 9)
+        assert app.moment.at_step == 1
+        await press(pilot, *["greater_than_sign"] * 7)
+        assert app.is_live
+
+
+async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", rows(30))
+    app = app_over(path)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "space")
+        before = page_text(app)
+        assert "paused" in status_text(app)
+        write_rows(path, rows(20, 31), mode="a")
+        app.session.step(1000)
+        await pilot.pause(0.4)
+        assert page_text(app) == before
+        assert app.followed.stream.last_step == 50
+        await press(pilot, "m")
+        assert "0.0333" in page_text(app), "a page that is opened during a pause shows the frozen step"
+        await press(pilot, "escape", "space")
+        assert app.is_live and page_text(app) != before
+
+
+async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", rows(10))
+    clock = FakeClock()
+    app = app_over(path, clock=clock)
+    async with app.run_test(size=WIDE) as pilot:
+        clock.advance(0.5)
+        app.session.bell.ring()
+        await pilot.pause(0.05)
+        write_rows(path, rows(1, 11), mode="a")
+        clock.advance(0.3)
+        app.session.bell.ring()
+        await pilot.pause(0.05)
+        assert "step 11" in page_text(app)
+        write_rows(path, rows(1, 12), mode="a")
+        app.session.bell.ring()
+        await pilot.pause(0.1)
+        assert "step 11" in page_text(app), "too soon for another frame"
+        clock.advance(0.25)
+        app.session.bell.ring()
+        await pilot.pause(0.05)
+        assert "step 12" in page_text(app)
+
+
+# -- the list of all metrics -----------------------------------------------------------------------------------------
+
+
+async def test_the_filter_narrows_as_one_types_and_escape_clears_it() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "slash", *"kl_lo")
+        assert "actor/kl_loss" in status_text(app) or "kl_loss" in page_text(app)
+        assert "match kl_lo" in page_text(app) and "entropy" not in page_text(app)
+        await press(pilot, "enter", "down")
+        assert isinstance(app.screen, TreeScreen)
+        await press(pilot, "escape")
+        assert isinstance(app.screen, TreeScreen) and "match" not in page_text(app)
+        await press(pilot, "escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_from_the_filter_to_the_chart() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "slash", *"actor/entropy", "enter", "enter")
+        assert isinstance(app.screen, MetricScreen) and app.screen.key == "actor/entropy"
+        await press(pilot, "escape")
+        assert isinstance(app.screen, TreeScreen)
+
+
+async def test_sections_fold_and_unfold() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "m")
+        assert isinstance(app.screen, TreeScreen)
+        shown = page_text(app)
+        await press(pilot, "left")
+        folded = page_text(app)
+        assert folded != shown and app.screen.board.target is not None
+        assert app.screen.board.target.kind is TargetKind.SECTION
+        await press(pilot, "right")
+        assert page_text(app) == shown
+        await press(pilot, "z")
+        assert all(hot.target.kind is TargetKind.SECTION for row in app.screen.board.rows for hot in row.hot)
+        await press(pilot, "z", "home")
+        assert page_text(app) == shown
+
+
+async def test_the_list_scrolls_through_every_metric() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "m")
+        board = app.screen.board  # type: ignore[attr-defined]
+        seen = {board.target}
+        for _ in range(400):
+            board.action_down()
+            if board.target in seen:
+                break
+            seen.add(board.target)
+        keys = {target.name for target in seen if target.kind is TargetKind.METRIC}
+        assert keys == set(app.followed.stream.keys)
+        await press(pilot, "home")
+        assert page_text(app).startswith(" METRICS")
+
+
+# -- the chart ---------------------------------------------------------------------------------------------------------
+
+
+async def test_the_chart_zooms_pans_and_changes_its_scale(tmp_path: Path) -> None:
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows(400)))
+    async with app.run_test(size=WIDE) as pilot:
+        app.open(Target(TargetKind.METRIC, "loss"))
+        await pilot.pause()
+        whole = page_text(app)
+        assert "smoothed" in whole and "log scale" not in whole
+        await press(pilot, "l")
+        assert "log scale" in page_text(app)
+        await press(pilot, "l", "s")
+        assert "smoothed" not in page_text(app)
+        await press(pilot, "s", "plus", "plus")
+        zoomed = page_text(app)
+        assert " 100" not in zoomed.splitlines()[22] and "400" in zoomed
+        await press(pilot, "left")
+        assert page_text(app) != zoomed
+        await press(pilot, "right", "right")
+        assert page_text(app) == zoomed
+        await press(pilot, "0")
+        assert page_text(app) == whole
+
+
+# -- looks -------------------------------------------------------------------------------------------------------------
+
+
+async def test_the_theme_switches_live() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        assert app.palette.name == "dark"
+        before = app.screen.board.render_line(1)  # type: ignore[attr-defined]
+        await press(pilot, "T")
+        assert app.palette.name == "terminal" and app.theme == "terminal"
+        after = app.screen.board.render_line(1)  # type: ignore[attr-defined]
+        assert before.text == after.text and list(before) != list(after)
+        await press(pilot, "T")
+        assert app.palette.name == "dark"
+
+
+async def test_a_broken_theme_is_reported_and_left(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("[roles]\n")
+    app = app_over(RECORDED, options=UiOptions(themes_folder=tmp_path))
+    async with app.run_test(size=WIDE) as pilot:
+        app.dress_in("broken")
+        await pilot.pause()
+        assert app.palette.name == "dark"
+        assert "broken.toml" in next(iter(app._notifications)).message
+
+
+@pytest.mark.parametrize("theme", ["dark", "terminal"])
+async def test_without_colour_every_page_runs_and_shows_none(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = app_over(RECORDED, options=UiOptions(theme=theme, has_colour=False, themes_folder=NO_THEMES))
+    async with app.run_test(size=WIDE) as pilot:
+        for key in ("t", "m", "T", "slash", "escape", "escape", "a", "question_mark", "ctrl+p"):
+            await press(pilot, key)
+            assert app.is_running
+        await press(pilot, "escape", "escape", "escape")
+        for strip in app.screen._compositor.render_strips():
+            for segment in strip:
+                assert segment.style is not None
+                for colour in (segment.style.color, segment.style.bgcolor):
+                    assert colour is None or colour.is_default
+
+
+async def test_ascii_means_ascii() -> None:
+    app = app_over(RECORDED, options=UiOptions(is_ascii=True, themes_folder=NO_THEMES))
+    async with app.run_test(size=WIDE) as pilot:
+        for keys in ((), ("t",), ("m",), ("a",), ("escape", "escape", "enter")):
+            await press(pilot, *keys)
+            assert page_text(app).isascii()
+
+
+def test_an_unknown_theme_is_refused() -> None:
+    with pytest.raises(ThemeError, match="sunset"):
+        RltopApp(session_over(RECORDED), UiOptions(theme="sunset", themes_folder=NO_THEMES))
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_keymap_moves_a_key() -> None:
+    app = app_over(RECORDED, options=UiOptions(keymap={"timing": "y"}, themes_folder=NO_THEMES))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "t")
+        assert isinstance(app.screen, OverviewScreen)
+        await press(pilot, "y")
+        assert isinstance(app.screen, TimingScreen)
+        await press(pilot, "question_mark")
+        assert "  y  " in page_text(app)
+
+
+def test_an_unknown_action_in_the_keymap_is_refused() -> None:
+    with pytest.raises(ConfigError, match="dance"):
+        RltopApp(session_over(RECORDED), UiOptions(keymap={"dance": "d"}, themes_folder=NO_THEMES))
+
+
+def test_every_binding_has_an_id_of_its_own_and_a_tooltip() -> None:
+    every = [binding for bindings in CONTEXTS.values() for binding in bindings]
+    assert all(binding.id and binding.tooltip and binding.description for binding in every)
+    assert len(binding_ids()) == len(every)
+
+
+async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        for typed, page in (
+            ("clipfrac", MetricScreen),
+            ("reward crash", VerdictScreen),
+            ("where the time", TimingScreen),
+        ):
+            await press(pilot, "ctrl+p")
+            await pilot.press(*("space" if character == " " else character for character in typed))
+            await pilot.pause(0.3)
+            await press(pilot, "down", "enter")
+            await pilot.pause(0.2)
+            assert isinstance(app.screen, page), typed
+            await press(pilot, "escape")
+        await press(pilot, "ctrl+p")
+        await pilot.press(*"terminal")
+        await pilot.pause(0.3)
+        await press(pilot, "down", "enter")
+        await pilot.pause(0.2)
+        assert app.palette.name == "terminal"
+
+
+# -- runs and files ----------------------------------------------------------------------------------------------------
+
+
+async def test_several_runs_are_shown_one_after_the_other(tmp_path: Path) -> None:
+    one = write_rows(tmp_path / "one.jsonl", rows(5))
+    two = write_rows(tmp_path / "two.jsonl", rows(7))
+    app = app_over(one, two)
+    async with app.run_test(size=WIDE) as pilot:
+        assert "step 5" in page_text(app)
+        await press(pilot, "r")
+        assert "step 7" in page_text(app)
+        await press(pilot, "r")
+        assert "step 5" in page_text(app)
+
+
+async def test_an_empty_file_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.touch()
+    app = app_over(path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert page_text(app).strip()
+        for key in ("comma", "t", "m", "escape", "a", "space", "space", "enter", "L"):
+            await press(pilot, key)
+        assert app.is_running
+        write_rows(path, rows(3))
+        app.session.step(1000)
+        app.draw()
+        assert "step 3" in page_text(app)
+
+
+async def test_text_from_outside_cannot_leave_its_cells(tmp_path: Path) -> None:
+    evil = "evil/\x1b[2J\u202e[bold]x[/]"
+    app = app_over(write_rows(tmp_path / "metrics.jsonl", [{"step": i, evil: i, "loss": 1.0} for i in range(1, 30)]))
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "slash", *"evil", "enter")
+        assert "\\x1b[2J\\u202e[bold]x[/]" in page_text(app) + status_text(app)
+        await press(pilot, "enter")
+        assert isinstance(app.screen, MetricScreen) and "\x1b" not in page_text(app)
+        await press(pilot, "ctrl+p")
+        await pilot.press(*"evil")
+        await pilot.pause(0.3)
+        assert app.is_running
