@@ -1,8 +1,8 @@
 """What views have read and need not read again: folded columns and timing trees.
 
 Owns nothing that shows: every function gives what the store would give. A record
-changes the newest step; what lies before it is kept until a late row or a restart
-changes the past. Held per stream, and gone with it.
+changes the newest step; what lies before it is kept until a late row, a restart or
+the folding of old rows changes the past. Held per stream, and gone with it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rltop.view.spark import Window
 _MAX_LINES = 1024
 _MAX_STEPS = 1024
 
-Stamp = tuple[int, int, int | None]
+Stamp = tuple[int, int, int | None, int | None]
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ _HELD: WeakKeyDictionary[Stream, _Held] = WeakKeyDictionary()
 
 
 def _held(stream: Stream) -> _Held:
-    stamp = (len(stream.segments), stream.counts.late_rows, stream.first_step)
+    stamp = (len(stream.segments), stream.counts.late_rows, stream.first_step, stream.raw_from())
     held = _HELD.get(stream)
     if held is None or held.stamp != stamp:
         held = _HELD[stream] = _Held(stamp)
@@ -50,7 +50,7 @@ def read_buckets(stream: Stream, key: str, window: Window, stop: int) -> list[Bu
     """
     last = stream.last_step
     start, stride = window.start, window.stride
-    if last is None or stop <= start:
+    if last is None or stop <= start or not stream.has(key):
         return stream.buckets(key, stride, start, stop)
     lines = _held(stream).lines
     if len(lines) > _MAX_LINES:

@@ -107,7 +107,7 @@ class RowBuilder:
             self._pieces[-1] = Piece(last.text + text, role)
         else:
             self._pieces.append(Piece(text, role))
-        if target is not None:
+        if target is not None and self._cells > start:
             self._hot.append(Hot(start, self._cells, target))
         return self
 
@@ -136,7 +136,7 @@ class RowBuilder:
         """The finished row; with a target the whole width can be selected."""
         hot = tuple(self._hot)
         if target is not None:
-            hot = (Hot(0, self.width, target), *hot)
+            hot = (Hot(0, self.width, target), *hot) if self.width else hot
         return Row(tuple(Piece(self._glyphs.speak(piece.text), piece.role) for piece in self._pieces), hot)
 
 

@@ -210,7 +210,7 @@ class _Painter:
 
     def paint(self, height: int | None) -> list[Row]:
         plan, spare = self._choose(height)
-        events = self._events(0 if spare is None else spare) if spare is None or spare > 3 else []
+        events = self._events(spare) if spare is None or spare > 3 else []
         if spare is not None:
             spare -= len(events)
         more = self._more(spare)
@@ -293,8 +293,8 @@ class _Painter:
 
     def _events(self, room: int | None) -> list[Row]:
         """The newest transitions, under a title."""
-        events = self.view.events if not room else self.view.events[: max(0, room - 3)]
-        if not events or room == 0:
+        events = self.view.events if room is None else self.view.events[: max(0, room - 3)]
+        if not events:
             return []
         rows = [RowBuilder(self.width, self.glyphs).add(" EVENTS", "title").row()]
         rows += [paint_event(event, self.width, self.glyphs) for event in events]

@@ -9,20 +9,28 @@ import unicodedata
 
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _VARIATION_SELECTORS = frozenset(chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
-_FLAG_LETTERS = range(0x1F1E6, 0x1F200)
+_MOST_MARKS = 2
+_WIDE_SOMEWHERE = (
+    range(0x1F1E6, 0x1F200),  # flag letters
+    range(0x2630, 0x2638),  # trigrams
+    range(0x268A, 0x2690),  # monograms and digrams
+    range(0x4DC0, 0x4E00),  # hexagrams
+    range(0x1D300, 0x1D377),  # tetragrams and counting rods
+)
 
 
 def char_width(char: str) -> int:
     """Cells that one character takes: 0, 1 or 2.
 
     Ambiguous characters (box drawing, Greek) count as one, as terminals outside
-    East Asian locales draw them; flag letters count as two, the worst case.
+    East Asian locales draw them; flag letters, and signs that Unicode 16 made wide,
+    count as two, the worst case.
     """
     if char < "\u0300":
         return 1
     if unicodedata.category(char) in _ZERO_WIDTH:
         return 0
-    if unicodedata.east_asian_width(char) in "WF" or ord(char) in _FLAG_LETTERS:
+    if unicodedata.east_asian_width(char) in "WF" or any(ord(char) in wide for wide in _WIDE_SOMEWHERE):
         return 2
     return 1
 
@@ -35,7 +43,18 @@ def cell_width(text: str) -> int:
 
 
 def plain(text: str) -> str:
-    """`text` without variation selectors, which change a width after the fact."""
+    """`text` without what changes a width after the fact or piles up without end.
+
+    Variation selectors go; of the marks on one character the first two stay.
+    """
     if text.isascii():
         return text
-    return "".join(char for char in text if char not in _VARIATION_SELECTORS)
+    kept: list[str] = []
+    marks = 0
+    for char in text:
+        if char in _VARIATION_SELECTORS:
+            continue
+        marks = marks + 1 if char_width(char) == 0 else 0
+        if marks <= _MOST_MARKS:
+            kept.append(char)
+    return "".join(kept)

@@ -28,6 +28,11 @@ def test_clipped_text_fits(text: str, width: int) -> None:
     assert cell_width(clip_middle(text, width)) <= width
 
 
+def test_marks_do_not_pile_up() -> None:
+    assert clip("e" + "\u0301" * 500 + "x", 10) == "e\u0301\u0301x"
+    assert clip("❤\ufe0f", 10) == "❤"
+
+
 def test_clip_says_that_something_is_missing() -> None:
     assert clip("response_length", 8) == "respons…"
     assert clip("response", 8) == "response"

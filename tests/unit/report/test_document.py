@@ -1,0 +1,111 @@
+"""The JSON documents of `--once --json` and `check --json`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from fake_run import FakeRun, firing_run, run_of, run_of_file, verl_lines, verl_rows
+from recorded import RecordedRun, each_jsonl_run
+
+from rltop.model import Event, EventState, Level, VerdictState
+from rltop.report.document import check_document, dumps, once_document
+
+
+@pytest.fixture(scope="module")
+def run() -> FakeRun:
+    return firing_run()
+
+
+def read(document: dict[str, Any]) -> Any:
+    return json.loads(dumps(document))
+
+
+def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
+    document = read(check_document(run))
+    assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "verdicts", "events"]
+    assert (document["dialect"], document["algorithm"]) == ("veRL", "grpo")
+    assert (document["records"], document["step"], document["level"]) == (1204, 1204, "crit")
+    keys = ["rule", "family", "level", "metric", "key", "since_step", "since_record", "headline", "evidence", "next"]
+    assert all(list(verdict) == keys for verdict in document["verdicts"])
+    assert [verdict["rule"] for verdict in document["verdicts"]] == ["T2", "O12", "P1", "P6"]
+    keys = ["record", "step", "rule", "family", "level", "state", "message"]
+    assert all(list(event) == keys for event in document["events"])
+    assert [event["state"] for event in document["events"]][-3:] == ["recovered", "firing", "escalated"]
+
+
+def test_facts_and_recovered_verdicts_are_not_findings(run: FakeRun) -> None:
+    changed = FakeRun(**vars(run))
+    changed.events = [Event(5, 5, "L6", "restart", Level.INFO, EventState.FACT, "restart"), *run.events]
+    changed.verdicts = [one for one in run.verdicts if one.rule == "O12"]
+    over = changed.verdicts[0]
+    changed.verdicts = [
+        type(over)(**{name: getattr(over, name) for name in over.__slots__} | {"state": VerdictState.RECOVERED})
+    ]
+    document = read(check_document(changed))
+    assert document["level"] == "ok"
+    assert document["verdicts"] == []
+    assert len(document["events"]) == len(run.events)
+    assert len(read(once_document(changed))["events"]) == len(run.events) + 1
+
+
+def test_nothing_is_no_data() -> None:
+    document = read(check_document(run_of(b"")))
+    assert document["level"] == "no data"
+    assert (document["records"], document["step"], document["dialect"], document["algorithm"]) == (0, None, None, None)
+
+
+def test_signals_have_the_values_of_the_newest_row(run: FakeRun) -> None:
+    newest = verl_rows(is_ill=True)[-1][1]
+    document = read(once_document(run))
+    checked = 0
+    for signal in document["signals"]:
+        if signal["key"] in newest:
+            assert signal["raw"] == newest[signal["key"]]
+            assert signal["step"] == 1204
+            checked += 1
+    assert checked > 30
+    names = {signal["name"]: signal for signal in reversed(document["signals"])}
+    assert names["entropy"]["value"] == newest["actor/entropy"]
+    assert names["val_score"]["step"] == 1200
+
+
+def test_every_key_is_somewhere(run: FakeRun) -> None:
+    document = read(once_document(run))
+    keys = {one["key"] for one in (*document["signals"], *document["other_keys"])}
+    assert keys == set(run.stream.keys)
+
+
+def test_spans_add_up_to_the_step(run: FakeRun) -> None:
+    timing = read(once_document(run))["timing"]
+    spans = [span for span in timing["spans"] if span["kind"] in ("sequential", "other")]
+    assert math.isclose(sum(span["duration_s"] for span in spans), timing["total_s"], rel_tol=0.01)
+    assert timing["step"] == 1204
+
+
+def test_what_was_not_finite_and_what_was_skipped_is_counted() -> None:
+    rows = verl_rows(40)
+    rows[29][1]["actor/grad_norm"] = None
+    run = run_of(b"nonsense\n" + verl_lines(rows))
+    document = read(once_document(run))
+    (signal,) = [one for one in document["signals"] if one["key"] == "actor/grad_norm"]
+    assert signal["nonfinite"] == {"count": 1, "first_step": 30, "last_step": 30, "last_kind": "null"}
+    assert document["counts"]["bad_lines"] == 1
+    assert document["counts"]["nonfinite_values"] == 1
+    assert document["counts"]["first_bad_line"] == 1
+
+
+def test_names_that_utf8_cannot_carry_are_escaped() -> None:
+    assert read({"run": "a\ud800b", "n": [2**80]}) == {"run": "a\\ud800b", "n": [float(2**80)]}
+
+
+@each_jsonl_run()
+def test_every_recorded_run_can_be_told(run: RecordedRun) -> None:
+    found = run_of_file(run.metrics)
+    document = read(once_document(found))
+    assert document["records"] == found.stream.rows > 0
+    assert document["step"] == found.stream.last_step
+    assert document["sentence"]
+    assert read(check_document(found))["records"] == document["records"]

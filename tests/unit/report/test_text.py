@@ -1,0 +1,77 @@
+"""The overview and the verdicts as text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
+
+from rltop.report.check_text import check_text
+from rltop.report.text import once_text
+from rltop.view.widths import cell_width
+
+_CODE = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(scope="module")
+def run() -> FakeRun:
+    return firing_run()
+
+
+def test_plain_text_has_no_codes_and_no_blanks_at_the_ends(run: FakeRun) -> None:
+    text = once_text(run, 100)
+    assert "\x1b" not in text
+    assert text.endswith("\n")
+    assert all(line == line.rstrip() and cell_width(line) <= 100 for line in text.splitlines())
+
+
+def test_without_a_height_everything_is_said(run: FakeRun) -> None:
+    text = once_text(run, 120)
+    for part in ("LEARNING", "SYSTEM", "validation", "policy loss", "STEP 1,204", "other", "STRAGGLERS", "EVENTS"):
+        assert part in text
+
+
+def test_a_height_is_kept(run: FakeRun) -> None:
+    assert len(once_text(run, 80, 22).splitlines()) == 22
+
+
+def test_coloured_text_says_the_same(run: FakeRun) -> None:
+    coloured = once_text(run, 100, use_color=True)
+    assert "\x1b[" in coloured
+    stripped = [line.rstrip() for line in _CODE.sub("", coloured).splitlines()]
+    assert stripped == once_text(run, 100).splitlines()
+
+
+def test_every_coloured_line_leaves_the_terminal_as_it_was(run: FakeRun) -> None:
+    for line in once_text(run, 100, use_color=True).splitlines():
+        codes = _CODE.findall(line)
+        assert not codes or codes[-1] == "\x1b[0m"
+
+
+def test_ascii_is_ascii(run: FakeRun) -> None:
+    text = once_text(run, 100, is_ascii=True)
+    assert text.isascii()
+    assert "X response length" in text
+    assert "! KL to reference" in text
+
+
+def test_the_check_tells_what_fires_and_what_happened(run: FakeRun) -> None:
+    text = check_text(run)
+    assert "1,204 records, up to step 1,204" in text
+    assert "◆ CRIT" in text
+    assert "answers are 3.7× as long as at the start, 20 % of them cut off" in text
+    assert "events: 6" in text
+    assert not text.endswith("\n")
+
+
+def test_the_check_of_a_calm_run_says_so() -> None:
+    calm = run_of(verl_lines(verl_rows(60)))
+    calm.verdicts, calm.events = [], []
+    assert "nothing fires at the end" in check_text(calm)
+
+
+def test_the_check_of_nothing_says_so() -> None:
+    text = check_text(run_of(b"not json\n"))
+    assert "no metrics in it" in text
+    assert "1 bad line" in text
