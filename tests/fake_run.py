@@ -52,7 +52,7 @@ class FakeRun:
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:
     """Decode, store and judge `data` as a file that is at its end."""
-    stream = Stream()
+    stream = Stream("", settings.pop("options", None))
     stream.total_steps = settings.pop("total_steps", None)
     pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, EngineOptions())
     pipeline.take_bytes(data, 0, 0)

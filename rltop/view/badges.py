@@ -108,15 +108,15 @@ def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup
     fired = {verdict.rule for verdict in firing}
     quiet = sum(rule not in fired for rule in _rules_of(run.identity, name))
     recovered = sum(verdict.state is VerdictState.RECOVERED for verdict in verdicts)
-    return BadgeGroup(name, badges, quiet, recovered, _progress(run, name))
+    return BadgeGroup(name, badges, quiet, recovered, _progress(run))
 
 
-def _progress(run: RunSource, name: str) -> str:
+def _progress(run: RunSource) -> str:
     if run.loading is not None:
         return f"checking {units.share(run.loading)}"
     if run.identity is None:
         return "waiting for records"
-    if run.warm_up is not None and name == "learning":
+    if run.warm_up is not None:
         return f"{run.warm_up[0]}/{run.warm_up[1]}"
     return ""
 
@@ -166,7 +166,7 @@ def _rest(group: BadgeGroup) -> str:
     if group.recovered:
         parts.append(f"{group.recovered} recovered")
     if group.quiet:
-        parts.append(f"{group.quiet} quiet")
+        parts.append(f"{group.quiet} ok")
     if parts:
         return " · ".join(parts)
     return "" if group.badges else "no data"

@@ -42,6 +42,8 @@ class HeaderView:
         algorithm: what is being trained, empty while unknown.
         step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
+        folded: first and last step of the bucket that stands for it, where memory
+            has thinned it, else None.
         total_steps: where the run says it.
         step_s: what a step usually takes.
         eta_s: time to the last step at the present pace.
@@ -61,6 +63,7 @@ class HeaderView:
     state: RunState
     age_s: float | None
     loading: float | None
+    folded: tuple[int, int] | None = None
 
 
 def build_header(run: RunSource, timing: TimingView | None, at: int | None = None) -> HeaderView:
@@ -85,6 +88,7 @@ def build_header(run: RunSource, timing: TimingView | None, at: int | None = Non
         state=run.state,
         age_s=run.age_s,
         loading=run.loading,
+        folded=stream.folded_range(at) if at is not None else None,
     )
 
 
@@ -133,7 +137,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     gap = "   " if level < 2 else "  "
     pieces: list[Piece] = []
     if view.cursor is not None and view.step is not None:
-        pieces += [Piece("at step ", "cursor"), Piece(units.step(view.cursor), "cursor")]
+        pieces.append(Piece(_cursor_text(view, view.cursor), "cursor"))
         if level < 5:
             pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
         pieces.append(Piece(gap))
@@ -154,6 +158,13 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     if view.age_s is not None and level < 6:
         pieces.append(Piece(f", {units.age(view.age_s)}", "dim"))
     return pieces
+
+
+def _cursor_text(view: HeaderView, cursor: int) -> str:
+    """Where the time cursor stands; a bucket is not passed off as a step."""
+    if view.folded is None or view.folded[0] == view.folded[1]:
+        return f"at step {units.step(cursor)}"
+    return f"at steps {units.step(view.folded[0])}–{units.step(view.folded[1])}, mean"
 
 
 _WORDS = (

@@ -181,13 +181,18 @@ _PLANS = (
 )
 
 
-def paint_overview(view: OverviewView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes)."""
+def paint_overview(
+    view: OverviewView, width: int, height: int | None, glyphs: Glyphs, *, has_counts: bool = True
+) -> list[Row]:
+    """Paint the overview in `width` cells and exactly `height` rows (None: as many as it takes).
+
+    `has_counts` is off where what was not understood is shown elsewhere.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     if view.is_empty:
         return fill(_paint_empty(view, width, glyphs), height)
-    return fill(_Painter(view, width, glyphs).paint(height), height)
+    return fill(_Painter(view, width, glyphs, has_counts).paint(height), height)
 
 
 def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -200,12 +205,12 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
 class _Painter:
     """Chooses a plan for the height and puts the blocks together."""
 
-    def __init__(self, view: OverviewView, width: int, glyphs: Glyphs) -> None:
+    def __init__(self, view: OverviewView, width: int, glyphs: Glyphs, has_counts: bool) -> None:
         self.view = view
         self.width = width
         self.glyphs = glyphs
         self.badges = paint_badges(view.badges, width, glyphs)
-        self.counts = paint_counts(view.counts, width, glyphs)
+        self.counts = paint_counts(view.counts, width, glyphs) if has_counts else []
         self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
 
     def paint(self, height: int | None) -> list[Row]:

@@ -176,9 +176,9 @@ def build_timing(
         None if the trainer logs no timing, or not on any step still held.
     """
     history = timing_history(run, at, count)
-    identity = run.identity
-    if row and at is not None and identity is not None and identity.dialect.timing is not None:
-        exact = step_timing(identity.dialect.timing, at, row)
+    plan = None if run.identity is None else run.identity.dialect.timing
+    if at is not None and plan is not None and (row or not history or history[-1].step != at):
+        exact = step_timing(plan, at, row or run.stream.row(at))
         if exact is not None:
             history = [timing for timing in history if timing.step < at] + [exact]
     if not history:

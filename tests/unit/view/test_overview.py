@@ -14,6 +14,7 @@ from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_ro
 
 from rltop.health import registry
 from rltop.model import Label, Level, RunState, VerdictState
+from rltop.store.series import StoreOptions
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import ROLES, Row, TargetKind
 from rltop.view.overview import build_overview, paint_overview
@@ -195,6 +196,19 @@ def test_a_row_read_again_stands_in_for_one_that_was_folded(firing: FakeRun) -> 
     assert (view.timing.step, view.timing.total_s) == (700, 100.0)
 
 
+def test_a_folded_step_is_not_passed_off_as_a_row() -> None:
+    run = run_of(verl_lines(verl_rows(3000)), options=StoreOptions(memory_bytes=600_000))
+    folded = run.stream.folded_range(20)
+    assert folded is not None
+    assert folded[0] < folded[1]
+    first, last = (f"{step:,}" for step in folded)
+    assert f"at steps {first}–{last}, mean of 3,000" in text_of(run, at=20)
+    run.stream.recall(20, verl_rows(20)[-1][1])
+    text = text_of(run, at=20)
+    assert "at step 20 of 3,000" in text
+    assert "STEP 20   " in text
+
+
 def test_states_without_a_number() -> None:
     lines = b'{"a":"x"}\n{"b":"y"}\nfoo\n'
     assert "no metrics yet: 3 lines read, none with a number" in text_of(run_of(lines, state=RunState.WAITING))
@@ -209,6 +223,8 @@ def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRu
     run = run_of(b"nonsense\n" + verl_lines(verl_rows(30)))
     last = lines_of(rows_of(run, 120, 38))[-1]
     assert last.startswith(" file: 1 bad line (first at 1")
+    elsewhere = paint_overview(build_overview(run), 120, 38, UNICODE, has_counts=False)
+    assert "bad line" not in "".join(lines_of(elsewhere))
 
 
 def test_unknown_keys_are_shown_as_they_are() -> None:
