@@ -209,6 +209,7 @@ class _Painter:
         self.view = view
         self.width = width
         self.glyphs = glyphs
+        self._painted: dict[tuple[str, int], list[Row]] = {}
         self.badges = paint_badges(view.badges, width, glyphs)
         self.counts = paint_counts(view.counts, width, glyphs) if has_counts else []
         self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
@@ -277,9 +278,14 @@ class _Painter:
         return sum(blocks) + rules + len(self.counts)
 
     def _timing(self, plan: _Plan) -> list[Row]:
-        timing = self.view.timing
-        if timing is None:
+        if self.view.timing is None:
             return []
+        form = (plan.timing, plan.strip)
+        if form not in self._painted:
+            self._painted[form] = self._paint_timing(plan, self.view.timing)
+        return self._painted[form]
+
+    def _paint_timing(self, plan: _Plan, timing: TimingView) -> list[Row]:
         width, glyphs = self.width, self.glyphs
         strip = paint_strip(timing, width, plan.strip, glyphs)
         if len(timing.top) < 2:

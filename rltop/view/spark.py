@@ -188,6 +188,8 @@ def fitted(data: SparkData, columns: int) -> SparkData:
 
     Columns are merged and anchored to steps as in `anchored_window`.
     """
+    if len(data.lows) == columns:
+        return data
     window = data.window
     used = max((i for i, value in enumerate(data.highs) if not math.isnan(value)), default=0)
     used = max(used, *data.nonfinite, *data.restarts) if data.nonfinite or data.restarts else used

@@ -10,6 +10,7 @@ import unicodedata
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _VARIATION_SELECTORS = frozenset(chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 _MOST_MARKS = 2
+_MOST_KNOWN = 8192
 _WIDE_SOMEWHERE = (
     range(0x1F1E6, 0x1F200),  # flag letters
     range(0x2630, 0x2638),  # trigrams
@@ -35,11 +36,24 @@ def char_width(char: str) -> int:
     return 1
 
 
+class _Known(dict[str, int]):
+    """Widths of characters met so far; every cell of every line asks for one."""
+
+    def __missing__(self, char: str) -> int:
+        if len(self) > _MOST_KNOWN:
+            self.clear()
+        self[char] = width = char_width(char)
+        return width
+
+
+_KNOWN = _Known()
+
+
 def cell_width(text: str) -> int:
     """Cells that `text` takes on one line."""
     if text.isascii():
         return len(text)
-    return sum(map(char_width, text))
+    return sum(map(_KNOWN.__getitem__, text))
 
 
 def plain(text: str) -> str:
@@ -47,14 +61,14 @@ def plain(text: str) -> str:
 
     Variation selectors go; of the marks on one character the first two stay.
     """
-    if text.isascii():
+    if text.isascii() or 0 not in map(_KNOWN.__getitem__, text):
         return text
     kept: list[str] = []
     marks = 0
     for char in text:
         if char in _VARIATION_SELECTORS:
             continue
-        marks = marks + 1 if char_width(char) == 0 else 0
+        marks = marks + 1 if _KNOWN[char] == 0 else 0
         if marks <= _MOST_MARKS:
             kept.append(char)
     return "".join(kept)
