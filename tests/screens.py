@@ -22,17 +22,20 @@ NO_THEMES = Path("/nonexistent")
 RECORDED = resources.folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl"
 
 
-def session_over(*paths: Path, clock: FakeClock | None = None) -> Session:
+def session_over(*paths: Path, clock: FakeClock | None = None, ingest: IngestOptions | None = None) -> Session:
     """A session that reads in the caller's own time."""
     clock = clock or FakeClock()
+    ingest = ingest or IngestOptions()
     found = [Found(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
-    return Session(found, lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock, IngestOptions())
+    return Session(found, lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock, ingest)
 
 
-def app_over(*paths: Path, options: UiOptions | None = None, clock: FakeClock | None = None) -> RltopApp:
+def app_over(
+    *paths: Path, options: UiOptions | None = None, clock: FakeClock | None = None, ingest: IngestOptions | None = None
+) -> RltopApp:
     """An application over files, read before it starts; its clock stands still."""
     clock = clock or FakeClock()
-    session = session_over(*paths, clock=clock)
+    session = session_over(*paths, clock=clock, ingest=ingest)
     session.drain()
     return RltopApp(session, options or UiOptions(themes_folder=NO_THEMES), clock=clock)
 

@@ -85,6 +85,7 @@ class RltopApp(App[int], inherit_bindings=False):
         self._run_index = 0
         self._cursor: int | None = None
         self._frozen: int | None = None
+        self._awaits_recall = False
         self._is_paused = False
         self._drawn_version: Hashable = None
         self._drawn_at = float("-inf")
@@ -156,7 +157,7 @@ class RltopApp(App[int], inherit_bindings=False):
             Seconds to wait for the next chance.
         """
         age_s = self._clock.monotonic() - self._drawn_at
-        if self._is_paused or self.page is None:
+        if (self._is_paused and not self._has_recalled()) or self.page is None:
             return IDLE_S
         has_changed = self.session.version != self._drawn_version
         if not has_changed and age_s < TICK_S:
@@ -243,14 +244,13 @@ class RltopApp(App[int], inherit_bindings=False):
 
     def action_travel(self, by: int) -> None:
         """Move the time cursor by records; past the newest one it is live again."""
-        self._cursor = travelled(self.followed, self.moment.at_step, by)
-        self.draw()
+        self._go_to(travelled(self.followed, self.moment.at_step, by))
 
     def action_live(self) -> None:
         """Follow the newest step again."""
-        self._cursor = self._frozen = None
+        self._frozen = None
         self._is_paused = False
-        self.draw()
+        self._go_to(None)
 
     def action_pause(self) -> None:
         """Freeze the picture at the step that it shows, or go on; reading never stops."""
@@ -260,8 +260,22 @@ class RltopApp(App[int], inherit_bindings=False):
 
     def _show_step(self, step: int | None) -> None:
         newest = self.followed.stream.last_step
-        self._cursor = None if step is None or newest is None or step >= newest else step
+        self._go_to(None if step is None or newest is None or step >= newest else step)
+
+    def _go_to(self, step: int | None) -> None:
+        """Set the time cursor, and have the file read again where memory has folded the step."""
+        self._cursor = step
+        if step is not None:
+            self.followed.recall(step)
+        self._awaits_recall = step is not None and self.followed.stream.folded_range(step) is not None
         self.draw()
+
+    def _has_recalled(self) -> bool:
+        """Whether the step at the cursor has come back from the file since it was asked for."""
+        if not self._awaits_recall or self._cursor is None:
+            return False
+        self._awaits_recall = self.followed.stream.folded_range(self._cursor) is not None
+        return not self._awaits_recall
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Grey out or hide the keys that would do nothing here."""

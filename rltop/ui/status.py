@@ -15,30 +15,46 @@ _SKIPPED = (
     ("no_step_lines", "without a step"),
     ("keys_over_cap", "keys over the cap"),
     ("nul_bytes", "NUL bytes"),
-    ("late_rows", "late rows"),
 )
 """What is worth a word on every screen; `--json` has every count."""
 
 
-def paint_status(moment: Moment, target: Target | None, width: int) -> Row:
-    """The status line as a row of `width` cells."""
+def paint_status(moment: Moment, target: Target | None, width: int, *, has_counts: bool = True) -> Row:
+    """The status line as a row of `width` cells.
+
+    Args:
+        moment: run, step and signs.
+        target: what is selected.
+        width: cells.
+        has_counts: say what was not understood; a page that does so itself leaves it out.
+    """
     right: list[tuple[str, str]] = []
-    skipped = skipped_text(moment.run.counts)
+    skipped = skipped_text(moment.run.counts) if has_counts else ""
     if skipped:
         right.append((skipped, "warn"))
     if moment.is_paused:
-        right.append(("paused: Space goes on", "paused"))
+        right.append((f"paused{_step_text(moment)}: Space goes on", "paused"))
     elif moment.at_step is not None:
-        right.append((f"at step {units.step(moment.at_step)}: L returns to live", "cursor"))
+        right.append((f"{_step_text(moment)}: L returns to live".strip(), "cursor"))
     builder = RowBuilder(width, moment.glyphs).add(" ")
-    room = width - 2 - sum(cell_width(text) + 3 for text, _ in right)
-    if room >= 8:
-        builder.add(clip_middle(target_text(target), room), "key")
+    taken = sum(cell_width(text) + 3 for text, _ in right)
+    if width - 2 - taken >= 8:
+        builder.add(clip_middle(target_text(target), width - 2 - taken), "key")
     if right:
-        builder.to(max(builder.column + 1, width - sum(cell_width(text) + 3 for text, _ in right) + 2))
+        builder.to(max(builder.column + 1, width - taken + 2))
     for i, (text, role) in enumerate(right):
         builder.add("   " if i else "").add(text, role)
     return builder.row()
+
+
+def _step_text(moment: Moment) -> str:
+    """The step at the cursor; or the steps whose mean stands for it where memory has folded them."""
+    if moment.at_step is None:
+        return ""
+    folded = moment.run.stream.folded_range(moment.at_step)
+    if folded is None:
+        return f" at step {units.step(moment.at_step)}"
+    return f" at steps {units.step(folded[0])}–{units.step(folded[1])}, mean"
 
 
 def target_text(target: Target | None) -> str:

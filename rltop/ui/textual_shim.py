@@ -1,7 +1,9 @@
 """The one place that touches what Textual does not document.
 
-Written against Textual 8.2; every entry says what it leans on, so that an
-update of Textual has one file to check.
+Two things: a driver that leaves the terminal to the guard, and an update that
+sends the changed cells instead of everything to the left of them. Written
+against Textual 8.2; every entry says what it leans on, so that an update of
+Textual has one file to check.
 """
 
 from __future__ import annotations
@@ -9,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from rich.console import Console
+from rich.control import Control
+from textual._compositor import ChopsUpdate, Compositor
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.screen import Screen
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
@@ -119,3 +125,40 @@ def driver_for(guard: ScreenGuard) -> type[Driver]:
             guard.restore()
 
     return GuardedDriver
+
+
+class _CellUpdate(ChopsUpdate):
+    """Writes the changed cells of a line and nothing else.
+
+    Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip),
+    `chop_ends` (where each of them ends) and `spans` (line, first cell, end). Its
+    own method begins every line at the start of the strip.
+    """
+
+    def render_segments(self, console: Console) -> str:
+        """The escape codes and the text that bring the screen up to date."""
+        written: list[str] = []
+        for y, start, stop in self.spans:
+            for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
+                left, right = max(x, start), min(end, stop)
+                if strip is not None and left < right:
+                    written.append(Control.move_to(left, y).segment.text)
+                    written.append(strip.crop(left - x, right - x).render(console))
+        return "".join(written)
+
+
+class _CellCompositor(Compositor):
+    """A compositor whose partial updates are made of cells."""
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """Whatever has changed since the last update, if anything has."""
+        update = super().render_partial_update()
+        return None if update is None else _CellUpdate(update.chops, update.spans, update.chop_ends)
+
+
+def update_by_cells(screen: Screen[Any]) -> None:
+    """Have `screen` send only the cells that were refreshed; call it before it is shown.
+
+    Leans on: a screen draws through its attribute `_compositor`.
+    """
+    screen._compositor = _CellCompositor()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import sys
 import time
@@ -187,6 +189,36 @@ def test_a_tour_of_every_page(start: Start) -> None:
     terminal.press("q")
     assert terminal.wait() == 0
     terminal.assert_untouched()
+
+
+def test_what_was_updated_cell_by_cell_is_what_would_be_drawn_anew(start: Start, tmp_path: Path) -> None:
+    recorded = Path(RECORDED).read_bytes().splitlines(keepends=True)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"".join(recorded[:90]))
+    terminal = start("plain", str(path))
+    terminal.until_text(FOOTER)
+    for i in range(90, 120):
+        with path.open("ab") as file:
+            file.write(recorded[i])
+        terminal.until_text(f"step {json.loads(recorded[i])['step']}")
+    terminal.press("T")
+    terminal.until(lambda: terminal.screen.buffer[0][5].bg == "default")
+    redrawn = without_age(terminal.text)
+    terminal.press("T")
+    terminal.until(lambda: terminal.screen.buffer[0][5].bg != "default")
+    with path.open("ab") as file:
+        file.write(recorded[120])
+    terminal.until_text(f"step {json.loads(recorded[120])['step']}")
+    before = without_age(terminal.text)
+    terminal.press("T")
+    terminal.until(lambda: terminal.screen.buffer[0][5].bg == "default")
+    terminal.until(lambda: without_age(terminal.text) == before, what="the same text after a whole redraw")
+    assert redrawn != before
+
+
+def without_age(text: str) -> str:
+    """The screen without its clock: the end of the first line moves with the age."""
+    return re.sub(r"^.*$", "", text, count=1, flags=re.MULTILINE)
 
 
 def test_suspending_gives_the_terminal_back_and_resuming_takes_it_again(start: Start) -> None:

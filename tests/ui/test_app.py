@@ -7,6 +7,8 @@ from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_ove
 
 from rltop.clock import FakeClock
 from rltop.errors import ConfigError, ThemeError
+from rltop.ingest.session import IngestOptions
+from rltop.store.series import StoreOptions
 from rltop.ui.app import RltopApp
 from rltop.ui.bindings import CONTEXTS, binding_ids
 from rltop.ui.options import UiOptions
@@ -201,6 +203,38 @@ async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(t
         app.session.bell.ring()
         await pilot.pause(0.05)
         assert "step 12" in page_text(app)
+
+
+async def test_a_folded_step_is_read_again_from_the_file(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", rows(6000))
+    clock = FakeClock()
+    app = app_over(path, clock=clock, ingest=IngestOptions(store=StoreOptions(memory_bytes=1)))
+    async with app.run_test(size=WIDE) as pilot:
+        assert app.followed.stream.folded_range(7) is not None
+        app.open(Target(TargetKind.STEP, step=7))
+        await pilot.pause()
+        assert "at steps 1–" in status_text(app) or "at step 7" in status_text(app)
+        for _ in range(100):
+            await pilot.pause(0.02)
+            if app.followed.stream.folded_range(7) is None:
+                break
+        clock.advance(1.0)
+        await pilot.pause(0.3)
+        assert "at step 7:" in status_text(app)
+        await press(pilot, "m")
+        assert f"{1 / 7:.3f}" in page_text(app)
+
+
+async def test_what_was_not_understood_is_said_on_every_page(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", rows(10))
+    with path.open("a") as file:
+        file.write("not json\n{broken\n")
+    app = app_over(path)
+    async with app.run_test(size=WIDE) as pilot:
+        assert "2" in page_text(app).splitlines()[-1]
+        for key in ("t", "m"):
+            await press(pilot, key)
+            assert "2 unreadable" in status_text(app)
 
 
 # -- the list of all metrics -----------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from rltop.view.overview import build_overview, paint_overview
 class OverviewScreen(Page):
     """One run at a glance."""
 
+    TELLS_COUNTS = True
     HELP = (
         "The overview of one run, from the top: which run, how far and how fast, and whether it is alive; the one "
         "sentence that matters now; what fires, in two groups, learning and system; the metrics that matter for its "

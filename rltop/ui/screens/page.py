@@ -19,6 +19,7 @@ from textual.widgets import Footer
 
 from rltop.ui.messages import Opened, Selected
 from rltop.ui.status import paint_status
+from rltop.ui.textual_shim import update_by_cells
 from rltop.ui.widgets.board import Board
 from rltop.view.frame import ROOMY_ROWS
 from rltop.view.lines import Row, Target
@@ -35,8 +36,15 @@ class Page(Screen[None]):
     HELP = ""
     """What the page shows, for the help screen."""
 
+    TELLS_COUNTS: ClassVar[bool] = False
+    """Whether the page itself says what was not understood."""
+
     board = query_one("#board", Board)
     status = query_one("#status", Board)
+
+    def __init__(self) -> None:
+        super().__init__()
+        update_by_cells(self)
 
     @property
     def rltop(self) -> RltopApp:
@@ -60,7 +68,8 @@ class Page(Screen[None]):
         yield Footer(show_command_palette=False, compact=True)
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
-        return [paint_status(self.rltop.moment, self.board.target, width)][:height]
+        row = paint_status(self.rltop.moment, self.board.target, width, has_counts=not self.TELLS_COUNTS)
+        return [row][:height]
 
     def draw(self) -> None:
         """Paint with what is known now; only what changed goes to the terminal."""

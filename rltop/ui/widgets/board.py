@@ -87,7 +87,7 @@ class Board(Widget, can_focus=True):
             regions = [
                 Region(start, y - self._top, stop - start, 1)
                 for y in range(self._top, min(self._top + self.size.height, max(len(rows), len(old_rows))))
-                for start, stop in changed_spans(_line(old_rows, y), _line(rows, y))
+                for start, stop in changed_spans(_line(old_rows, y), _line(rows, y), self.size.width)
             ]
             regions += self._moved(old_spot, self._selection.spot)
         self._repaint(regions)

@@ -5,8 +5,10 @@ Pure; the board asks it so that only changed cells are sent to the terminal.
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from rltop.view.lines import Line
-from rltop.view.widths import char_width
+from rltop.view.widths import cell_width, char_width
 
 GAP_CELLS = 8
 """Spans closer than this are one: moving the cursor costs about as many bytes."""
@@ -37,15 +39,29 @@ def cells_of(line: Line) -> list[Cell]:
     return cells
 
 
-def changed_spans(old: Line, new: Line) -> list[tuple[int, int]]:
+def has_certain_cells(line: Line) -> bool:
+    """Whether Rich, which cuts strips, places every character where we do."""
+    text = "".join(piece.text for piece in line)
+    return text.isascii() or cell_len(text) == cell_width(text)
+
+
+def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     """Cell ranges (start, stop exclusive) in which two lines look different.
 
     A line that is shorter than the other counts as blank beyond its end. A range
-    never begins in the middle of a wide character.
+    never begins in the middle of a wide character; where nobody can be sure of the
+    places (emoji sequences), it is the whole line.
+
+    Args:
+        old: what is on the screen.
+        new: what should be.
+        width: cells of the screen; nothing beyond them counts.
     """
     if old == new:
         return []
-    before, after = cells_of(old), cells_of(new)
+    if not (has_certain_cells(old) and has_certain_cells(new)):
+        return [(0, width)]
+    before, after = cells_of(old)[:width], cells_of(new)[:width]
     length = max(len(before), len(after))
     before += [_NO_CELL] * (length - len(before))
     after += [_NO_CELL] * (length - len(after))
