@@ -35,6 +35,7 @@ from rltop.ui.theme import textual_theme
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Target, TargetKind
 from rltop.view.palette import Palette, find_palettes, load_palette
+from rltop.view.stragglers import build_stragglers
 
 SLICE_MS = 4.0
 """Longest time that reading and judging keep the keys waiting."""
@@ -188,10 +189,14 @@ class RltopApp(App[int], inherit_bindings=False):
             case TargetKind.VERDICT:
                 self.push_screen(VerdictScreen(target.name, target.step))
             case TargetKind.STEP:
-                self._show_step(target.step)
+                self.show_step(target.step)
                 self.push_screen(TimingScreen())
-            case TargetKind.TIMING | TargetKind.STRAGGLERS:
+            case TargetKind.TIMING:
                 self.push_screen(TimingScreen(target))
+            case TargetKind.STRAGGLERS:
+                measure = build_stragglers(self.followed, self.moment.at_step, self.followed.verdicts)
+                key = measure.key if measure is not None else ""
+                self.push_screen(MetricScreen(key) if key else TimingScreen())
             case TargetKind.SECTION:
                 self.push_screen(TreeScreen(target.name))
 
@@ -258,7 +263,8 @@ class RltopApp(App[int], inherit_bindings=False):
         self._frozen = self.followed.stream.last_step if self._is_paused else None
         self.draw()
 
-    def _show_step(self, step: int | None) -> None:
+    def show_step(self, step: int | None) -> None:
+        """Set the time cursor to a step; the newest one is live."""
         newest = self.followed.stream.last_step
         self._go_to(None if step is None or newest is None or step >= newest else step)
 

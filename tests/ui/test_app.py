@@ -91,7 +91,7 @@ async def test_every_kind_of_target_opens_its_page() -> None:
         TargetKind.METRIC: (MetricScreen, "actor/entropy"),
         TargetKind.VERDICT: (VerdictScreen, "P1"),
         TargetKind.TIMING: (TimingScreen, "gen"),
-        TargetKind.STRAGGLERS: (Page, ""),
+        TargetKind.STRAGGLERS: (MetricScreen, ""),
         TargetKind.SECTION: (TreeScreen, "actor"),
         TargetKind.STEP: (TimingScreen, ""),
     }
@@ -103,6 +103,20 @@ async def test_every_kind_of_target_opens_its_page() -> None:
             assert not isinstance(app.screen, OverviewScreen)
             app.action_live()
             await press(pilot, "escape")
+
+
+async def test_on_the_timing_page_a_stage_opens_its_chart_and_a_step_is_shown() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "t")
+        page = app.screen
+        assert isinstance(page, TimingScreen)
+        page.open(Target(TargetKind.STEP, step=100))
+        await pilot.pause()
+        assert app.screen is page and app.moment.at_step == 100 and "STEP 100" in page_text(app)
+        page.open(Target(TargetKind.TIMING, "timing_s/gen", 100))
+        await pilot.pause()
+        assert isinstance(app.screen, MetricScreen) and app.screen.key == "timing_s/gen"
 
 
 async def test_alerts_go_from_one_verdict_to_the_next() -> None:

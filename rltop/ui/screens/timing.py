@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.ui.screens.page import Page
-from rltop.view.lines import Row, Target
+from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.timing import LEAST, build_timing_page, paint_timing
 
 _BESIDES = 8
@@ -30,6 +30,15 @@ class TimingScreen(Page):
         super().on_mount()
         if self._target is not None:
             self.call_after_refresh(self.board.select, self._target)
+
+    def open(self, target: Target) -> None:
+        """A stage opens its own chart, a step of the strip is shown on this page."""
+        if target.kind is TargetKind.STEP:
+            self.rltop.show_step(target.step)
+        elif target.kind is not TargetKind.TIMING:
+            super().open(target)
+        elif target.name:
+            self.rltop.open(Target(TargetKind.METRIC, target.name))
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The timing page of the step that is shown, with its whole table: the board scrolls."""

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyte
+import pytest
+
+from rltop.terminal.early import frame, paint_early
+from rltop.terminal.guard import LEAVE, TerminalGuard
+from rltop.view.frame import body_height
+from rltop.view.lines import Piece, Row
+from rltop.view.palette import load_palette
+
+PALETTE = load_palette("dark", Path("/nonexistent"))
+
+
+class Pipe:
+    """A guard whose terminal is a pipe."""
+
+    def __init__(self) -> None:
+        self.read_fd, write_fd = os.pipe()
+        self.guard = TerminalGuard(self.read_fd, write_fd)
+        self.guard.enter()
+        self.read()
+
+    def read(self) -> str:
+        os.set_blocking(self.read_fd, False)
+        try:
+            return os.read(self.read_fd, 1 << 20).decode()
+        except BlockingIOError:
+            return ""
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    for end in (made.guard.input_fd, made.guard.output_fd):
+        os.close(end)
+
+
+def screen(data: bytes, width: int = 20, height: int = 5) -> pyte.Screen:
+    made = pyte.Screen(width, height)
+    pyte.ByteStream(made).feed(data)
+    return made
+
+
+def test_rows_are_drawn_from_the_top_on_the_themes_ground() -> None:
+    drawn = screen(frame([Row((Piece("one", "warn"), Piece(" two")))], 20, 5, PALETTE, {"COLORTERM": "truecolor"}))
+    assert drawn.display == ["one two".ljust(20), *[" " * 20] * 4]
+    assert drawn.buffer[0][0].fg == "f0b429" and drawn.buffer[0][0].bold
+    assert drawn.buffer[4][19].bg == "0f1318"
+
+
+def test_a_row_that_fills_the_line_does_not_scroll() -> None:
+    rows = [Row((Piece(str(i) * 20),)) for i in range(5)]
+    assert screen(frame(rows, 20, 5, PALETTE)).display == [str(i) * 20 for i in range(5)]
+
+
+def test_more_rows_than_lines_are_left_out() -> None:
+    rows = [Row((Piece(str(i)),)) for i in range(9)]
+    assert screen(frame(rows, 20, 5, PALETTE)).display[-1].strip() == "4"
+
+
+def test_no_control_character_gets_through() -> None:
+    data = frame([Row((Piece("a\x1b[2Jb\x07\x9b31mc\n"),))], 40, 5, PALETTE)
+    assert screen(data, 40).display[0].strip() == "a?[2Jb??31mc?"
+
+
+def test_without_colour_no_colour_is_sent() -> None:
+    data = frame([Row((Piece("x", "crit"),))], 20, 2, PALETTE.without_colour(), {"COLORTERM": "truecolor"})
+    assert b"38;" not in data and b"48;" not in data and b"\x1b[0;1m" in data
+
+
+def test_the_rows_get_the_body_of_the_screen(pipe: Pipe) -> None:
+    sizes = []
+
+    def build(width: int, height: int) -> Sequence[Row]:
+        sizes.append((width, height))
+        return [Row((Piece("hello"),))]
+
+    assert paint_early(pipe.guard, build, PALETTE, deadline_s=5)
+    assert sizes == [(80, body_height(24))]
+    assert "hello" in pipe.read()
+
+
+def test_an_error_leaves_an_empty_frame(pipe: Pipe) -> None:
+    def build(width: int, height: int) -> Sequence[Row]:
+        raise ValueError("unreadable")
+
+    assert not paint_early(pipe.guard, build, PALETTE, deadline_s=0.05)
+    assert "reading …" in pipe.read()
+
+
+def test_rows_that_come_late_are_drawn_until_the_screen_is_handed_over(pipe: Pipe) -> None:
+    go, went = threading.Event(), threading.Event()
+
+    def build(width: int, height: int) -> Sequence[Row]:
+        go.wait(5)
+        went.set()
+        return [Row((Piece("late"),))]
+
+    assert not paint_early(pipe.guard, build, PALETTE, deadline_s=0.01)
+    assert "reading …" in pipe.read()
+    go.set()
+    went.wait(5)
+    _join("early-paint")
+    assert "late" in pipe.read()
+
+    go.clear()
+    assert not paint_early(pipe.guard, build, PALETTE, deadline_s=0.01)
+    pipe.guard.hand_over()
+    pipe.read()
+    go.set()
+    _join("early-paint")
+    assert pipe.read() == ""
+
+
+def test_nothing_is_written_after_the_terminal_was_restored(pipe: Pipe) -> None:
+    pipe.guard.restore()
+    assert LEAVE.decode() in pipe.read()
+    assert not pipe.guard.write(b"x")
+    pipe.guard.restore()
+    assert pipe.read() == ""
+
+
+def test_a_terminal_that_is_gone_is_reported_once_and_not_written_to(pipe: Pipe) -> None:
+    asked = []
+    pipe.guard.on_leave(lambda: asked.append(True))
+    broken_read, broken_write = os.pipe()
+    os.close(broken_read)
+    os.dup2(broken_write, pipe.guard.output_fd)
+    os.close(broken_write)
+    assert not pipe.guard.write(b"x")
+    assert not pipe.guard.write(b"y")
+    assert pipe.guard.is_lost and asked == [True]
+
+
+def _join(name: str) -> None:
+    for thread in threading.enumerate():
+        if thread.name == name:
+            thread.join(5)
