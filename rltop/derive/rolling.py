@@ -1,7 +1,7 @@
 """Incremental statistics of one series: what is usual, and what was at the start.
 
-Owns medians, spreads, averages and baselines that are fed value by value; a
-push costs O(log W) comparisons and one O(W) memory move at W <= 64. Everything
+Owns medians, spreads, averages and baselines that are fed value by value. A
+push is O(1); what needs order is sorted when it is asked for. Everything
 here takes finite values, keeps no clock and clones cheaply, so that an open
 step can be judged on a copy. Knows nothing of metrics or rules.
 """
@@ -9,7 +9,7 @@ step can be judged on a copy. Knows nothing of metrics or rules.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import deque
 
 MAD_TO_SIGMA = 1.4826
@@ -33,63 +33,92 @@ def _middle(ordered: list[float]) -> float:
 
 
 class Window:
-    """The last `size` values of a series, with their median at hand.
+    """The last `size` values of a series; pushing is O(1), order is made when asked for.
 
-    Attributes:
-        count: values held, at most `size`.
-        median: median of the values held; 0.0 while there are none.
+    `median` is exact and sorts when values have come since. `floor` and
+    `ceiling` bound the median without sorting each time: k values exchanged
+    move it by at most k ranks, so an older order still holds it between two of
+    its values. Asking for the bounds first keeps a quiet series at one sort
+    per `size / 4` pushes.
     """
 
-    __slots__ = ("_order", "_sorted", "count", "median", "size")
+    __slots__ = ("_order", "_stale", "_values", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.count = 0
-        self.median = 0.0
-        self._order: deque[float] = deque()
-        self._sorted: list[float] = []
+        self._values: deque[float] = deque(maxlen=size)
+        self._order: list[float] = []
+        self._stale = 0
 
     def push(self, value: float) -> None:
         """Take a finite value in, and the oldest out when full."""
-        ordered = self._sorted
-        if self.count == self.size:
-            del ordered[bisect_left(ordered, self._order.popleft())]
-        else:
-            self.count += 1
-        self._order.append(value)
-        insort(ordered, value)
-        half = self.count >> 1
-        self.median = ordered[half] if self.count & 1 else 0.5 * (ordered[half - 1] + ordered[half])
+        self._values.append(value)
+        self._stale += 1
+
+    def _sorted(self) -> list[float]:
+        if self._stale:
+            self._order = sorted(self._values)
+            self._stale = 0
+        return self._order
+
+    @property
+    def count(self) -> int:
+        """Values held, at most `size`."""
+        return len(self._values)
+
+    @property
+    def median(self) -> float:
+        """Median of the values held; 0.0 while there are none."""
+        order = self._sorted()
+        return _middle(order) if order else 0.0
+
+    @property
+    def floor(self) -> float:
+        """A value that the median is not below; 0.0 while there are none."""
+        order = self._order
+        rank = ((len(order) - 1) >> 1) - self._stale
+        return order[rank] if rank >= len(order) >> 2 else self.median
+
+    @property
+    def ceiling(self) -> float:
+        """A value that the median is not above; 0.0 while there are none."""
+        order = self._order
+        rank = (len(order) >> 1) + self._stale
+        return order[rank] if rank < len(order) - (len(order) >> 2) else self.median
 
     @property
     def values(self) -> list[float]:
         """The values held, oldest first."""
-        return list(self._order)
+        return list(self._values)
 
     @property
     def low(self) -> float:
         """Smallest value held; raises `IndexError` when there is none."""
-        return self._sorted[0]
+        return self._sorted()[0]
 
     @property
     def high(self) -> float:
         """Largest value held; raises `IndexError` when there is none."""
-        return self._sorted[-1]
+        return self._sorted()[-1]
 
     @property
     def mad(self) -> float:
         """Median absolute deviation from the median, unscaled; 0.0 when empty."""
-        centre = self.median
-        return _middle(sorted(abs(value - centre) for value in self._sorted)) if self._sorted else 0.0
+        order = self._sorted()
+        if not order:
+            return 0.0
+        centre = _middle(order)
+        return _middle(sorted(abs(value - centre) for value in order))
 
     def last(self, count: int) -> float:
-        """Median of the newest `count` values (of all, when fewer are held)."""
-        order = self._order
-        return median_of([order[-i] for i in range(1, min(count, self.count) + 1)])
+        """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
+        values = self._values
+        return median_of([values[-i] for i in range(1, min(count, len(values)) + 1)])
 
     def ratio(self, value: float) -> float:
         """`value` over the median; 0.0 when the median is not positive."""
-        return value / self.median if self.median > 0.0 else 0.0
+        median = self.median
+        return value / median if median > 0.0 else 0.0
 
     def log_z(self, value: float, floor: float = 0.10) -> float:
         """Robust z of `value` in log space, for positive heavy-tailed series.
@@ -98,16 +127,17 @@ class Window:
         positive values held; the floor keeps a quiet series from turning a
         10 % wobble into an outlier. 0.0 when nothing positive is held.
         """
-        logs = [math.log(held) for held in self._sorted if held > 0.0]
+        logs = [math.log(held) for held in self._values if held > 0.0]
         if not logs or value <= 0.0:
             return 0.0
         return (math.log(value) - median_of(logs)) / max(MAD_TO_SIGMA * mad_of(logs), floor)
 
     def clone(self) -> Window:
         """An independent copy, O(size)."""
-        twin = Window.__new__(Window)
-        twin.size, twin.count, twin.median = self.size, self.count, self.median
-        twin._order, twin._sorted = self._order.copy(), self._sorted.copy()
+        twin = Window(self.size)
+        twin._values = self._values.copy()
+        # The order is replaced, never changed in place: both may hold it.
+        twin._order, twin._stale = self._order, self._stale
         return twin
 
 
@@ -119,19 +149,15 @@ class Frozen:
 
     Attributes:
         value: the baseline, or None while fewer than `minimum` values were seen.
-        spread: 1.4826 * MAD of the values behind it; 0.0 while there is none.
-        log_spread: the same of their logarithms (positive values only).
         is_final: the baseline will not move any more.
     """
 
-    __slots__ = ("_held", "_left", "is_final", "log_spread", "minimum", "size", "spread", "value")
+    __slots__ = ("_held", "_left", "is_final", "minimum", "size", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
         self.size = size
         self.minimum = minimum
         self.value: float | None = None
-        self.spread = 0.0
-        self.log_spread = 0.0
         self.is_final = False
         self._left = skip
         self._held: list[float] = []
@@ -145,21 +171,27 @@ class Frozen:
             return
         held = self._held
         insort(held, value)
-        if len(held) < self.minimum:
-            return
-        self.value = _middle(held)
-        self.spread = MAD_TO_SIGMA * mad_of(held)
-        logs = [math.log(one) for one in held if one > 0.0]
-        self.log_spread = MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
-        self.is_final = len(held) == self.size
+        if len(held) >= self.minimum:
+            self.value = _middle(held)
+            self.is_final = len(held) >= self.size
+
+    @property
+    def spread(self) -> float:
+        """1.4826 * MAD of the values behind the baseline; 0.0 while there are none. O(size)."""
+        return MAD_TO_SIGMA * mad_of(self._held) if self._held else 0.0
+
+    @property
+    def log_spread(self) -> float:
+        """The same of their logarithms, positive values only. O(size)."""
+        logs = [math.log(one) for one in self._held if one > 0.0]
+        return MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
 
     def clone(self) -> Frozen:
         """An independent copy; O(1) once final."""
         twin = Frozen.__new__(Frozen)
-        for name in Frozen.__slots__:
-            setattr(twin, name, getattr(self, name))
-        if not self.is_final:
-            twin._held = self._held.copy()
+        twin.size, twin.minimum, twin.value = self.size, self.minimum, self.value
+        twin.is_final, twin._left = self.is_final, self._left
+        twin._held = self._held if self.is_final else self._held.copy()
         return twin
 
 

@@ -52,6 +52,7 @@ RULES = (
         group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "entropy", "response_len_mean", "kl_ref"),
         judge=Collapse,
+        judges_always=True,
         condition="Verdicts of `families` of these families began or got worse within `records` records: reward, "
         "entropy, length, "
         "truncation, gradient, non-finite, KL, groups, validation.",

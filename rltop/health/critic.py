@@ -62,9 +62,12 @@ class ValueLossJump(Judge):
         if value is None:
             return None
         window = self.window
+        self.start.push(value)
+        if value <= self.limits["warn"] * window.floor:
+            window.push(value)
+            return QUIET
         base, known = window.median, window.count
         window.push(value)
-        self.start.push(value)
         base = max(base, self.limits["start_share"] * (self.start.value or 0.0))
         if known < _MIN_SAMPLES or base <= 0.0 or value <= self.limits["warn"] * base:
             return QUIET

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from rltop.errors import ConfigError
 from rltop.health import registry
 from rltop.health.moment import Moment
-from rltop.health.rule import Rule, RuleSpec
+from rltop.health.rule import QUIET, Rule, RuleSpec
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, EventState, Level, Observation, Verdict, VerdictState
 
@@ -83,7 +83,7 @@ class Engine:
         self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
         self._segment: int | None = None
         self._rules = self._fresh_rules()
-        self._late_rules = self._rules_for_late_rows()
+        self._select()
 
     def _group_size(self, identity: Identity) -> int | None:
         return self.options.group_size or identity.group_size
@@ -99,8 +99,15 @@ class Engine:
     def _fresh_rules(self) -> list[Rule]:
         return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
 
-    def _rules_for_late_rows(self) -> list[Rule]:
-        return [rule for rule in self._rules if rule.spec.takes_late]
+    def _select(self) -> None:
+        """Leave out, record by record, what the stream has nothing to say to."""
+        signals = self.identity.signals
+        self._logged = [
+            rule
+            for rule in self._rules
+            if rule.spec.judges_always or any(name in signals for name in rule.spec.metrics)
+        ]
+        self._late_rules = [rule for rule in self._logged if rule.spec.takes_late]
 
     def observe(self, observation: Observation) -> list[Event]:
         """Judge one closed step; returns the transitions that it caused, in order.
@@ -117,17 +124,23 @@ class Engine:
             now = self._now.clone()
             now.observation, now.values = observation, observation.values
         else:
-            rules = self._rules
+            rules = self._logged
             now = self._now
             now.advance(observation)
-        fresh = [event for event in [rule.observe(now) for rule in rules] if event is not None]
-        if fresh:
-            for event in fresh:
-                if event.level >= Level.WARN and event.state is not EventState.RECOVERED:
-                    self._now.alarms[event.family] = self._now.record
-            happened += fresh
-            self.events += fresh
+        for rule in rules:
+            reading = rule.read(now)
+            if reading is None or (reading is QUIET and rule.is_idle):
+                continue
+            event = rule.advance(now, reading)
+            if event is not None:
+                happened.append(event)
+                self._note(event)
         return happened
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        if event.level >= Level.WARN and event.state is not EventState.RECOVERED:
+            self._now.alarms[event.family] = self._now.record
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
@@ -159,7 +172,7 @@ class Engine:
         self._now.restart()
         self._segment = observation.segment
         self._rules = self._fresh_rules()
-        self._late_rules = self._rules_for_late_rows()
+        self._select()
         return happened
 
     def _restart_message(self, observation: Observation) -> str:
@@ -181,7 +194,7 @@ class Engine:
         ]
         self.events += happened
         self._rules = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
-        self._late_rules = self._rules_for_late_rows()
+        self._select()
         return happened
 
     def finish(self) -> list[Event]:
@@ -224,5 +237,5 @@ class Engine:
         twin._now = self._now.clone()
         twin._segment = self._segment
         twin._rules = [rule.clone() for rule in self._rules]
-        twin._late_rules = twin._rules_for_late_rows()
+        twin._select()
         return twin

@@ -35,6 +35,9 @@ class EntropyCrash(Judge):
         if value is None:
             return None
         window = self.window
+        if value >= self.warn * window.ceiling:
+            window.push(value)
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or value >= self.warn * usual or usual <= self.floor:
@@ -132,6 +135,7 @@ class EntropySurge(Judge):
         self.window = Window(50)
         self.start = Frozen()
         self.length = Window(50)
+        self.jump, self.jump_floor, self.high = limits["jump"], limits["jump_floor"], limits["high"]
         self.sudden = OfLast(3, 5)
         self.lasting = OfLast(10, 15)
 
@@ -140,19 +144,22 @@ class EntropySurge(Judge):
         value = now.values.get("entropy")
         if value is None:
             return None
-        window, limits = self.window, self.limits
-        usual, known = window.median, window.count
-        window.push(value)
+        window, start, limits = self.window, self.start, self.limits
         length = now.values.get("response_len_mean")
-        usual_length = self.length.median
+        base, is_ready = start.value, window.count >= _MIN_SAMPLES
+        is_jump = is_ready and value > self.jump_floor and value > self.jump * window.floor
+        usual = window.median if is_jump else 0.0
+        is_jump = is_jump and value > self.jump * usual
+        is_high = base is not None and self.high < value < _SEQUENCE_SUM and value > limits["rise"] * base
+        window.push(value)
+        if base is None or not start.is_final:
+            start.push(value)
+        is_calm = not (is_jump or is_high or self.sudden.bits or self.lasting.bits)
+        usual_length = 0.0 if is_calm else self.length.median
         if length is not None:
             self.length.push(length)
-        start = self.start
-        if not start.is_final:
-            start.push(value)
-        base = start.value
-        is_jump = known >= _MIN_SAMPLES and value > limits["jump"] * usual and value > limits["jump_floor"]
-        is_high = base is not None and limits["high"] < value < _SEQUENCE_SUM and value > limits["rise"] * base
+        if is_calm:
+            return QUIET
         jumped, stays = self.sudden.push(is_jump), self.lasting.push(is_high)
         if is_jump and jumped:
             is_longer = length is not None and usual_length > 0.0 and length > 1.5 * usual_length

@@ -21,6 +21,9 @@ REWARDS = ("score_mean", "reward_mean")
 """Undefined for one batch is an empty batch; undefined for long is a reward that is gone."""
 _WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
 _NULL_STREAK = 2
+_LEARNING_RECORDS = 64
+_LEARNING_STRIDE = 16
+"""Which metrics have been numbers is noted in the first records and then now and then: it costs, and rarely changes."""
 
 
 class NonFiniteValue(Judge):
@@ -34,8 +37,10 @@ class NonFiniteValue(Judge):
     def read(self, now: Moment) -> Reading | None:
         """One dictionary look-up on a record without marks."""
         marks = now.observation.nonfinite
-        if self.unseen:
-            self.unseen.difference_update(now.values)
+        if self.unseen and (now.record <= _LEARNING_RECORDS or now.record % _LEARNING_STRIDE == 0):
+            values = now.values
+            seen = [name for name in self.unseen if name in values]
+            self.unseen.difference_update(seen)
         if not marks:
             if self.null_streaks:
                 self.null_streaks = {}
@@ -80,21 +85,19 @@ class UndefinedStatistic(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.reward_missing = OfLast(int(limits["reward_records"]), int(limits["reward_records"]))
-        self.has_reward = False
 
     def read(self, now: Moment) -> Reading | None:
         """INFO for derived statistics; WARN once the reward itself stays undefined."""
         marks = now.observation.nonfinite
         rewarded = now.reward.value is not None
-        self.has_reward = self.has_reward or rewarded
         if not marks:
-            if rewarded:
+            if rewarded and self.reward_missing.bits:
                 self.reward_missing.push(False)
             return QUIET
         missing = [name for name in REWARDS if name in marks]
         if rewarded or missing:
             lasts = self.reward_missing.push(bool(missing) and not rewarded)
-            if lasts and self.has_reward:
+            if lasts and now.reward.count:
                 return Reading(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
         derived = [name for name in marks if name not in _WATCHED or name in REWARDS]
         if not derived:
@@ -155,6 +158,7 @@ RULES = (
         group=Group.LEARNING,
         metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
         judge=NonFiniteValue,
+        judges_always=True,
         condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
         "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
         "on the second record in a row for the others.",
@@ -178,6 +182,7 @@ RULES = (
         group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
         judge=UndefinedStatistic,
+        judges_always=True,
         condition="Not a number in a derived statistic only: INFO. The reward itself undefined for `reward_records` "
         "records in a row after having been a number: CRIT.",
         limits={"reward_records": 3},
@@ -194,6 +199,7 @@ RULES = (
         group=Group.LEARNING,
         metrics=("loss", "grad_norm"),
         judge=MaskedNonFinite,
+        judges_always=True,
         condition="Loss exactly 0.0 in the same record as a gradient norm that is NaN, infinite or null: CRIT at once.",
         why="The trainer keeps the loss curve pretty by replacing NaN, so that the only visible sign is the gradient.",
         causes=("half-precision overflow", "labels that are masked throughout", "an attention kernel fault"),

@@ -84,6 +84,9 @@ class LengthExplosion(Judge):
         if value is None:
             return None
         window = self.window
+        if value <= self.warn * window.floor:
+            window.push(value)
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:

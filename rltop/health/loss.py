@@ -34,13 +34,13 @@ class LossJump(Judge):
             if value is None:
                 return None
         window = self.loss
-        median = window.median
-        distance = value - median
-        is_far = window.count >= _MIN_SAMPLES and (distance > self.reach or distance < -self.reach)
-        spread = window.mad * MAD_TO_SIGMA if is_far else 0.0
-        window.push(value)
-        if not is_far:
+        is_near = window.ceiling - self.reach <= value <= window.floor + self.reach
+        if is_near or window.count < _MIN_SAMPLES:
+            window.push(value)
             return QUIET
+        median, spread = window.median, window.mad * MAD_TO_SIGMA
+        window.push(value)
+        distance = value - median
         line = self.limits["warn"] * max(spread, self.limits["floor"])
         if abs(distance) <= line or abs(value) <= abs(median):
             return QUIET

@@ -31,6 +31,7 @@ class MismatchKl(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = Window(_MEDIAN_OF)
+        self.small = 0
         self.start = Frozen()
 
     def read(self, now: Moment) -> Reading | None:
@@ -40,12 +41,15 @@ class MismatchKl(Judge):
             return None
         window, start, limits = self.window, self.start, self.limits
         window.push(value)
-        size = abs(window.median)
-        base = start.value
         if not start.is_final:
             start.push(abs(value))
-        if size <= limits["warn"] * RELEASE:
+        self.small = self.small + 1 if abs(value) <= limits["warn"] * RELEASE else 0
+        if self.small > _MEDIAN_OF // 2:
             return QUIET
+        return self._against_start(abs(window.median), start.value)
+
+    def _against_start(self, size: float, base: float | None) -> Reading:
+        limits = self.limits
         if size > limits["absolute"]:
             return Reading(CRIT, size, base, limits["absolute"])
         ordinary = limits["rise"] * base if base is not None else limits["absolute"]

@@ -199,7 +199,7 @@ class ThroughputDrop(Judge):
         base = start.value
         if not start.is_final:
             start.push(value)
-        if base is None:
+        if base is None or value >= base * self.limits["warn"]:
             return QUIET
         line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
         return QUIET if value >= line else Reading(WARN, value, base, line)

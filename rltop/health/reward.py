@@ -7,9 +7,10 @@ single records, because a batch of eight moves in eighths.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
-from rltop.derive.rolling import Ema, Frozen, Window
+from rltop.derive.rolling import Ema, Frozen, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -33,42 +34,40 @@ class RewardCrash(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(_LEVEL)
+        self.recent: deque[float] = deque(maxlen=_RECENT)
         self.noise = Ema(30)
         self.best = float("-inf")
         self.worst = float("inf")
-        self.count = 0
         self.initial = 0.0
         self.noise_at_best = 0.0
 
     def read(self, now: Moment) -> Reading | None:
         """Best level so far against the last three records."""
-        value = now.reward.value
+        reward = now.reward
+        value = reward.value
         if value is None:
             return None
-        window = self.window
-        if window.count:
-            self.noise.push(abs(value - window.median))
-        window.push(value)
-        self.count += 1
-        if self.count < _EARLY:
-            self.initial = window.median
+        if reward.count > 1:
+            self.noise.push(abs(value - reward.before))
+        self.recent.append(value)
+        level = reward.usual
+        if reward.count < _EARLY:
+            self.initial = level
             return QUIET
-        level = window.median
         if level > self.best:
             self.best, self.noise_at_best = level, self.noise.value
         self.worst = min(self.worst, level)
         drop = self.best - value
         if drop <= 0.0 or (not self.is_firing and drop <= 4.0 * self.noise_at_best):
             return QUIET
-        return self._judge_drop()
+        return self._judge_drop(reward.count)
 
-    def _judge_drop(self) -> Reading:
-        recent = self.window.last(_RECENT)
+    def _judge_drop(self, count: int) -> Reading:
+        recent = median_of(list(self.recent))
         drop = self.best - recent
         learned = self.best - min(self.worst, self.initial)
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
-        if self.count < _SETTLED:
+        if count < _SETTLED:
             line = self.limits["early"] * abs(self.initial)
         else:
             line = max(
@@ -79,9 +78,7 @@ class RewardCrash(Judge):
         is_deep = drop > max(
             self.limits["crit"] * learned, self.limits["crit"] * abs(self.best) * self.limits["share"], line
         )
-        return Reading(
-            CRIT if is_deep and self.count >= _SETTLED else WARN, recent, self.best, self.best - line, (sigma,)
-        )
+        return Reading(CRIT if is_deep and count >= _SETTLED else WARN, recent, self.best, self.best - line, (sigma,))
 
     def headline(self, reading: Reading) -> str:
         """Best level and now."""

@@ -152,6 +152,7 @@ class RuleSpec:
         warm_up: records before the rule can fire (0: from the first record).
         applies: whether it makes sense for an algorithm with these traits.
         is_fact: INFO readings are facts about the run, not a state that lasts.
+        judges_always: looks at every record, not only at those of runs that log one of `metrics`.
         takes_late: also judges rows that belong to an earlier step (evaluations).
         why: why it matters.
         causes: likely causes, likeliest first.
@@ -172,6 +173,7 @@ class RuleSpec:
     warm_up: int = 0
     applies: Callable[[Algorithm, Traits], bool] = _always
     is_fact: bool = False
+    judges_always: bool = False
     takes_late: bool = False
     why: str = ""
     causes: tuple[str, ...] = ()
@@ -191,11 +193,20 @@ class Rule:
     escalated when a worse one is, keeps its worst level, and ends after
     max(3, m) better readings in a row. It then stays in view for 20 records,
     and does not begin again at the same level within 20 records.
+
+    Attributes:
+        spec, judge: what it is and what looks.
+        read: the judge's `read`, at hand for the path that every record takes.
+        is_idle: nothing bad is remembered, so that a QUIET reading changes nothing.
+        level: OK, or the worst level of the verdict, also after it recovered.
+        reading: the record that the verdict rests on.
+        since_step, since_record: where it began.
+        recovered_step, recovered_record: where it ended; the step is None while it fires.
     """
 
     __slots__ = (
-        "_calm", "_cool", "_is_idle", "_lasting", "_read", "_recent", "_span",
-        "judge", "level", "reading", "recovered_record", "recovered_step", "since_record", "since_step", "spec",
+        "_calm", "_cool", "_lasting", "_recent", "_span", "is_idle", "judge", "level", "read", "reading",
+        "recovered_record", "recovered_step", "since_record", "since_step", "spec",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, limits: Mapping[str, float]) -> None:
@@ -203,12 +214,12 @@ class Rule:
             raise ValueError(f"rule {spec.id} does not judge records")
         self.spec = spec
         self.judge = spec.judge(limits)
-        self._read = self.judge.read
+        self.read = self.judge.read
         self._lasting = {level: OfLast(*spec.patience_for(level)) for level in (INFO, WARN, CRIT)}
         self._span = max(spec.calm, *(spec.patience_for(level).m for level in self._lasting))
         self._recent: deque[tuple[int, int]] = deque(maxlen=self._span)
         self._calm = 0
-        self._is_idle = True
+        self.is_idle = True
         self._cool: dict[Level, int] = {}
         self.level = OK
         self.reading = QUIET
@@ -223,19 +234,20 @@ class Rule:
 
     def observe(self, now: Moment) -> Event | None:
         """Judge one record; returns the transition that it caused, if any."""
-        reading = self._read(now)
-        if reading is None or (reading is QUIET and self._is_idle):
+        reading = self.read(now)
+        if reading is None or (reading is QUIET and self.is_idle):
             return None
-        return self._advance(now, reading)
+        return self.advance(now, reading)
 
-    def _advance(self, now: Moment, reading: Reading) -> Event | None:
+    def advance(self, now: Moment, reading: Reading) -> Event | None:
+        """Move the verdict on by one reading of `read`; may be left out for QUIET while `is_idle`."""
         level = reading.level
         self._recent.append((now.observation.record, now.observation.step))
         established = OK
         for candidate, lasting in self._lasting.items():
             if lasting.push(level >= candidate):
                 established = candidate
-        self._is_idle = not self.is_firing and not any(lasting.bits for lasting in self._lasting.values())
+        self.is_idle = not self.is_firing and not any(lasting.bits for lasting in self._lasting.values())
         if self.spec.is_fact and level == INFO:
             return self._event(now, EventState.FACT, INFO, self.judge.headline(reading))
         if self.is_firing:
@@ -278,7 +290,7 @@ class Rule:
     def recover(self, now: Moment) -> Event:
         """End the verdict at this record."""
         self.judge.is_firing = False
-        self._is_idle = False
+        self.is_idle = False
         self.recovered_step = now.observation.step
         self.recovered_record = now.observation.record
         for level in (INFO, WARN, CRIT):
@@ -327,7 +339,7 @@ class Rule:
         for name in Rule.__slots__:
             setattr(twin, name, getattr(self, name))
         twin.judge = self.judge.clone()
-        twin._read = twin.judge.read
+        twin.read = twin.judge.read
         twin._recent = self._recent.copy()
         twin._cool = self._cool.copy()
         twin._lasting = {level: lasting.clone() for level, lasting in self._lasting.items()}

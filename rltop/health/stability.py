@@ -44,24 +44,23 @@ class GradientSpike(Judge):
         value = now.values.get("grad_norm")
         if value is None:
             return None
-        window = self.window
-        base = window.median
-        start = self.start
+        window, start = self.window, self.start
+        base = window.median if value > self.warn * window.floor else value
         if start.value is not None and base < _START_SHARE * start.value:
             base = _START_SHARE * start.value
-        is_ready = window.count >= _MIN_SAMPLES
+        is_raised = value > self.warn * base > 0.0 and window.count >= _MIN_SAMPLES
         window.push(value)
         if not start.is_final:
             start.push(value)
         loss = now.values.get("loss")
         if loss is not None:
             self.losses.append(loss)
-        if not is_ready or value <= self.warn * base or base <= 0.0:
-            if self.raised.bits:
-                self.raised.push(False)
-                self.spiking.push(False)
-            return QUIET
-        return self._spike(value, base, now)
+        if is_raised:
+            return self._spike(value, base, now)
+        if self.raised.bits:
+            self.raised.push(False)
+            self.spiking.push(False)
+        return QUIET
 
     def _spike(self, value: float, base: float, now: Moment) -> Reading:
         ratio = value / base

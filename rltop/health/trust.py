@@ -43,14 +43,14 @@ class ClipFraction(Judge):
         value = now.values.get("clip_frac")
         if value is None:
             return None
-        window = self.window
-        usual, known = window.median, window.count
-        window.push(value)
-        start = self.start
+        window, start = self.window, self.start
         if not start.is_final:
             start.push(value)
         if value <= self.lowest:
+            window.push(value)
             return QUIET
+        usual, known = window.median, window.count
+        window.push(value)
         if now.algorithm is not Algorithm.EMBODIED and self._is_sequence_level(value, now.values):
             return self._sequence_level(value)
         return self._token_level(value, usual, known, now.algorithm)
@@ -105,6 +105,7 @@ class StepKl(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = Window(_MEDIAN_OF)
+        self.small = 0
 
     def read(self, now: Moment) -> Reading | None:
         """Lines by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
@@ -114,8 +115,12 @@ class StepKl(Judge):
         limits = self.limits
         warn = limits["warn"]
         if now.traits.kl_is_signed:
+            warn = limits["signed_warn"]
             self.window.push(value)
-            value, warn = abs(self.window.median), limits["signed_warn"]
+            self.small = self.small + 1 if abs(value) <= warn * RELEASE else 0
+            if self.small > _MEDIAN_OF // 2:
+                return QUIET
+            value = abs(self.window.median)
         if value <= warn * RELEASE:
             return QUIET
         crit = limits["crit"]
@@ -200,6 +205,7 @@ class ReferenceKlSpike(Judge):
         super().__init__(limits)
         self.window = Window(_WINDOW)
         self.huge = OfLast(2, 5)
+        self.floor = limits["floor"]
 
     def read(self, now: Moment) -> Reading | None:
         """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
@@ -209,10 +215,13 @@ class ReferenceKlSpike(Judge):
         if now.traits.kl_is_sequence_sum:
             return self._sequence_sum(value)
         window = self.window
+        if value <= self.floor:
+            window.push(value)
+            if self.huge.bits:
+                self.huge.push(False)
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        if value <= self.limits["floor"]:
-            return QUIET
         if value > self.limits["absolute"]:
             return Reading(CRIT, value, usual if known else None, self.limits["absolute"])
         return self._jump(value, usual) if known >= self.limits["wait"] and usual > 0.0 else QUIET
