@@ -32,6 +32,10 @@ MILLISECONDS_FROM = 1e11
 """A time since the epoch above this can only be meant in milliseconds."""
 
 
+ROWS_PER_TIME = 8
+"""At most so many rows for each one that tells the time; the others come together with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
     """How a recording is given out.
@@ -55,7 +59,9 @@ class _Pacing:
 
     def __init__(self, sample: bytes, options: ReplayOptions) -> None:
         self._options = options
-        self._has_wall_time = len(WALL_TIME.findall(sample)) > 1
+        times = len(WALL_TIME.findall(sample))
+        # A header or a summary may name a time as well; rows that tell it do so again and again.
+        self._has_wall_time = times > 0 and times * ROWS_PER_TIME >= sample.count(b"\n")
         self._has_step_time = STEP_TIME.search(sample) is not None
         self._last: float | None = None
 

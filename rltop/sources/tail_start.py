@@ -41,8 +41,8 @@ def find_tail_start(fs: FileSystem, path: str, lines: int, max_bytes: int = MAX_
             found = data.count(b"\n")
             if found >= missing:
                 return lower + _nth_from_end(data, missing) + 1
-            if found:
-                earliest = lower + data.index(b"\n") + 1
+            if found and (first := lower + data.index(b"\n") + 1) < end:
+                earliest = first
             if earliest is not None and end - lower >= max_bytes:
                 return earliest
             missing -= found

@@ -1,0 +1,94 @@
+"""The queue between reader and taker, and the feed that reads inline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.sources.events import Chunk, Reset, ResetReason, TailState
+from rltop.sources.feed import DirectFeed, EventQueue
+
+
+@given(st.lists(st.one_of(st.binary(min_size=1, max_size=30), st.none())), st.lists(st.integers(1, 20)))
+def test_a_queue_gives_back_what_was_put(pieces: list[bytes | None], budgets: list[int]) -> None:
+    queue = EventQueue(1000)
+    offset = generation = 0
+    put: list[Chunk | Reset] = []
+    for piece in pieces:
+        if piece is None:
+            generation, offset = generation + 1, 0
+            put.append(Reset(ResetReason.TRUNCATED, generation, is_restart=True))
+        else:
+            put.append(Chunk(piece, offset, generation))
+            offset += len(piece)
+    queue.put(put)
+    taken: list[Chunk | Reset] = []
+    for budget in [*budgets, 1 << 20]:
+        part = queue.take(budget)
+        assert sum(len(event.data) for event in part if isinstance(event, Chunk)) <= budget
+        taken += part
+    assert queue.is_empty
+    assert queue.room == 1000
+
+    def as_bytes(events: list[Chunk | Reset]) -> list[tuple[int, int, int] | Reset]:
+        out: list[tuple[int, int, int] | Reset] = []
+        for event in events:
+            if isinstance(event, Reset):
+                out.append(event)
+            else:
+                out += [(byte, event.offset + n, event.generation) for n, byte in enumerate(event.data)]
+        return out
+
+    assert as_bytes(taken) == as_bytes(put)
+
+
+def test_a_full_queue_has_no_room() -> None:
+    queue = EventQueue(10)
+    queue.put([Chunk(b"x" * 8, 0, 0)])
+    assert queue.room == 2
+    queue.take(5)
+    assert queue.room == 7
+
+
+def drain(feed: DirectFeed, budget: int = 7) -> bytes:
+    data = b""
+    while not feed.is_exhausted:
+        data += b"".join(event.data for event in feed.take(budget) if isinstance(event, Chunk))
+    return data
+
+
+def test_direct_feed_reads_to_the_end(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\nbb\nccc\n")
+    feed = DirectFeed(tmp_path / "f")
+    assert not feed.is_exhausted
+    assert drain(feed) == b"a\nbb\nccc\n"
+    assert (feed.status.state, feed.status.offset) == (TailState.AT_END, 9)
+    feed.close()
+
+
+def test_direct_feed_ends_although_there_are_holes(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(1001) + b"a\n" + bytes(5) + b"b\n" + bytes(9))
+    feed = DirectFeed(tmp_path / "f")
+    assert drain(feed, 1 << 20) == b"a\nb\n"
+    assert feed.status.nul_bytes == 1001 + 5 + 9
+
+
+def test_direct_feed_of_the_last_lines(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\nbb\nccc\n")
+    feed = DirectFeed(tmp_path / "f", last_lines=2)
+    assert (feed.start, drain(feed)) == (2, b"bb\nccc\n")
+
+
+def test_direct_feed_without_a_file(tmp_path: Path) -> None:
+    feed = DirectFeed(tmp_path / "no", last_lines=2)
+    assert drain(feed) == b""
+    assert feed.status.state is TailState.WAITING
+
+
+def test_direct_feed_of_a_folder(tmp_path: Path) -> None:
+    feed = DirectFeed(tmp_path)
+    assert drain(feed) == b""
+    assert feed.status.error is not None
+    assert "directory" in feed.status.error.message

@@ -1,0 +1,114 @@
+"""Which mount a path lies on, and what the local file system says."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rltop.sources.filesystem import (
+    LocalFileSystem,
+    MountRules,
+    mount_of,
+    parse_mountinfo,
+    read_fully,
+    read_mountinfo,
+)
+
+TABLE = r"""
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
+30 27 0:40 / /home rw,relatime shared:2 master:3 - nfs4 server:/home rw,vers=4.2
+31 27 0:41 / /home/local rw - xfs /dev/vdb rw
+32 27 0:42 / /mnt/my\040runs rw - fuse.sshfs me@host:/runs rw
+33 27 0:43 / /scratch rw - lustre mds@tcp:/scratch rw
+34 27 0:44 / /work rw - autofs systemd-1 rw
+35 34 0:45 / /work rw - cifs //server/work rw
+36 27 0:46 / /overlay rw - overlay overlay rw,lowerdir=/a
+not a line of the table
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "point", "kind", "is_network"),
+    [
+        ("/tmp/metrics.jsonl", "/", "ext4", False),
+        ("/home/me/metrics.jsonl", "/home", "nfs4", True),
+        ("/home", "/home", "nfs4", True),
+        ("/homes/metrics.jsonl", "/", "ext4", False),
+        ("/home/local/metrics.jsonl", "/home/local", "xfs", False),
+        ("/mnt/my runs/metrics.jsonl", "/mnt/my runs", "fuse.sshfs", True),
+        ("/scratch/metrics.jsonl", "/scratch", "lustre", True),
+        ("/work/metrics.jsonl", "/work", "cifs", True),
+        ("/overlay/metrics.jsonl", "/overlay", "overlay", False),
+    ],
+)
+def test_the_longest_mount_point_above_a_path_decides(path: str, point: str, kind: str, is_network: bool) -> None:
+    mount = mount_of(path, TABLE)
+    assert (mount.point, mount.kind, mount.is_network, mount.delivers_events) == (
+        point,
+        kind,
+        is_network,
+        not is_network,
+    )
+
+
+def test_without_a_table_the_careful_way_is_taken() -> None:
+    assert mount_of("/tmp/x", "").is_network
+    assert not mount_of("/tmp/x", "").delivers_events
+
+
+def test_a_malformed_line_is_passed_over() -> None:
+    assert len(list(parse_mountinfo(TABLE))) == 9
+
+
+def test_the_table_can_be_overruled() -> None:
+    rules = MountRules(local=("/home/me",), network=("/tmp", "/home/me/far"))
+    assert mount_of("/home/me/x", TABLE, rules).delivers_events
+    assert mount_of("/home/other/x", TABLE, rules).is_network
+    assert mount_of("/tmp/x", TABLE, rules).is_network
+    assert mount_of("/home/me/far/x", TABLE, rules).is_network
+    assert not mount_of("/scratch/x", TABLE, MountRules(event_kinds=frozenset({"lustre"}))).is_network
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="no mount table on this system")
+def test_this_machine_has_a_mount_for_everything() -> None:
+    assert mount_of("/proc/self", read_mountinfo()).kind == "proc"
+
+
+def test_local_files(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    path = tmp_path / "a"
+    path.write_bytes(b"0123456789")
+    (tmp_path / "link").symlink_to(path)
+    handle = fs.open(str(path))
+    assert fs.read_at(handle, 4, 3) == b"3456"
+    assert fs.read_at(handle, 4, 10) == b""
+    assert fs.stat(handle) == fs.stat(str(path)) == fs.stat(str(tmp_path / "link"))
+    assert fs.stat(handle).size == 10
+    assert fs.stat(handle).is_regular
+    path.unlink()
+    assert fs.stat(handle).nlink == 0
+    fs.close(handle)
+    path.write_bytes(b"")
+    assert fs.realpath(str(tmp_path / "link")) == str(path.resolve())
+    assert (path.name, path.stat().st_ino) in fs.scandir(str(tmp_path))
+    assert fs.stat(str(tmp_path)).kind_word == "directory"
+
+
+def test_opening_a_pipe_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    fs = LocalFileSystem()
+    handle = fs.open(str(tmp_path / "pipe"))
+    assert fs.stat(handle).kind_word == "named pipe"
+    fs.close(handle)
+
+
+def test_short_reads_are_completed() -> None:
+    class Short(LocalFileSystem):
+        def read_at(self, handle: int, size: int, offset: int) -> bytes:
+            return b"0123456789"[offset : offset + min(size, 3)]
+
+    assert read_fully(Short(), 0, 8, 1) == b"12345678"
+    assert read_fully(Short(), 0, 80, 1) == b"123456789"

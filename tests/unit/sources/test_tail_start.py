@@ -1,0 +1,61 @@
+"""Finding the beginning of the last lines from the end of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.sources import tail_start
+from rltop.sources.filesystem import LocalFileSystem
+from rltop.sources.tail import find_tail_start
+
+
+def expected(data: bytes, lines: int) -> int:
+    ends = [at for at, byte in enumerate(data) if byte == ord("\n")]
+    return ends[-lines - 1] + 1 if len(ends) > lines else 0
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"a", b"a\nb\nc\n", b"a\nb\nc", b"\n\n\n"])
+@pytest.mark.parametrize("lines", [0, 1, 2, 3, 10])
+def test_small_files(tmp_path: Path, data: bytes, lines: int) -> None:
+    (tmp_path / "f").write_bytes(data)
+    assert find_tail_start(LocalFileSystem(), str(tmp_path / "f"), lines) == expected(data, lines)
+
+
+class Memory(LocalFileSystem):
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def open(self, path: str) -> int:
+        return -1
+
+    def close(self, handle: int) -> None:
+        pass
+
+    def stat(self, target: str | int) -> tail_start.FileSystem:  # type: ignore[override]
+        return type("Stat", (), {"size": len(self.data)})()
+
+    def read_at(self, handle: int, size: int, offset: int) -> bytes:
+        return self.data[offset : offset + size]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=60).map(b"\n".join), st.integers(0, 70), st.integers(1, 50))
+def test_blocks_may_cut_anywhere(data: bytes, lines: int, block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tail_start, "FIRST_BLOCK", block)
+        assert find_tail_start(Memory(data), "f", lines) == expected(data, lines)
+
+
+def test_enough_bytes_are_enough() -> None:
+    data = b"x" * 500_000 + b"\n" + b"y" * 500_000 + b"\n" + b"z" * 500_000 + b"\n"
+    assert find_tail_start(Memory(data), "f", 100, max_bytes=600_000) == 1_000_002
+    assert find_tail_start(Memory(data), "f", 100, max_bytes=1) == 1_000_002
+    assert find_tail_start(Memory(data), "f", 100) == 0
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        find_tail_start(LocalFileSystem(), str(tmp_path / "no"), 1)
