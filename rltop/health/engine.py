@@ -39,6 +39,11 @@ class EngineOptions:
     def __post_init__(self) -> None:
         check_rule_settings(self.rules)
 
+    def limits(self, rule: str) -> dict[str, float]:
+        """Thresholds of a rule by name, with the user's own in their place; raises `KeyError` for an unknown rule."""
+        own = self.rules.get(rule, {})
+        return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].limits.items()}
+
 
 def check_rule_settings(rules: Mapping[str, Mapping[str, float | bool]]) -> None:
     """Refuse settings that no rule knows.
@@ -47,7 +52,7 @@ def check_rule_settings(rules: Mapping[str, Mapping[str, float | bool]]) -> None
         ConfigError: an unknown rule or threshold, or a value that is not a number;
             names the setting and the nearest one that exists.
     """
-    specs = {spec.id: spec for spec in registry.SPECS}
+    specs = registry.BY_ID
     for rule, settings in rules.items():
         spec = specs.get(rule)
         if spec is None:
@@ -93,8 +98,7 @@ class Engine:
         return bool(is_enabled) and spec.applies(self.identity.algorithm, self.identity.traits)
 
     def _fresh(self, spec: RuleSpec) -> Rule:
-        own = self.options.rules.get(spec.id, {})
-        return Rule(spec, {name: float(own.get(name, limit)) for name, limit in spec.limits.items()})
+        return Rule(spec, self.options.limits(spec.id))
 
     def _fresh_rules(self) -> list[Rule]:
         return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]

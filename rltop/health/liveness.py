@@ -169,9 +169,11 @@ SPEC = RuleSpec(
     group=Group.SYSTEM,
     metrics=("time_step",),
     judge=None,
-    condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) of the "
-    "gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a checkpoint interval has been "
-    "seen; never after the trainer said that it is done, and never within the lag of a network file system.",
+    condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
+    "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
+    "checkpoint interval has been seen; `first_record_s` where no gap is known yet. Quiet, without a "
+    "verdict, from `quiet_median` medians on. Never after the trainer said that it is done, and "
+    "never within the lag of a network file system.",
     limits=LIMITS,
     why="A hang in a collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "
     "and nothing is printed.",

@@ -175,7 +175,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("off_policy_kl",),
         judge=MismatchTrend,
-        condition="Medians of five records rise monotonically by more than `warn`× over 50 records, to above `floor`.",
+        condition="Medians of five records rise monotonically (Kendall's tau above `monotony`) by more than "
+        "`warn`× over 50 records, to above `floor`.",
         limits={"warn": 2.0, "floor": 0.003, "monotony": 0.55},
         warm_up=50,
         applies=scope.has_rollouts,

@@ -220,10 +220,11 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_step",),
         judge=StepSlower,
-        condition="Step time without checkpoint and validation above `warn`× the run's start (or exp(`sigmas` × "
-        "its own noise), "
-        "whichever is more) in 5 of 8 records: WARN; above `crit`×: CRIT. INFO where milliseconds per token are within "
-        "`per_token`× of the start. Records without a rollout of their own are compared with their like.",
+        condition="Step time without checkpoint and validation above `warn`× the run's start in 5 of 8 records: "
+        "WARN; above `crit`×: CRIT. The line is exp(`sigmas` × the start's own noise) where that is "
+        "more, and at least `short_warn` for steps shorter than `short_s` seconds. INFO where "
+        "milliseconds per token are within `per_token`× of the start. Records without a rollout of their "
+        "own are compared with their like.",
         limits={"warn": 1.3, "crit": 2.5, "per_token": 1.2, "sigmas": 3.0, "short_s": 1.0, "short_warn": 3.0},
         patience=_FIVE_OF_EIGHT,
         warm_up=13,

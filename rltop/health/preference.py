@@ -339,9 +339,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("rm_margin",),
         judge=MarginGone,
-        condition="Margin below `warn` in 10 of 15 records after the learning rate's warm-up, or its median of "
-        "ten below `lost` of "
-        "the best.",
+        condition="Margin below `warn` in 10 of 15 records, from `wait` records after the learning rate's warm-up "
+        "on, or its median of ten below `lost` of the best.",
         limits={"warn": 0.02, "lost": 0.2, "wait": 20},
         patience=_SLOW,
         applies=scope.is_reward_model,

@@ -484,9 +484,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("kl_ref",),
         judge=ReferenceKlDrift,
-        condition="Medians of ten records rise monotonically to more than `warn`× records 50 to 80, and above "
-        "`floor` per token "
-        "(`sum_floor` summed): WARN while the reward stays flat, INFO while it rises.",
+        condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) to more than `warn`× "
+        "records 50 to 80, and above `floor` per token (`sum_floor` summed): WARN while the reward stays "
+        "flat, INFO while it rises.",
         limits={"warn": 3.0, "floor": 0.2, "sum_floor": 15.0, "monotony": 0.55},
         warm_up=100,
         applies=scope.has_reference_kl,

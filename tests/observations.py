@@ -1,0 +1,83 @@
+"""Observations by hand: series in canonical terms → an engine that has judged them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rltop.health.engine import Engine, EngineOptions
+from rltop.metrics.catalog import CATALOG
+from rltop.metrics.dialect import Dialect, Identity
+from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits
+
+DIALECT = Dialect(name="test", fingerprints=(), aliases=())
+
+
+def identity(
+    algorithm: Algorithm = Algorithm.GRPO, group_size: int | None = None, names: Sequence[str] = (), **traits: Any
+) -> Identity:
+    """An identity that logs every metric of the catalogue (or `names`) under `key/<name>`."""
+    signals = {name: [Signal(CATALOG[name], f"key/{name}")] for name in (names or CATALOG)}
+    return Identity(DIALECT, algorithm, Traits(**traits), signals, group_size)
+
+
+def noisy(centre: float, spread: float = 0.05, seed: int = 1) -> Callable[[int], float]:
+    """A healthy series: `centre` with a relative Gaussian spread, the same on every call."""
+    return lambda record: centre * random.Random(f"{seed}/{record}").gauss(1.0, spread)
+
+
+def observation(record: int, values: Mapping[str, Any], *, segment: int = 0, step: int | None = None) -> Observation:
+    """One record; a `NonFinite` value becomes a mark, None an absent metric, `stages` the stages."""
+    stages = values.get("stages", {})
+    given = {name: value for name, value in values.items() if name != "stages" and value is not None}
+    marks = {name: value for name, value in given.items() if isinstance(value, NonFinite)}
+    plain = {name: float(value) for name, value in given.items() if name not in marks}
+    return Observation(record, record if step is None else step, segment, float(record), plain, {}, marks, stages)
+
+
+def series(records: int, **metrics: Any) -> Iterator[Observation]:
+    """`records` observations; a metric is a constant, a list, or a function of the record number from 1."""
+    for record in range(1, records + 1):
+        values = {}
+        for name, source in metrics.items():
+            if callable(source):
+                values[name] = source(record)
+            elif isinstance(source, list):
+                values[name] = source[record - 1] if record <= len(source) else None
+            else:
+                values[name] = source
+        yield observation(record, values)
+
+
+def play(
+    records: int,
+    algorithm: Algorithm = Algorithm.GRPO,
+    group_size: int | None = None,
+    traits: Mapping[str, Any] | None = None,
+    rules: Mapping[str, Mapping[str, float | bool]] | None = None,
+    **metrics: Any,
+) -> Engine:
+    """Judge `records` observations of `metrics` and return the engine."""
+    engine = Engine(identity(algorithm, group_size, **(traits or {})), EngineOptions(rules=rules or {}))
+    for one in series(records, **metrics):
+        engine.observe(one)
+    return engine
+
+
+def alarms(engine: Engine, rule: str = "") -> list[Event]:
+    """Events that would catch a person's eye: WARN or CRIT that begin or get worse."""
+    return [
+        event
+        for event in engine.events
+        if event.level >= Level.WARN
+        and event.state in {EventState.FIRING, EventState.ESCALATED}
+        and rule in {"", event.rule}
+    ]
+
+
+def first(engine: Engine, rule: str) -> Event:
+    """The first alarm of `rule`; fails when there is none."""
+    found = alarms(engine, rule)
+    assert found, f"{rule} did not fire; events: {[(e.rule, e.level.word, e.record) for e in engine.events]}"
+    return found[0]
