@@ -1,0 +1,215 @@
+"""Real files, a real writer, real time: how soon a line is seen, and who never waits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rltop.sources.events import Chunk, TailState
+from rltop.sources.filesystem import LocalFileSystem, MountRules, mount_of
+from rltop.sources.reader import Reader, ReaderOptions, ThreadedFeed
+
+POLL_S = 5.0
+PROMISED_S = 0.2
+HARD_S = 2.0
+
+
+@pytest.fixture
+def follow() -> Iterator[Callable[..., tuple[ThreadedFeed, threading.Event]]]:
+    readers: list[Reader] = []
+
+    def follow(path: Path, options: ReaderOptions) -> tuple[ThreadedFeed, threading.Event]:
+        bell = threading.Event()
+        readers.append(Reader(options, on_data=bell.set))
+        return readers[-1].follow(path), bell
+
+    yield follow
+    for reader in readers:
+        reader.close()
+
+
+def seconds_until(feed: ThreadedFeed, bell: threading.Event, text: bytes, within_s: float) -> float:
+    started = time.monotonic()
+    while time.monotonic() - started < within_s:
+        bell.clear()
+        data = b"".join(event.data for event in feed.take(1 << 20) if isinstance(event, Chunk))
+        if text in data:
+            return time.monotonic() - started
+        bell.wait(0.05)
+    pytest.fail(f"{text!r} not seen within {within_s} s: {feed.status}")
+
+
+def append(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+def test_the_kernel_shortens_a_long_poll_interval(
+    tmp_path: Path,
+    follow: Callable[..., tuple[ThreadedFeed, threading.Event]],
+    record_property: Callable[[str, object], None],
+) -> None:
+    if not mount_of(os.path.realpath(tmp_path)).delivers_events:
+        pytest.skip("the temporary folder lies on a file system that does not deliver events")
+    path = tmp_path / "metrics.jsonl"
+    append(path, b"first\n")
+    feed, bell = follow(path, ReaderOptions(local_poll_s=POLL_S, watch_delay_s=0.0))
+    seconds_until(feed, bell, b"first", HARD_S)
+    deadline = time.monotonic() + HARD_S
+    while not feed.is_watched:
+        assert time.monotonic() < deadline, "the folder is not watched"
+        time.sleep(0.01)
+    waits = []
+    for number in range(5):
+        text = b"line %d\n" % number
+        append(path, text)
+        waits.append(seconds_until(feed, bell, text, HARD_S))
+    record_property("seconds_until_seen", sorted(waits))
+    # The usual wait, so that one stall of a busy machine is not taken for a broken watch.
+    assert sorted(waits)[len(waits) // 2] < PROMISED_S
+
+
+def test_the_kernel_reports_a_replaced_file_too(
+    tmp_path: Path, follow: Callable[..., tuple[ThreadedFeed, threading.Event]]
+) -> None:
+    if not mount_of(os.path.realpath(tmp_path)).delivers_events:
+        pytest.skip("the temporary folder lies on a file system that does not deliver events")
+    path = tmp_path / "metrics.jsonl"
+    append(path, b"first\n")
+    feed, bell = follow(path, ReaderOptions(local_poll_s=POLL_S, watch_delay_s=0.0))
+    seconds_until(feed, bell, b"first", HARD_S)
+    append(tmp_path / "new", b"another beginning\n")
+    (tmp_path / "new").rename(path)
+    seconds_until(feed, bell, b"another beginning", HARD_S)
+    append(path, b"and on\n")
+    seconds_until(feed, bell, b"and on", HARD_S)
+
+
+@pytest.mark.parametrize("is_network", [False, True])
+def test_polling_alone_delivers(
+    tmp_path: Path, follow: Callable[..., tuple[ThreadedFeed, threading.Event]], is_network: bool
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    append(path, b"first\n")
+    options = ReaderOptions(
+        local_poll_s=0.1,
+        network_poll_s=0.1,
+        network_poll_max_s=0.2,
+        use_watcher=is_network,
+        watch_delay_s=0.0,
+        mounts=MountRules(network=(os.path.realpath(tmp_path),)) if is_network else MountRules(),
+    )
+    feed, bell = follow(path, options)
+    seconds_until(feed, bell, b"first", HARD_S)
+    append(path, b"second\n")
+    seconds_until(feed, bell, b"second", HARD_S)
+    assert not feed.is_watched
+
+
+def test_a_file_written_by_another_process_arrives_whole(
+    tmp_path: Path, follow: Callable[..., tuple[ThreadedFeed, threading.Event]]
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    writer = textwrap.dedent("""
+        import sys, time
+        for number in range(200):
+            with open(sys.argv[1], "ab", buffering=0) as file:
+                file.write(b"%06d" % number)
+                file.write(b"\\n")
+            time.sleep(0.002)
+    """)
+    feed, bell = follow(path, ReaderOptions(local_poll_s=0.05, watch_delay_s=0.0))
+    with subprocess.Popen([sys.executable, "-c", writer, str(path)]) as process:
+        data = b""
+        deadline = time.monotonic() + 20
+        while data.count(b"\n") < 200 and time.monotonic() < deadline:
+            bell.clear()
+            data += b"".join(event.data for event in feed.take(1 << 20) if isinstance(event, Chunk))
+            bell.wait(0.05)
+        assert process.wait(10) == 0
+    assert data == b"".join(b"%06d\n" % number for number in range(200))
+
+
+class BlockingFileSystem(LocalFileSystem):
+    """Reads below one folder never come back."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.gate = threading.Event()
+        self.blocked: set[int] = set()
+
+    def open(self, path: str) -> int:
+        handle = super().open(path)
+        if path.startswith(self.folder):
+            self.blocked.add(handle)
+        return handle
+
+    def read_at(self, handle: int, size: int, offset: int) -> bytes:
+        if handle in self.blocked:
+            self.gate.wait()
+        return super().read_at(handle, size, offset)
+
+
+def test_a_reader_blocked_for_good_holds_up_nothing_else(tmp_path: Path) -> None:
+    root = os.path.realpath(tmp_path)
+    for name in ("dead", "alive"):
+        (tmp_path / name).mkdir()
+        append(tmp_path / name / "metrics.jsonl", b"first\n")
+    table = f"1 0 0:1 / / rw - ext4 a rw\n2 1 0:2 / {root}/dead rw - nfs4 b rw\n"
+    fs = BlockingFileSystem(f"{root}/dead")
+    bell = threading.Event()
+    options = ReaderOptions(stuck_after_s=0.2, local_poll_s=0.05, use_watcher=False)
+    reader = Reader(options, fs, on_data=bell.set, mountinfo=lambda: table)
+    try:
+        dead = reader.follow(tmp_path / "dead" / "metrics.jsonl")
+        alive = reader.follow(tmp_path / "alive" / "metrics.jsonl")
+        seconds_until(alive, bell, b"first", HARD_S)
+        append(tmp_path / "alive" / "metrics.jsonl", b"second\n")
+        seconds_until(alive, bell, b"second", HARD_S)
+        deadline = time.monotonic() + HARD_S
+        while dead.status.state is not TailState.STUCK:
+            assert time.monotonic() < deadline, dead.status
+            time.sleep(0.01)
+        started = time.monotonic()
+        assert dead.take(1 << 20) == []
+        reader.close()
+        assert time.monotonic() - started < 0.5
+    finally:
+        fs.gate.set()
+
+
+def test_a_blocked_reader_does_not_keep_the_program_alive(tmp_path: Path) -> None:
+    program = textwrap.dedent("""
+        import os, sys, time
+        from rltop.sources.filesystem import LocalFileSystem
+        from rltop.sources.reader import Reader, ReaderOptions
+
+        class Pipe(LocalFileSystem):
+            def read_at(self, handle, size, offset):
+                reading, writing = os.pipe()
+                return os.read(reading, 1)  # blocks in the kernel for good
+
+        reader = Reader(ReaderOptions(stuck_after_s=0.1), Pipe())
+        feed = reader.follow(sys.argv[1])
+        deadline = time.monotonic() + 10
+        while feed.status.state.value != "stuck":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        reader.close()
+        print("closed", time.monotonic(), flush=True)
+    """)
+    append(tmp_path / "f", b"first\n")
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "f")], capture_output=True, text=True, timeout=30, check=False
+    )
+    ended = time.monotonic()
+    assert run.returncode == 0, run.stderr
+    assert ended - float(run.stdout.split()[1]) < HARD_S

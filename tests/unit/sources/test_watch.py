@@ -1,0 +1,88 @@
+"""Wake-ups where they can be had, and a reason where they cannot."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_filesystem import os_error
+
+from rltop.sources import watch
+from rltop.sources.watch import Watcher
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+
+
+@pytest.fixture
+def watcher() -> Iterator[Watcher]:
+    made = Watcher()
+    yield made
+    made.close()
+
+
+def test_a_change_wakes_and_reading_does_not(tmp_path: Path, watcher: Watcher) -> None:
+    woken = threading.Event()
+    assert watcher.wake_on_change(str(tmp_path), woken.set)
+    (tmp_path / "f").write_bytes(b"one\n")
+    assert woken.wait(5)
+    threading.Event().wait(0.1)
+    woken.clear()
+    for _ in range(20):
+        (tmp_path / "f").read_bytes()
+    assert not woken.wait(0.2)
+
+
+def test_a_replaced_file_still_wakes(tmp_path: Path, watcher: Watcher) -> None:
+    (tmp_path / "f").write_bytes(b"one\n")
+    woken = threading.Event()
+    watcher.wake_on_change(str(tmp_path), woken.set)
+    (tmp_path / "g").write_bytes(b"two\n")
+    (tmp_path / "g").rename(tmp_path / "f")
+    assert woken.wait(5)
+    threading.Event().wait(0.1)
+    woken.clear()
+    with (tmp_path / "f").open("ab") as file:
+        file.write(b"three\n")
+    assert woken.wait(5)
+
+
+def test_a_folder_made_again_is_watched_again(tmp_path: Path, watcher: Watcher) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    keep = tmp_path / "keep"
+    woken = threading.Event()
+    assert watcher.wake_on_change(str(folder), woken.set)
+    folder.rename(keep)
+    folder.mkdir()
+    assert watcher.wake_on_change(str(folder), woken.set)
+    woken.clear()
+    (folder / "f").write_bytes(b"one\n")
+    assert woken.wait(5)
+
+
+def test_a_missing_folder_has_a_reason(tmp_path: Path, watcher: Watcher) -> None:
+    assert not watcher.wake_on_change(str(tmp_path / "no"), lambda: None)
+    assert "No such file" in watcher.reason
+    assert watcher.wake_on_change(str(tmp_path), lambda: None)
+    assert watcher.reason == ""
+
+
+def test_no_more_inotify_instances_is_no_disaster(
+    tmp_path: Path, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise os_error(errno.EMFILE)
+
+    monkeypatch.setattr(watch, "_new_observer", refuse)
+    assert not watcher.wake_on_change(str(tmp_path), lambda: None)
+    assert "Too many open files" in watcher.reason
+
+
+def test_a_closed_watcher_watches_nothing(tmp_path: Path, watcher: Watcher) -> None:
+    assert watcher.wake_on_change(str(tmp_path), lambda: None)
+    watcher.close()
+    assert not watcher.wake_on_change(str(tmp_path), lambda: None)
