@@ -79,7 +79,7 @@ class EarlyCollapse(Judge):
         base = start.value
         if not start.is_final:
             start.push(value)
-        if base is None or value >= self.limits["warn"] * base or now.reward.is_solved:
+        if base is None or base < self.limits["floor"] or value >= self.limits["warn"] * base or now.reward.is_solved:
             return QUIET
         is_fast = now.observation.step - self.first_step <= self.limits["fast"]
         if not is_fast and not self._has_bought_nothing(now, spread):
@@ -232,11 +232,12 @@ RULES = (
         group=Group.LEARNING,
         metrics=("entropy",),
         judge=EarlyCollapse,
-        condition="Below `warn` of the first five records in 5 of 8, within the first `fast` steps; or within "
+        condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, within the "
+        "first `fast` steps; or within "
         "the first "
         "`until` records while the reward has not improved and contrast is lost (flat groups above `zero_share`, or "
         "the reward's deviation halved). Silent on a solved task.",
-        limits={"warn": 0.15, "fast": 60, "until": 200, "zero_share": 0.5},
+        limits={"warn": 0.15, "floor": 0.02, "fast": 60, "until": 200, "zero_share": 0.5},
         patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
         warm_up=3,
         applies=scope.has_rollouts,

@@ -38,9 +38,7 @@ class ZeroVariance(Judge):
             return QUIET
         if reward.is_high:
             return Reading(INFO, share, None, self.warn, (reward.usual,))
-        reach = reward.top - reward.bottom
-        is_floor = reward.usual <= reward.bottom + 0.1 * reach
-        level = CRIT if share >= self.crit and is_floor else WARN
+        level = CRIT if share >= self.crit and reward.is_low else WARN
         return Reading(level, share, None, self.warn, (reward.usual,))
 
     def headline(self, reading: Reading) -> str:

@@ -44,7 +44,7 @@ class MismatchKl(Judge):
         if not start.is_final:
             start.push(abs(value))
         self.small = self.small + 1 if abs(value) <= limits["warn"] * RELEASE else 0
-        if self.small > _MEDIAN_OF // 2:
+        if self.small > _MEDIAN_OF // 2 or window.count < _MEDIAN_OF:
             return QUIET
         return self._against_start(abs(window.median), start.value)
 

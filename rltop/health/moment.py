@@ -95,9 +95,17 @@ class RewardTrack:
 
     @property
     def is_high(self) -> bool:
-        """The usual reward stands in the top 3 % of everything seen."""
+        """The usual reward stands in the top 3 % of everything seen, and this one has not left the top tenth."""
         reach = self.top - self.bottom
-        return reach > _CONSTANT and self.usual >= self.top - (1.0 - SOLVED_SHARE) * reach
+        if reach <= _CONSTANT or self.usual < self.top - (1.0 - SOLVED_SHARE) * reach:
+            return False
+        return self.value is None or self.value >= self.top - 0.1 * reach
+
+    @property
+    def is_low(self) -> bool:
+        """The reward stands in the lowest tenth of everything seen."""
+        low = self.usual if self.value is None else self.value
+        return low <= self.bottom + 0.1 * (self.top - self.bottom)
 
     @property
     def is_solved(self) -> bool:

@@ -181,8 +181,10 @@ class RuleSpec:
     sources: str = ""
 
     def patience_for(self, level: Level) -> Patience:
-        """How long `level` must last; what is not named counts at once."""
-        return self.patience.get(level, AT_ONCE)
+        """How long `level` must last: as named, else as the next worse level that is named, else at once."""
+        return next(
+            (self.patience[worse] for worse in (INFO, WARN, CRIT) if worse >= level and worse in self.patience), AT_ONCE
+        )
 
 
 class Rule:

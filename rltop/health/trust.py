@@ -118,7 +118,7 @@ class StepKl(Judge):
             warn = limits["signed_warn"]
             self.window.push(value)
             self.small = self.small + 1 if abs(value) <= warn * RELEASE else 0
-            if self.small > _MEDIAN_OF // 2:
+            if self.small > _MEDIAN_OF // 2 or self.window.count < _MEDIAN_OF:
                 return QUIET
             value = abs(self.window.median)
         if value <= warn * RELEASE:

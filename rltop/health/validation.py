@@ -5,9 +5,11 @@ Never an alarm on one evaluation: thirty questions move by nine points on luck.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import pairwise
 
-from rltop.derive.rolling import MAD_TO_SIGMA, Window
+from rltop.derive.rolling import MAD_TO_SIGMA, Window, mad_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -18,6 +20,18 @@ _MIN_EVALUATIONS = 4
 _HELD = 12
 
 
+def _noise(held: Window) -> float:
+    """Standard deviation of one evaluation, from how unevenly the evaluations moved so far.
+
+    Differences take the trend of learning out: the deviation of a difference is
+    sqrt(2) times that of one evaluation. Estimated when a best is reached, so
+    that the fall after it does not excuse itself.
+    """
+    values = held.values
+    moves = [after - before for before, after in pairwise(values)]
+    return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
+
+
 class ValidationDrop(Judge):
     """R5, R6, R7: validation below its best by more than its own noise, twice in a row."""
 
@@ -25,6 +39,7 @@ class ValidationDrop(Judge):
         super().__init__(limits)
         self.held = Window(_HELD)
         self.best = float("-inf")
+        self.noise = 0.0
         self.first: float | None = None
         self.reward_at_best = 0.0
 
@@ -34,16 +49,15 @@ class ValidationDrop(Judge):
         if value is None:
             return None
         held, limits = self.held, self.limits
-        noise = MAD_TO_SIGMA * held.mad
         known = held.count
         held.push(value)
         if self.first is None:
             self.first = value
         if value > self.best:
-            self.best = value
+            self.best, self.noise = value, _noise(held)
             self.reward_at_best = now.reward.usual
             return QUIET
-        line = self.best - max(limits["sigmas"] * noise, limits["floor"], limits["warn"] * abs(self.best))
+        line = self.best - max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
         if known < _MIN_EVALUATIONS - 1 or value >= line:
             return QUIET
         is_gaming = now.reward.count > 0 and now.reward.usual >= self.reward_at_best
@@ -72,6 +86,7 @@ class EvaluationLossUp(Judge):
         super().__init__(limits)
         self.held = Window(_HELD)
         self.best = float("inf")
+        self.noise = 0.0
         self.train = Window(20)
         self.train_at_best = float("inf")
 
@@ -84,13 +99,11 @@ class EvaluationLossUp(Judge):
         if value is None:
             return None
         held, limits = self.held, self.limits
-        steps = [abs(b - a) for a, b in zip(held.values, held.values[1:], strict=False)]
-        noise = sorted(steps)[len(steps) // 2] if steps else 0.0
         held.push(value)
         if value < self.best:
-            self.best, self.train_at_best = value, self.train.median
+            self.best, self.train_at_best, self.noise = value, self.train.median, _noise(held)
             return QUIET
-        line = self.best + max(limits["sigmas"] * noise, limits["floor"], limits["warn"] * abs(self.best))
+        line = self.best + max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
         if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
             return QUIET
         return Reading(WARN, value, self.best, line, (self.train.median,))
