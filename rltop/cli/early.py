@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from rltop.cli.opening import ingest_options
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.jsonl import JsonlDecoder
@@ -68,7 +67,7 @@ def early_rows(found: Found, config: Config, clock: Clock) -> Callable[[int, int
 
 def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
     """The last rows of a file as a run whose history has not been read."""
-    options = ingest_options(config)
+    options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
     decoder = JsonlDecoder(replace(options.jsonl, may_count_rows=False))

@@ -7,13 +7,14 @@ import glob
 import os
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rltop.clock import Clock
 from rltop.config import Config, load
 from rltop.errors import RltopError, SourceError
 from rltop.ingest.discover import Discovery, Found, discover, name_of
-from rltop.ingest.session import IngestOptions, OpenFeed, Session
+from rltop.ingest.session import OpenFeed, Session
 from rltop.metrics.howto import HOWTO
 from rltop.sources.reader import DirectFeed, Reader, ThreadedFeed
 
@@ -28,11 +29,6 @@ def load_config(arguments: argparse.Namespace) -> Config:
         ConfigError: names the place, the key and the remedy.
     """
     return load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
-
-
-def ingest_options(config: Config) -> IngestOptions:
-    """What the session needs of the configuration."""
-    return IngestOptions(config.decode, config.store, config.health, config.total_steps)
 
 
 def look(paths: Sequence[str]) -> Discovery:
@@ -68,9 +64,8 @@ def look(paths: Sequence[str]) -> Discovery:
     )
 
 
-def direct(config: Config, clock: Clock) -> OpenFeed:
+def direct(clock: Clock) -> OpenFeed:
     """Feeds that read when asked: one-shot use."""
-    del config
 
     def open_feed(path: str, last_lines: int | None) -> DirectFeed:
         return DirectFeed(path, clock=clock, last_lines=last_lines)
@@ -105,13 +100,8 @@ def read_whole(path: str, config: Config, clock: Clock) -> Session:
             pass
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
-    options = ingest_options(config)
-    session = Session(
-        [Found(path, name_of(path), size)],
-        direct(config, clock),
-        clock,
-        IngestOptions(options.jsonl, options.store, options.health, options.total_steps, has_preview=False),
-    )
+    options = replace(config.ingest, has_preview=False)
+    session = Session([Found(path, name_of(path), size)], direct(clock), clock, options)
     session.drain()
     return session
 

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from rltop.cli.opening import direct, ingest_options, load_config, look, nothing_found, threaded
+from rltop.cli.opening import direct, load_config, look, nothing_found, threaded
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
 from rltop.ingest.discover import Found, name_of
 from rltop.ingest.session import Bell, OpenFeed, Session
+from rltop.model import Label
 from rltop.resources import folder
 from rltop.sources.reader import Reader
 
@@ -44,22 +45,23 @@ def show(arguments: argparse.Namespace) -> int:
 
 def replay(arguments: argparse.Namespace) -> int:
     """Play a recording as if it were being written now."""
-    return _play(arguments.path, arguments, arguments.speed)
+    return _play(arguments.path, name_of(arguments.path), arguments)
 
 
 def demo(arguments: argparse.Namespace) -> int:
     """Play the bundled recording in which something goes wrong."""
-    return _play(str(folder("fixtures") / DEMO), arguments, arguments.speed or DEMO_SPEED)
+    arguments.speed = arguments.speed or DEMO_SPEED
+    path = str(folder("fixtures") / DEMO)
+    return _play(path, Label.of(f"demo: {DEMO.parent.name}"), arguments)
 
 
-def _play(path: str, arguments: argparse.Namespace, speed: float) -> int:
+def _play(path: str, name: Label, arguments: argparse.Namespace) -> int:
     config = load_config(arguments)
     try:
         size = Path(path).stat().st_size
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}", "name a recorded metric file") from error
-    name = Path(path).absolute().parent.name if arguments.command.__name__ == "_demo" else str(name_of(path))
-    found = Found(path, name_of(path) if name == str(name_of(path)) else name_of(name), size)
+    found = Found(path, name, size)
     if _is_text(arguments):
         return _once([found], config, arguments)
     from rltop.sources.replay import ReplayFeed, ReplayOptions
@@ -68,7 +70,7 @@ def _play(path: str, arguments: argparse.Namespace, speed: float) -> int:
 
     def open_feed(path: str, last_lines: int | None) -> ReplayFeed:
         del last_lines
-        return ReplayFeed(path, speed, clock, ReplayOptions(warm_start=arguments.warm_start))
+        return ReplayFeed(path, arguments.speed, clock, ReplayOptions(warm_start=arguments.warm_start))
 
     return _screen([replace(found, size=0)], open_feed, config, clock, Bell())
 
@@ -80,8 +82,8 @@ def _is_text(arguments: argparse.Namespace) -> bool:
 def _once(found: Sequence[Found], config: Config, arguments: argparse.Namespace) -> int:
     """The overview as text or JSON; what was read is all there is, unless `--live`."""
     clock = SystemClock()
-    options = replace(ingest_options(config), has_preview=False)
-    session = Session(found, direct(config, clock), clock, options)
+    options = replace(config.ingest, has_preview=False)
+    session = Session(found, direct(clock), clock, options)
     if arguments.live:
         while session.step(1_000.0):
             pass
@@ -124,7 +126,7 @@ def _screen(found: Sequence[Found], open_feed: OpenFeed, config: Config, clock: 
     if not config.ui.has_colour:
         palette = palette.without_colour()
     with TerminalGuard.open() as guard:
-        session = Session(found, open_feed, clock, ingest_options(config), bell)
+        session = Session(found, open_feed, clock, config.ingest, bell)
         try:
             paint_early(guard, early_rows(found[0], config, clock), palette)
             from rltop.ui.app import run

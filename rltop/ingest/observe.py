@@ -5,12 +5,46 @@ Owns the columns of every signal, worked out once per set of keys; knows no rule
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 
 from rltop.derive.timing import stage_keys
 from rltop.metrics.dialect import Identity
 from rltop.model import NonFinite, Observation
 from rltop.store.stream import ClosedRow, RawRow, Stream
+
+_Source = tuple[str, int, float, float]
+"""Instance, column, scale, shift."""
+
+
+class _Instances(Mapping[str, Mapping[str, float]]):
+    """Values of metrics with several keys, worked out when a rule asks: most never do."""
+
+    __slots__ = ("_cells", "_only", "_sources")
+
+    def __init__(
+        self, sources: Mapping[str, Sequence[_Source]], cells: array[float], only: frozenset[int] | None
+    ) -> None:
+        self._sources = sources
+        self._cells = cells
+        self._only = only
+
+    def __getitem__(self, name: str) -> Mapping[str, float]:
+        cells, width, only = self._cells, len(self._cells), self._only
+        found = {
+            instance: scale * cells[column] + shift
+            for instance, column, scale, shift in self._sources[name]
+            if column < width and cells[column] == cells[column] and (only is None or column in only)
+        }
+        if not found:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._sources if self.get(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class Observer:
@@ -23,7 +57,7 @@ class Observer:
     def use(self, identity: Identity) -> None:
         """Look columns up again: keys or identity have changed."""
         self._primary: list[tuple[str, int, float, float]] = []
-        self._instances: list[tuple[str, str, int, float, float]] = []
+        self._instances: dict[str, list[_Source]] = {}
         self._names: dict[int, str] = {}
         for name, signals in identity.signals.items():
             for i, signal in enumerate(signals):
@@ -34,7 +68,8 @@ class Observer:
                     self._primary.append((name, column, signal.scale, signal.shift))
                     self._names.setdefault(column, name)
                 if len(signals) > 1 or signal.instance:
-                    self._instances.append((name, signal.instance or signal.key, column, signal.scale, signal.shift))
+                    source = (signal.instance or signal.key, column, signal.scale, signal.shift)
+                    self._instances.setdefault(name, []).append(source)
         self._stages: list[tuple[str, int, float]] = []
         if identity.dialect.timing is not None:
             for stage, key, scale in stage_keys(identity.dialect.timing, self._stream.keys):
@@ -52,12 +87,7 @@ class Observer:
                 value = cells[column]
                 if value == value:
                     values[name] = scale * value + shift
-        instances: dict[str, dict[str, float]] = {}
-        for name, instance, column, scale, shift in self._instances:
-            if column < width and (only is None or column in only):
-                value = cells[column]
-                if value == value:
-                    instances.setdefault(name, {})[instance] = scale * value + shift
+        instances = _Instances(self._instances, cells, only)
         stages: dict[str, float] = {}
         for stage, column, scale in self._stages:
             if column < width and only is None and cells[column] == cells[column]:
