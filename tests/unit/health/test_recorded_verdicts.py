@@ -1,0 +1,79 @@
+"""Verdicts over recorded runs: what is known to happen, and that copies tell the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fake_run import run_of
+from recorded import RecordedRun, each_jsonl_run, recorded_run
+
+from rltop.model import Event, EventState, Level
+from rltop.resources import folder
+
+
+def alarms(data: bytes, rule: str = "") -> list[Event]:
+    return [
+        event
+        for event in run_of(data).events
+        if event.level >= Level.WARN
+        and event.state in {EventState.FIRING, EventState.ESCALATED}
+        and rule in {"", event.rule}
+    ]
+
+
+def straggler() -> bytes:
+    return (folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl").read_bytes()
+
+
+def test_the_straggler_is_seen_within_five_records_of_its_onset() -> None:
+    assert 121 <= alarms(straggler(), "P5")[0].step <= 126
+
+
+def test_the_straggler_is_seen_under_its_other_key_too() -> None:
+    renamed = straggler().replace(b"group_length_max_median_ratio_mean", b"group_length_max_median_ratio")
+    assert renamed != straggler()
+    assert 121 <= alarms(renamed, "P5")[0].step <= 126
+
+
+@pytest.mark.parametrize("name", ["grpo_healthy", "grpo_restart"])
+def test_a_healthy_and_a_restarted_run_are_left_alone(name: str) -> None:
+    data = (folder("fixtures") / "trl" / name / "metrics.jsonl").read_bytes()
+    assert alarms(data) == []
+    facts = [event.rule for event in run_of(data).events if event.state is EventState.FACT]
+    assert facts.count("L6") == (name == "grpo_restart")
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "earliest", "latest"),
+    [
+        ("trl/dpo_nan_loss_filtered", "L2", 100, 101),
+        ("trl/grpo_grad_spike", "O1", 150, 150),
+        ("trl/grpo_clipfrac_high", "O6", 1, 12),
+        ("trl/grpo_lr_jump_visible", "O11", 121, 127),
+        ("trl/ppo_lr_jump", "O9", 110, 112),
+        ("trl/grpo_len_collapse_hack", "T3", 20, 33),
+    ],
+)
+def test_a_fault_is_caught_by_the_rule_that_is_meant_for_it(name: str, rule: str, earliest: int, latest: int) -> None:
+    found = alarms(recorded_run(name).metrics.read_bytes(), rule)
+    assert found
+    assert earliest <= found[0].step <= latest
+
+
+@each_jsonl_run()
+def test_no_healthy_run_is_called_critical(run: RecordedRun) -> None:
+    verdict = run.label.get("verdict", "failed" if run.label.get("fault") else "healthy")
+    if verdict != "healthy":
+        pytest.skip("labelled as not healthy")
+    assert [event for event in alarms(run.metrics.read_bytes()) if event.level is Level.CRIT] == []
+
+
+@each_jsonl_run()
+def test_every_message_is_a_sentence_with_a_number(run: RecordedRun) -> None:
+    for event in run_of(run.metrics.read_bytes()).events:
+        assert event.message.strip() == event.message
+        assert len(event.message) < 160
+        assert "nan" not in event.message.lower().split() or event.family == "nonfinite"
+        if event.state in {EventState.FIRING, EventState.ESCALATED} and event.family not in {"nonfinite", "collapse"}:
+            assert re.search(r"\d", event.message), event

@@ -1,0 +1,185 @@
+"""Rules on where the time goes: slow steps, stragglers, balance."""
+
+from __future__ import annotations
+
+import pytest
+from observations import alarms, first, noisy, observation, play
+
+from rltop.health.performance import own_time
+from rltop.model import Level
+
+STAGES = {"gen": 30.0, "reward": 1.0, "old_log_prob": 3.0, "update_actor": 6.0}
+
+
+def stages(record: int, **changed: float) -> dict[str, float]:
+    return {name: noisy(changed.get(name, value), 0.02)(record) for name, value in STAGES.items()}
+
+
+# -- P1, P3 ------------------------------------------------------------------------------------------------------
+
+
+def test_p1_names_the_stage_that_grew() -> None:
+    slow = lambda r: {"gen": 60.0} if r >= 60 else {}  # noqa: E731
+    engine = play(
+        80,
+        time_step=lambda r: noisy(70.0 if r >= 60 else 40.0, 0.02)(r),
+        stages=lambda r: stages(r, **slow(r)),
+        response_len_mean=noisy(300.0),
+    )
+    event = first(engine, "P1")
+    assert (event.record, event.level) == (64, Level.WARN)
+    assert "gen +" in event.message
+    verdict = next(v for v in engine.verdicts if v.rule == "P1")
+    assert {e.name for e in verdict.evidence} >= {"step", "at the start", "gen now", "gen at the start"}
+
+
+def test_p1_twice_and_a_half_is_critical() -> None:
+    engine = play(80, time_step=lambda r: noisy(120.0 if r >= 60 else 40.0, 0.02)(r))
+    assert first(engine, "P1").level is Level.CRIT
+
+
+def test_p1_trap_a_slow_step_does_not_become_the_usual_one() -> None:
+    engine = play(300, time_step=lambda r: noisy(70.0 if r >= 60 else 40.0, 0.02)(r))
+    assert [v.rule for v in engine.verdicts] == ["P1"]
+    assert len(alarms(engine)) == 1
+
+
+def test_p1_trap_the_first_records_compile() -> None:
+    assert alarms(play(80, time_step=lambda r: 400.0 if r <= 3 else noisy(40.0, 0.03)(r))) == []
+
+
+def test_p1_trap_a_checkpoint_inside_the_step_is_not_slowness() -> None:
+    def save(record: int) -> float | None:
+        return 2396.0 if record % 5 == 0 else None
+
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0, 0.02)(r) + (save(r) or 0.0),
+        time_save=save,
+        stages=lambda r: stages(r) | ({"save_checkpoint": 2396.0} if save(r) else {}),
+        throughput=lambda r: 61.0 if save(r) else noisy(1065.0, 0.02)(r),
+    )
+    assert alarms(engine) == []
+
+
+@pytest.mark.parametrize(("step", "expected"), [(194.6, 150.8), (150.8, 150.8)])
+def test_p1_trap_validation_is_taken_out_only_where_it_fits_inside(step: float, expected: float) -> None:
+    values = {"time_step": step, "time_eval": 43.8, "stages": {"gen": 100.0, "update_actor": 50.7, "testing": 43.8}}
+    assert own_time(observation(1, values)) == pytest.approx(expected)
+
+
+def test_p1_trap_reused_rollouts_make_two_kinds_of_records() -> None:
+    generates = lambda r: r % 2 == 1  # noqa: E731
+    metrics = {
+        "time_step": lambda r: noisy(238.0 if generates(r) else 22.0, 0.05)(r),
+        "reward_mean": lambda r: 0.5 if generates(r) else None,
+        "response_len_mean": lambda r: noisy(300.0)(r) if generates(r) else None,
+        "clip_frac": lambda r: 0.0 if generates(r) else 0.012,
+    }
+    assert alarms(play(200, **metrics)) == []
+    slower = metrics | {
+        "time_step": lambda r: noisy((238.0 if generates(r) else 22.0) * (2 if r > 120 else 1), 0.05)(r)
+    }
+    assert first(play(200, **slower), "P1").record <= 135
+
+
+def test_p1_trap_longer_answers_take_longer() -> None:
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0 if r < 60 else 80.0, 0.02)(r),
+        total_tokens=lambda r: noisy(1e5 if r < 60 else 2e5, 0.02)(r),
+    )
+    assert alarms(engine) == []
+    assert "P1" in {event.rule for event in engine.events if event.level is Level.INFO}
+
+
+def test_p1_counts_tokens_from_a_running_total_too() -> None:
+    def total(record: int) -> float:
+        return 1e5 * min(record, 60) + 2e5 * max(0, record - 60)
+
+    engine = play(120, time_step=lambda r: noisy(40.0 if r <= 60 else 80.0, 0.02)(r), num_tokens=total)
+    assert alarms(engine) == []
+
+
+def test_p1_trap_steps_of_a_fraction_of_a_second_wobble_with_the_machine() -> None:
+    wobble = lambda r: noisy(0.06 * (2.4 if 80 < r < 120 else 1.0), 0.2)(r)  # noqa: E731
+    assert alarms(play(200, time_step=wobble)) == []
+    assert first(play(200, time_step=lambda r: noisy(0.06 if r < 100 else 0.25, 0.2)(r)), "P1").record <= 110
+
+
+def test_p1_trap_a_run_that_is_noisy_from_the_start_gets_a_wider_line() -> None:
+    engine = play(300, time_step=lambda r: 40.0 * (1.0, 1.6, 0.8, 2.0, 1.2)[r % 5])
+    assert alarms(engine) == []
+
+
+def test_p3_throughput_falls() -> None:
+    assert first(play(80, throughput=lambda r: noisy(1000.0 if r < 60 else 600.0, 0.02)(r)), "P3").record == 64
+    assert alarms(play(80, throughput=noisy(1000.0, 0.1))) == []
+
+
+# -- P5, P6 ------------------------------------------------------------------------------------------------------
+
+
+def test_p5_fires_within_five_records() -> None:
+    ratio = lambda r: noisy(1.4, 0.1)(r) if r < 121 else noisy(12.0, 0.2)(r)  # noqa: E731
+    for size in (None, 8, 16):
+        event = first(play(140, group_size=size, group_len_ratio=ratio), "P5")
+        assert 121 <= event.record <= 126
+    assert "median of its group" in event.message
+
+
+def test_p5_a_moderate_straggler_takes_five_of_ten() -> None:
+    ratio = lambda r: noisy(1.5, 0.05)(r) if r < 100 else noisy(4.6, 0.02)(r)  # noqa: E731
+    assert first(play(130, group_len_ratio=ratio), "P5").record == 104
+
+
+@pytest.mark.parametrize(("size", "level"), [(4, 2.4), (8, 3.0), (16, 3.5), (64, 4.5)])
+def test_p5_trap_what_is_usual_depends_on_the_group_size(size: int, level: float) -> None:
+    assert alarms(play(100, group_size=size, group_len_ratio=noisy(level, 0.03))) == []
+
+
+def test_p5_trap_reasoning_has_natural_tails() -> None:
+    assert alarms(play(100, group_size=8, group_len_ratio=noisy(3.6, 0.05)), "P5")[1:] == []
+
+
+def test_p6_the_batch_waits_for_its_slowest() -> None:
+    metrics = {
+        "time_gen_sample_mean": noisy(30.0),
+        "time_gen_sample_max": lambda r: noisy(60.0 if r < 60 else 212.0)(r),
+        "time_gen": lambda r: 61.0 if r < 60 else 213.0,
+        "time_step": lambda r: 100.0 if r < 60 else 252.0,
+        "slowest_tool": lambda r: 5.0 if r < 60 else 129.0,
+    }
+    event = first(play(80, **metrics), "P6")
+    assert event.record == 64
+    assert "in tool calls" in event.message
+
+
+def test_p6_trap_generation_that_is_a_small_part_of_the_step_does_not_matter() -> None:
+    metrics = {"time_gen_sample_mean": 1.0, "time_gen_sample_max": lambda r: 2.0 if r < 60 else 9.0, "time_gen": 9.0}
+    assert alarms(play(80, time_step=100.0, **metrics)) == []
+
+
+def test_p6_trap_longest_over_mean_length_is_never_a_warning() -> None:
+    assert alarms(play(100, response_len_mean=300.0, response_len_max=lambda r: 500.0 if r < 50 else 8192.0)) == []
+
+
+# -- P8 ----------------------------------------------------------------------------------------------------------
+
+
+def test_p8_balanced_spread_counts() -> None:
+    metrics = {"seqlen_mean": 458966.0, "seqlen_min": 400000.0, "seqlen_max": 500000.0}
+    bad = metrics | {"seqlen_balanced_min": 400100.0, "seqlen_balanced_max": 470000.0}
+    assert first(play(20, **bad), "P8").record == 5
+
+
+def test_p8_trap_the_spread_before_balancing_is_not_imbalance() -> None:
+    metrics = {"seqlen_mean": 458966.0, "seqlen_minmax_diff": 78170.0}
+    assert alarms(play(20, seqlen_balanced_min=458959.0, seqlen_balanced_max=458974.0, **metrics)) == []
+    assert alarms(play(20, **metrics)) == []
+    assert alarms(play(20, seqlen_mean=1000.0, seqlen_minmax_diff=500.0)) == []
+
+
+def test_p8_balancing_that_is_off() -> None:
+    off = {"seqlen_mean": 1000.0, "seqlen_min": 700.0, "seqlen_max": 1300.0}
+    assert first(play(20, seqlen_balanced_min=700.0, seqlen_balanced_max=1300.0, **off), "P8").level is Level.WARN
