@@ -63,6 +63,11 @@ def observations(centres: dict[str, float], seed: int = 7) -> tuple[Engine, list
             name: signals[0].read(raw[signals[0].key]) for name, signals in identity.signals.items() if "lr" not in name
         }
         values["lr"] = 1e-6
+        if "seqlen_mean" in values:
+            values |= {
+                "seqlen_balanced_min": values["seqlen_mean"] - 10,
+                "seqlen_balanced_max": values["seqlen_mean"] + 10,
+            }
         stages = {name: raw.get(f"timing_s/{name}", 0.0) for name in STAGES}
         made.append(Observation(record, record, 0, float(record), values, {}, {}, stages))
     return Engine(identity), made

@@ -33,32 +33,48 @@ def _middle(ordered: list[float]) -> float:
 
 
 class Window:
-    """The last `size` values of a series; pushing is O(1), order is made when asked for.
+    """The last `size` values of a series; order is made when it is asked for.
 
     `median` is exact and sorts when values have come since. `floor` and
-    `ceiling` bound the median without sorting each time: k values exchanged
-    move it by at most k ranks, so an older order still holds it between two of
-    its values. Asking for the bounds first keeps a quiet series at one sort
-    per `size / 4` pushes.
+    `ceiling` bound it without sorting: k values exchanged move the median by at
+    most k ranks, so two values of an older order hold it for a quarter of the
+    window's length. A caller that asks for the bounds first keeps a quiet
+    series at one sort per `size / 4` pushes.
+
+    Attributes:
+        floor, ceiling: the median is not below, not above; 0.0 while there are no values.
     """
 
-    __slots__ = ("_order", "_stale", "_values", "size")
+    __slots__ = ("_fresh", "_is_sorted", "_order", "_values", "ceiling", "floor", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.floor = self.ceiling = 0.0
         self._values: deque[float] = deque(maxlen=size)
         self._order: list[float] = []
-        self._stale = 0
+        self._is_sorted = True
+        self._fresh = 0
 
     def push(self, value: float) -> None:
         """Take a finite value in, and the oldest out when full."""
         self._values.append(value)
-        self._stale += 1
+        self._is_sorted = False
+        if self._fresh:
+            self._fresh -= 1
+        else:
+            self._bound()
+
+    def _bound(self) -> None:
+        order = self._sorted()
+        size = len(order)
+        self._fresh = fresh = size >> 2
+        self.floor = order[((size - 1) >> 1) - fresh]
+        self.ceiling = order[(size >> 1) + fresh]
 
     def _sorted(self) -> list[float]:
-        if self._stale:
+        if not self._is_sorted:
             self._order = sorted(self._values)
-            self._stale = 0
+            self._is_sorted = True
         return self._order
 
     @property
@@ -71,20 +87,6 @@ class Window:
         """Median of the values held; 0.0 while there are none."""
         order = self._sorted()
         return _middle(order) if order else 0.0
-
-    @property
-    def floor(self) -> float:
-        """A value that the median is not below; 0.0 while there are none."""
-        order = self._order
-        rank = ((len(order) - 1) >> 1) - self._stale
-        return order[rank] if rank >= len(order) >> 2 else self.median
-
-    @property
-    def ceiling(self) -> float:
-        """A value that the median is not above; 0.0 while there are none."""
-        order = self._order
-        rank = (len(order) >> 1) + self._stale
-        return order[rank] if rank < len(order) - (len(order) >> 2) else self.median
 
     @property
     def values(self) -> list[float]:
@@ -137,7 +139,8 @@ class Window:
         twin = Window(self.size)
         twin._values = self._values.copy()
         # The order is replaced, never changed in place: both may hold it.
-        twin._order, twin._stale = self._order, self._stale
+        twin._order, twin._is_sorted, twin._fresh = self._order, self._is_sorted, self._fresh
+        twin.floor, twin.ceiling = self.floor, self.ceiling
         return twin
 
 

@@ -13,7 +13,11 @@ from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, QUIET, Group, Judge, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 
-_FAMILIES = ("reward", "entropy", "length", "truncation", "gradient", "nonfinite", "kl", "groups", "validation")
+_SYMPTOMS = (
+    ("reward",), ("entropy",), ("length", "truncation"), ("gradient",), ("nonfinite",), ("kl",), ("groups",),
+    ("validation",),
+)  # fmt: skip
+"""Families that show the same thing count once: answers that grow are cut off."""
 
 
 class Collapse(Judge):
@@ -30,7 +34,9 @@ class Collapse(Judge):
         if len(alarms) < self.needed:
             return QUIET
         since = now.record - self.within
-        together = tuple(family for family in _FAMILIES if alarms.get(family, -self.within) >= since)
+        together = tuple(
+            symptom[0] for symptom in _SYMPTOMS if any(alarms.get(one, -self.within) >= since for one in symptom)
+        )
         if len(together) < self.needed:
             return QUIET
         return Reading(CRIT, float(len(together)), None, float(self.needed), words=together)

@@ -80,7 +80,11 @@ class NonFiniteValue(Judge):
 
 
 class UndefinedStatistic(Judge):
-    """L1b: not-a-number only in derived statistics: an empty batch, an undefined correlation."""
+    """L1b: not-a-number only in derived statistics: an empty batch, an undefined correlation.
+
+    Beside values that go into the update, and after them, it would play a
+    divergence down: then it is silent.
+    """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
@@ -100,7 +104,7 @@ class UndefinedStatistic(Judge):
             if lasts and now.reward.count:
                 return Reading(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
         derived = [name for name in marks if name not in _WATCHED or name in REWARDS]
-        if not derived:
+        if len(derived) < len(marks) or not derived or "nonfinite" in now.alarms:
             return QUIET
         return Reading(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
 

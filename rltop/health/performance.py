@@ -19,7 +19,6 @@ from rltop.model import Evidence, Observation, Unit
 from rltop.units import duration, number
 
 _RECENT = 8
-_HEAD = 33
 _FITS = 1.02
 _EXTRA_STAGES = ("time_save", "time_eval")
 
@@ -55,12 +54,6 @@ class _Kind:
         self.head: list[Mapping[str, float]] = []
         self.recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
 
-    def keep(self, stages: Mapping[str, float]) -> None:
-        """Remember the stages of a record; mappings are shared, never changed."""
-        if len(self.head) < _HEAD:
-            self.head.append(stages)
-        self.recent.append(stages)
-
     def clone(self) -> _Kind:
         """An independent copy."""
         twin = _Kind()
@@ -81,6 +74,7 @@ class StepSlower(Judge):
         super().__init__(limits)
         self.kinds = (_Kind(), _Kind())
         self.tokens_total: float | None = None
+        self.warn = limits["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
 
     def clone(self) -> StepSlower:
@@ -91,20 +85,30 @@ class StepSlower(Judge):
 
     def read(self, now: Moment) -> Reading | None:
         """Records with a rollout and records that reuse one have baselines of their own."""
-        seconds = own_time(now.observation)
+        values = now.values
+        seconds = values.get("time_step")
+        if "time_save" in values or "time_eval" in values:
+            seconds = own_time(now.observation)
         if seconds is None or seconds <= 0.0:
             return None
-        tokens = self._tokens(now.values)
-        kind = self.kinds["response_len_mean" in now.values or "reward_mean" in now.values]
-        kind.keep(now.observation.stages)
-        per_token = seconds / tokens if tokens else None
-        start = kind.start
+        kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
+        kind.recent.append(now.observation.stages)
+        before = self.tokens_total
+        self.tokens_total = values.get("num_tokens", before)
+        base = kind.start.value
+        if kind.start.is_final and base is not None and seconds <= self.warn * base:
+            return QUIET
+        return self._against_start(kind, seconds, self._tokens(values, before), now.observation.stages)
+
+    def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, stages: Mapping[str, float]) -> Reading:
+        start, per_token = kind.start, seconds / tokens if tokens else None
         base, base_per_token = start.value, kind.per_token.value
         if not start.is_final:
+            kind.head.append(stages)
             start.push(seconds)
             if per_token is not None:
                 kind.per_token.push(per_token)
-        if base is None or seconds <= self.limits["warn"] * base:
+        if base is None or seconds <= self.warn * base:
             return QUIET
         warn, crit = self._lines(start, base)
         if seconds <= warn * base:
@@ -126,16 +130,13 @@ class StepSlower(Judge):
             warn = max(warn, limits["short_warn"])
         return warn, max(limits["crit"], warn * limits["crit"] / limits["warn"])
 
-    def _tokens(self, values: Mapping[str, float]) -> float | None:
-        """Tokens of this step, from the step's count or from the growth of the run's."""
+    def _tokens(self, values: Mapping[str, float], before: float | None) -> float | None:
+        """Tokens of this step, from the step's count or from the growth of the run's since `before`."""
         tokens = values.get("total_tokens")
         if tokens is not None:
             return tokens
         running = values.get("num_tokens")
-        if running is None:
-            return None
-        before, self.tokens_total = self.tokens_total, running
-        return running - before if before is not None and running > before else None
+        return running - before if running is not None and before is not None and running > before else None
 
     def _blame(self) -> tuple[str, float, float]:
         """The stage with the largest growth: its name, seconds now, seconds at the start."""

@@ -73,7 +73,11 @@ class GroupStraggler(Judge):
 
 
 class BatchTail(Judge):
-    """P6: slowest rollout against the mean, where generation is what the step waits for."""
+    """P6: slowest rollout against the mean, where generation is what the step waits for.
+
+    A rollout is its generation and its tool calls. Of the slowest one both parts
+    are logged; the largest of each part alone need not belong to the same one.
+    """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
@@ -81,9 +85,13 @@ class BatchTail(Judge):
 
     def read(self, now: Moment) -> Reading | None:
         """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
-        slowest, mean = now.values.get("time_gen_sample_max"), now.values.get("time_gen_sample_mean")
+        values = now.values
+        slowest, mean = values.get("time_gen_sample_max"), values.get("time_gen_sample_mean")
         if slowest is None or mean is None or mean <= 0.0:
             return None
+        tool = values.get("slowest_tool", 0.0)
+        mean += values.get("time_tool_sample_mean", 0.0)
+        slowest = max(slowest, values.get("slowest_gen", 0.0) + tool)
         ratio = slowest / mean
         start = self.start
         base = start.value
@@ -92,11 +100,10 @@ class BatchTail(Judge):
         line = max(self.limits["warn"], self.limits["rise"] * base) if base is not None else None
         if line is None or ratio <= line * (RELEASE if self.is_firing else 1.0):
             return QUIET
-        step = now.values.get("time_step")
-        generation = now.values.get("time_gen", slowest)
+        step = values.get("time_step")
+        generation = values.get("time_gen", slowest)
         if step is None or generation < self.limits["share"] * step:
             return QUIET
-        tool = now.values.get("slowest_tool", now.values.get("time_tool_sample_max", 0.0))
         return Reading(WARN, ratio, base, line, (slowest, mean, tool))
 
     def headline(self, reading: Reading) -> str:
@@ -227,7 +234,7 @@ RULES = (
         title="batch tail",
         family="straggler",
         group=Group.SYSTEM,
-        metrics=("time_gen_sample_max", "time_gen_sample_mean"),
+        metrics=("time_gen_sample_max", "time_gen_sample_mean", "slowest_tool"),
         judge=BatchTail,
         condition="Slowest rollout over the mean above `warn` and above `rise`× the run's start, while "
         "generation is at least "
