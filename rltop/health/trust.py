@@ -1,4 +1,4 @@
-"""The trust region: clipping, step KL, importance ratio, KL to the reference.
+"""The trust region: clipping, step KL, importance ratio.
 
 Every one of these numbers has more than one unit or regime, and no line holds
 for all of them: the judges choose the regime first.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.derive.detectors import BlockTrend, OfLast
 from rltop.derive.rolling import Frozen, Window
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Algorithm, Evidence, Level, Unit
+from rltop.model import Algorithm, Evidence, Unit
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
@@ -193,150 +192,6 @@ class ImportanceRatio(Judge):
         )
 
 
-class ReferenceKlSpike(Judge):
-    """O11: KL to the reference policy, by unit.
-
-    Per token: an absolute line that holds from the first record (no policy that
-    writes language is ten nats per token away), and a jump against the 50
-    records before. Summed over the sequence: lines of its own.
-    """
-
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.window = Window(_WINDOW)
-        self.huge = OfLast(2, 5)
-        self.floor = limits["floor"]
-
-    def read(self, now: Moment) -> Reading | None:
-        """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
-        value = now.values.get("kl_ref")
-        if value is None:
-            return None
-        if now.traits.kl_is_sequence_sum:
-            return self._sequence_sum(value)
-        window = self.window
-        if value <= self.floor:
-            window.push(value)
-            if self.huge.bits:
-                self.huge.push(False)
-            return QUIET
-        usual, known = window.median, window.count
-        window.push(value)
-        if value > self.limits["absolute"]:
-            return Reading(CRIT, value, usual if known else None, self.limits["absolute"])
-        return self._jump(value, usual) if known >= self.limits["wait"] and usual > 0.0 else QUIET
-
-    def _jump(self, value: float, usual: float) -> Reading:
-        limits = self.limits
-        is_huge = value > limits["crit"] * usual and value > limits["crit_floor"]
-        if self.huge.push(is_huge) and is_huge:
-            return Reading(CRIT, value, usual, limits["crit"] * usual)
-        if value > limits["warn"] * usual:
-            return Reading(WARN, value, usual, limits["warn"] * usual)
-        return QUIET
-
-    def _sequence_sum(self, value: float) -> Reading:
-        factor = RELEASE if self.is_firing else 1.0
-        if value > self.limits["sum_crit"] * factor:
-            return Reading(CRIT, value, None, self.limits["sum_crit"])
-        if value > self.limits["sum_warn"] * factor:
-            return Reading(WARN, value, None, self.limits["sum_warn"])
-        return QUIET
-
-    def headline(self, reading: Reading) -> str:
-        """Distance, and what it usually is."""
-        usual = f", usually {number(reading.baseline)}" if reading.baseline is not None else ""
-        return f"KL to the reference is {number(reading.value)} nats{usual} (line {number(reading.threshold or 0)})"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Distance, usual distance, line."""
-        return (
-            Evidence("kl_ref", reading.value, Unit.NATS),
-            *((Evidence("usual", reading.baseline, Unit.NATS),) if reading.baseline is not None else ()),
-            Evidence("threshold", reading.threshold or 0.0, Unit.NATS),
-        )
-
-
-class ReferenceKlDrift(Judge):
-    """O12: the policy walks away from the reference without earning reward for it."""
-
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.base = Frozen(skip=50, size=30, minimum=30)
-        self.trend = BlockTrend()
-        self.reward_then: float | None = None
-
-    def read(self, now: Moment) -> Reading | None:
-        """Speaks once per block of ten records; the base is records 50 to 80."""
-        value = now.values.get("kl_ref")
-        if value is None:
-            return None
-        base = self.base
-        if not base.is_final:
-            base.push(value)
-            if base.is_final:
-                self.reward_then = now.reward.usual if now.reward.count else None
-        if not self.trend.push(value) or base.value is None or not self.trend.is_full:
-            return None
-        newest = self.trend.medians[-1]
-        floor = self.limits["sum_floor"] if now.traits.kl_is_sequence_sum else self.limits["floor"]
-        if newest < self.limits["warn"] * base.value or newest < floor or self.trend.monotony < self.limits["monotony"]:
-            return QUIET
-        return Reading(self._level(now), newest, base.value, self.limits["warn"] * base.value)
-
-    def _level(self, now: Moment) -> Level:
-        then = self.reward_then
-        if then is None:
-            return WARN
-        reach = now.reward.top - now.reward.bottom
-        return INFO if now.reward.usual > then + 0.02 * reach or now.reward.is_high else WARN
-
-    def headline(self, reading: Reading) -> str:
-        """How much farther than after the start."""
-        factor = reading.value / reading.baseline if reading.baseline else 0.0
-        what = "" if reading.level is INFO else ", and the reward has not risen"
-        return (
-            f"policy is {number(factor)}× farther from the reference than at the start "
-            f"({number(reading.value)} nats){what}"
-        )
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Distance now and after the start."""
-        return (
-            Evidence("kl_ref", reading.value, Unit.NATS),
-            Evidence("records 50 to 80", reading.baseline or 0.0, Unit.NATS),
-        )
-
-
-class NegativeKl(Judge):
-    """O13: a KL estimate that stays below zero: sampling and scoring differ."""
-
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.window = Window(_MEDIAN_OF)
-
-    def read(self, now: Moment) -> Reading | None:
-        """Median of the last five records."""
-        value = now.values.get("kl_ref")
-        if value is None:
-            return None
-        self.window.push(value)
-        if value >= 0.0 or self.window.count < _MEDIAN_OF:
-            return QUIET
-        is_sum = now.traits.kl_is_sequence_sum
-        line = self.limits["sum_warn" if is_sum else "warn"]
-        median = self.window.median
-        if median >= line:
-            return QUIET
-        return Reading(CRIT if median < self.limits["crit"] else WARN, median, None, line)
-
-    def headline(self, reading: Reading) -> str:
-        """The estimate and what it means."""
-        return (
-            f"KL estimate {number(reading.value)} over five records: log-probabilities come from another distribution"
-        )
-
-
 _CLIP_NEXT = ("kl_old", "ratio_mean", "lr", "off_policy_kl", "staleness_mean", "grad_norm")
 _UPDATE_CAUSES = (
     "learning rate too high",
@@ -438,83 +293,5 @@ RULES = (
         causes=_UPDATE_CAUSES,
         next=("clip_frac", "kl_old", "lr", "off_policy_kl"),
         sources="TRL issues 454 and 1857; the baseline instead of 1 because TRL PPO reads 0.97 or 0.5 on healthy runs.",
-    ),
-    RuleSpec(
-        id="O11",
-        title="KL to reference",
-        family="kl",
-        group=Group.LEARNING,
-        metrics=("kl_ref",),
-        judge=ReferenceKlSpike,
-        condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records, 2 of 5: "
-        "above `warn`× the "
-        "usual and above `floor`: WARN; above `crit`× and `crit_floor`: CRIT. Summed over the sequence: above "
-        "`sum_warn` "
-        "WARN, above `sum_crit` CRIT.",
-        limits={
-            "absolute": 10.0,
-            "wait": 50,
-            "warn": 5.0,
-            "floor": 0.3,
-            "crit": 20.0,
-            "crit_floor": 0.5,
-            "sum_warn": 30.0,
-            "sum_crit": 100.0,
-        },
-        patience={WARN: Patience(2, 5)},
-        calm=5,
-        applies=scope.has_reference_kl,
-        why="A policy that far from where it started usually writes garbage; and where KL is part of the "
-        "objective, the "
-        "penalty now outweighs everything else.",
-        causes=(
-            "learning rate too high",
-            "wrong template or checkpoint",
-            "no KL term",
-            "a reference that was not loaded",
-        ),
-        next=("lr", "grad_norm", "truncated_frac", "entropy", "off_policy_kl", "reward_mean"),
-        sources="open-r1 issue 257; TRL issues 1098 and 204; TRL's objective/kl is a sum over the sequence "
-        "(9 to 12 on a healthy run).",
-    ),
-    RuleSpec(
-        id="O12",
-        title="KL drift",
-        family="kl",
-        group=Group.LEARNING,
-        metrics=("kl_ref",),
-        judge=ReferenceKlDrift,
-        condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) to more than `warn`× "
-        "records 50 to 80, and above `floor` per token (`sum_floor` summed): WARN while the reward stays "
-        "flat, INFO while it rises.",
-        limits={"warn": 3.0, "floor": 0.2, "sum_floor": 15.0, "monotony": 0.55},
-        warm_up=100,
-        applies=scope.has_reference_kl,
-        why="KL is what reward costs; spent without reward it is only distance.",
-        causes=("learning rate too high for the KL coefficient", "reward noise", "no KL term"),
-        next=("reward_mean", "val_score", "entropy", "lr", "response_len_mean"),
-        sources="Gao et al. on reward over-optimisation: gold reward falls past a KL budget.",
-    ),
-    RuleSpec(
-        id="O13",
-        title="negative KL",
-        family="kl",
-        group=Group.LEARNING,
-        metrics=("kl_ref",),
-        judge=NegativeKl,
-        condition="Median of five records below `warn` per token, or below `sum_warn` summed over the sequence: "
-        "WARN; below "
-        "`crit`: CRIT.",
-        limits={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0},
-        patience={INFO: Patience(3, 5), WARN: Patience(3, 5), CRIT: Patience(3, 5)},
-        applies=scope.has_reference_kl,
-        why="A KL cannot be negative; its estimate is when the text was not sampled from the policy that scores it.",
-        causes=(
-            "top-p or temperature differ between sampling and scoring",
-            "masked tokens in the sum",
-            "wrong padding",
-        ),
-        next=("off_policy_kl", "reward_mean", "truncated_frac"),
-        sources="TRL issues 1098 and 204.",
     ),
 )
