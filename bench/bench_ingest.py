@@ -16,6 +16,8 @@ import orjson
 from made import made_file
 
 from rltop.decode.jsonl import JsonlDecoder
+from rltop.health.options import EngineOptions
+from rltop.ingest.judge import Judge
 from rltop.ingest.pipeline import Pipeline
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
@@ -55,7 +57,7 @@ def store_folded(data: bytes) -> None:
 
 
 def judged(data: bytes) -> None:
-    pipeline = Pipeline(JsonlDecoder(), Stream())
+    pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()))
     for start in range(0, len(data), PIECE):
         pipeline.take_bytes(data[start : start + PIECE], start, 0)
     pipeline.finish()

@@ -14,11 +14,11 @@ from typing import Any
 
 from rltop.decode.jsonl import JsonlOptions
 from rltop.errors import ConfigError
-from rltop.health.engine import EngineOptions
-from rltop.ingest.session import IngestOptions
+from rltop.health.options import EngineOptions
+from rltop.ingest.options import IngestOptions
 from rltop.resources import config_folder
 from rltop.settings import CONFIG_VARIABLE, RULES_TABLE, Gathered, gather
-from rltop.sources.reader import ReaderOptions
+from rltop.sources.options import ReaderOptions
 from rltop.store.series import StoreOptions
 from rltop.ui.options import UiOptions
 

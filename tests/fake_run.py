@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
-from rltop.health.engine import EngineOptions
+from rltop.health.options import EngineOptions
+from rltop.ingest.judge import Judge
 from rltop.ingest.pipeline import Pipeline
 from rltop.metrics.dialect import Identity
 from rltop.model import (
@@ -54,22 +55,23 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
     """Decode, store and judge `data` as a file that is at its end."""
     stream = Stream("", settings.pop("options", None))
     stream.total_steps = settings.pop("total_steps", None)
-    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, EngineOptions())
+    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, Judge(EngineOptions()))
     pipeline.take_bytes(data, 0, 0)
     pipeline.finish()
     counts = Counts()
     counts.add(pipeline.decoder.counts)
     counts.add(stream.counts)
-    engine = pipeline.engine
+    judge = pipeline.judge
+    assert judge is not None
     identity = pipeline.current_identity()
     run = FakeRun(
         Label.of(name),
         stream,
         identity=identity,
         counts=counts,
-        verdicts=engine.verdicts if engine is not None else (),
-        events=engine.events if engine is not None else (),
-        warm_up=engine.warm_up if engine is not None else (stream.rows, 30),
+        verdicts=pipeline.peek(),
+        events=judge.events,
+        warm_up=judge.warm_up(stream),
         group_size=identity.group_size if identity is not None else None,
         records=stream.rows,
     )

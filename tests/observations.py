@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rltop.health.engine import Engine, EngineOptions
+from rltop.health.engine import Engine
+from rltop.health.options import EngineOptions
 from rltop.metrics.catalog import CATALOG
 from rltop.metrics.dialect import Dialect, Identity
 from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits

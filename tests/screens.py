@@ -11,7 +11,8 @@ from textual.pilot import Pilot
 from rltop import resources
 from rltop.clock import FakeClock
 from rltop.ingest.discover import Found, name_of
-from rltop.ingest.session import IngestOptions, Session
+from rltop.ingest.options import IngestOptions
+from rltop.ingest.session import Session
 from rltop.sources.reader import DirectFeed
 from rltop.ui.app import RltopApp
 from rltop.ui.options import UiOptions

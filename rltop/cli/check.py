@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from rltop.cli.opening import load_config, read_whole
+from rltop.cli.looking import load_config
+from rltop.cli.opening import read_whole
 from rltop.clock import FakeClock
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
 from rltop.ingest.tracked import TrackedRun

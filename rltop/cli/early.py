@@ -6,7 +6,7 @@ reads the last rows with a pipeline of its own, and throws it away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rltop.clock import Clock
@@ -17,7 +17,7 @@ from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
-from rltop.sources.reader import DirectFeed
+from rltop.sources.feed import DirectFeed
 from rltop.store.run import Run
 from rltop.store.stream import Stream
 from rltop.view.glyphs import glyph_set
@@ -32,6 +32,8 @@ class _Unread:
     """The history that has not been read yet, as a feed."""
 
     is_exhausted = False
+    is_over = False
+    is_network = False
 
     def __init__(self, size: int) -> None:
         self.status = TailStatus(TailState.READING, "", size, 0)
@@ -54,15 +56,11 @@ class _Once:
         return False
 
 
-def early_rows(found: Found, config: Config, clock: Clock) -> Callable[[int, int], Sequence[Row]]:
-    """A function of the screen's size that reads the newest rows and paints them."""
-
-    def build(width: int, height: int) -> Sequence[Row]:
-        run = read_newest(found, config, clock)
-        view = build_overview(run)
-        return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii))
-
-    return build
+def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
+    """The overview of the newest rows, read at once."""
+    run = read_newest(found, config, clock)
+    view = build_overview(run, width=width, height=height)
+    return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)
 
 
 def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
@@ -71,12 +69,13 @@ def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
     decoder = JsonlDecoder(replace(options.jsonl, may_count_rows=False))
+    size = options.health.group_size
     run = TrackedRun(
         Run(found.name, Label.of(found.path), options.store),
         _Unread(found.size),
-        Pipeline(JsonlDecoder(options.jsonl), Stream("", options.store), options.health),
+        Pipeline(JsonlDecoder(options.jsonl), Stream("", options.store), None, size),
         clock,
-        preview=(DirectFeed(found.path, clock=clock, last_lines=EARLY_ROWS), Pipeline(decoder, stream, options.health)),
+        preview=(DirectFeed(found.path, clock=clock, last_lines=EARLY_ROWS), Pipeline(decoder, stream, None, size)),
         modified_s=found.modified_s,
     )
     while run.advance(_Once()):

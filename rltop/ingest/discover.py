@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.errors import SourceError
-from rltop.model import Label
+from rltop.model import Label, Record
 
 SNIFF_BYTES = 256 * 1024
 _MAX_DEPTH = 4
@@ -169,13 +169,22 @@ def _judge_rows(head: bytes) -> str:
     records = JsonlDecoder().feed(head, 0, 0)
     if not records:
         return "no row with a step and a number" if _is_json(head) else "not JSON lines"
-    shared = set.intersection(*(set(record.shape.keys) for record in records[:2]))
-    if not shared:
+    seen: set[str] = set()
+    if len(records) > 1 and not any(_repeats(record, seen) for record in records):
         return "rows share no number"
     steps = [record.step for record in records]
     if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
         return "many rows for one step: samples?"
     return ""
+
+
+def _repeats(record: Record, seen: set[str]) -> bool:
+    """Has a key of this row been in an earlier one?"""
+    keys = set(record.shape.keys)
+    if keys & seen:
+        return True
+    seen |= keys
+    return False
 
 
 def _is_json(head: bytes) -> bool:

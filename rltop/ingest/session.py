@@ -6,66 +6,24 @@ reads no clock of its own and starts no thread: feeds bring the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
 
 from rltop.clock import Clock
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
-from rltop.health.engine import EngineOptions
 from rltop.ingest.discover import Found
+from rltop.ingest.judge import Judge
+from rltop.ingest.options import Bell, IngestOptions, OpenFeed
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label
-from rltop.sources.reader import Feed
 from rltop.store.run import RunStore
-from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before a preview would pay."""
-
-OpenFeed = Callable[[str, int | None], Feed]
-"""Follow a path from its beginning, or (with a number) from that many lines before its end."""
-
-
-@dataclass(frozen=True, slots=True)
-class IngestOptions:
-    """How runs are read and judged.
-
-    Attributes:
-        jsonl, store, health: options of those rooms.
-        total_steps: how many steps the run wants to make, where the user knows.
-        has_preview: show the last rows of a large file while history is read.
-    """
-
-    jsonl: JsonlOptions = field(default_factory=JsonlOptions)
-    store: StoreOptions = field(default_factory=StoreOptions)
-    health: EngineOptions = field(default_factory=EngineOptions)
-    total_steps: int | None = None
-    has_preview: bool = True
-
-
-class Bell:
-    """Rung by a reading thread when there is something to take; the screen listens.
-
-    The feeds exist before the screen does, so the two meet here.
-    """
-
-    def __init__(self) -> None:
-        self._listener: Callable[[], None] | None = None
-
-    def listen(self, listener: Callable[[], None] | None) -> None:
-        """Call `listener` at each ring, from whatever thread rings."""
-        self._listener = listener
-
-    def ring(self) -> None:
-        """There is something new."""
-        listener = self._listener
-        if listener is not None:
-            listener()
 
 
 class _SliceBudget:
@@ -133,7 +91,8 @@ class Session:
 
     def _pipeline(self, stream: Stream, jsonl: JsonlOptions) -> Pipeline:
         stream.total_steps = self.options.total_steps
-        return Pipeline(JsonlDecoder(jsonl), stream, self.options.health)
+        health = self.options.health
+        return Pipeline(JsonlDecoder(jsonl), stream, Judge(health), health.group_size)
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""

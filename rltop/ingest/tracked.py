@@ -17,13 +17,15 @@ from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
 from rltop.model import Counts, Event, Label, Level, RunState, Verdict, VerdictState
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
-from rltop.sources.reader import Feed, ThreadedFeed
+from rltop.sources.feed import Feed
 from rltop.store.run import Run
 from rltop.store.stream import Stream
 
 TAKE_BYTES = 1024 * 1024
 NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
+UNJUDGED_LIVE_S = 60.0
+"""A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
 _BEFORE_HISTORY = frozenset({"nonfinite"})
 """Families that may speak before the whole history has been judged."""
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
@@ -116,6 +118,8 @@ class TrackedRun:
             if self._has_caught_up and pipeline.stream.version != before:
                 self._arrived_s = pipeline.arrived_s
         self._note_progress()
+        if self._main.feed.is_over and not self._main.has_waiting:
+            self.finish()
         return has_moved
 
     def finish(self) -> None:
@@ -204,22 +208,21 @@ class TrackedRun:
         total = Counts()
         total.add(self._main.pipeline.decoder.counts)
         total.add(self._main.pipeline.stream.counts)
+        total.nul_bytes += self._main.feed.status.nul_bytes
         total.examples = self._main.pipeline.decoder.counts.examples
         return total
 
     @property
     def events(self) -> Sequence[Event]:
         """Every transition so far, in the order of the file."""
-        engine = self._main.pipeline.engine
-        return () if engine is None else engine.events
+        judge = self._main.pipeline.judge
+        return () if judge is None else judge.events
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""
-        engine = self._main.pipeline.engine
-        if engine is not None:
-            return engine.warm_up
-        return (self._main.pipeline.stream.rows, 30)
+        pipeline = self._main.pipeline
+        return None if pipeline.judge is None else pipeline.judge.warm_up(pipeline.stream)
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
@@ -242,7 +245,8 @@ class TrackedRun:
     @property
     def records(self) -> int:
         """Training rows judged so far."""
-        return self._main.pipeline.records
+        judge = self._main.pipeline.judge
+        return 0 if judge is None else judge.records
 
     # -- the past -----------------------------------------------------------------------------------------------------
 
@@ -279,17 +283,16 @@ class TrackedRun:
 
     def _silence(self, age_s: float | None) -> Verdict | None:
         """The verdict on a run that wrote while it was watched and has stopped."""
-        if age_s is None or self._arrived_s is None or self._shown.is_finished:
+        judge = self._shown.judge
+        if judge is None or age_s is None or self._arrived_s is None or self._shown.is_finished:
             return None
         identity = self.identity
         step_time = None if identity is None else identity.primary("time_step")
-        return self._shown.liveness.verdict(age_s, self._lag_s, "" if step_time is None else step_time.key)
+        return judge.liveness.verdict(age_s, self._lag_s, "" if step_time is None else step_time.key)
 
     @property
     def _lag_s(self) -> float:
-        feed = self._main.feed
-        is_network = isinstance(feed, ThreadedFeed) and feed.mount is not None and feed.mount.is_network
-        return NETWORK_LAG_S if is_network else 0.0
+        return NETWORK_LAG_S if self._main.feed.is_network else 0.0
 
     @property
     def state(self) -> RunState:
@@ -308,7 +311,10 @@ class TrackedRun:
         age_s = self.age_s
         if age_s is None:
             return RunState.LIVE
-        lines = self._shown.liveness.silence(self._lag_s)
+        judge = self._shown.judge
+        if judge is None:
+            return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
+        lines = judge.liveness.silence(self._lag_s)
         if age_s > lines.warn_s:
             return RunState.STALLED if self._arrived_s is not None else RunState.ENDED
         return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE

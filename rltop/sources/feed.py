@@ -32,6 +32,16 @@ class Feed(Protocol):
         """Nothing is left to take as of the last look; a followed file may grow again."""
         ...
 
+    @property
+    def is_network(self) -> bool:
+        """Another machine may write: what it wrote can be seen late."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing will ever come again: a recording that has been given out."""
+        ...
+
     def close(self) -> None:
         """Stop; nothing comes any more."""
         ...
@@ -83,6 +93,16 @@ class DirectFeed:
     def is_exhausted(self) -> bool:
         """The last look found the end, or nothing that can be read."""
         return self._is_exhausted
+
+    @property
+    def is_network(self) -> bool:
+        """Not told: what is read at once is judged without a clock."""
+        return False
+
+    @property
+    def is_over(self) -> bool:
+        """Never: a file can always grow."""
+        return False
 
     def close(self) -> None:
         """Let go of the file."""

@@ -10,55 +10,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from rltop.clock import Clock, SystemClock
-from rltop.sources.events import Chunk, Reset, TailOptions, TailState, TailStatus
+from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.filesystem import (
     FileSystem,
     LocalFileSystem,
     Mount,
-    MountRules,
     mount_of,
     read_mountinfo,
 )
 from rltop.sources.mount_thread import RESOLVE_S, Follow, MountThread, Pace, locate
+from rltop.sources.options import ReaderOptions
 from rltop.sources.watch import Watcher
 
 __all__ = ["DirectFeed", "Feed", "Reader", "ReaderOptions", "ThreadedFeed"]
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderOptions:
-    """How files are read in the background.
-
-    Attributes:
-        local_poll_s: time between two looks at a local file.
-        network_poll_s: the same on a network, while data comes; never below 1 s
-            by default, because a login node counts as everybody's.
-        network_poll_max_s: the longest it grows to, by `network_backoff`, while nothing comes.
-        network_backoff: factor of that growth.
-        queue_bytes: how much of one file may wait to be taken.
-        read_bytes: most bytes of one look.
-        stuck_after_s: a call that takes longer is reported as no answer.
-        use_watcher: let the kernel shorten the wait where it can be trusted.
-        watch_delay_s: wait before that, because it has to be imported first.
-        mounts: corrections to what the mount table says.
-        tail: patience with what a file does.
-    """
-
-    local_poll_s: float = 0.25
-    network_poll_s: float = 1.0
-    network_poll_max_s: float = 5.0
-    network_backoff: float = 1.5
-    queue_bytes: int = 8 * 1024 * 1024
-    read_bytes: int = 1024 * 1024
-    stuck_after_s: float = 3.0
-    use_watcher: bool = True
-    watch_delay_s: float = 1.0
-    mounts: MountRules = field(default_factory=MountRules)
-    tail: TailOptions = field(default_factory=TailOptions)
 
 
 DEFAULT_OPTIONS = ReaderOptions()
@@ -119,6 +86,16 @@ class ThreadedFeed:
         if self._silent_s() >= self._stuck_after_s:
             return True
         return follow.has_looked and follow.status.state is not TailState.READING
+
+    @property
+    def is_network(self) -> bool:
+        """The file lies on a network file system, as far as is known."""
+        return self.mount is not None and self.mount.is_network
+
+    @property
+    def is_over(self) -> bool:
+        """Never: a file can always grow."""
+        return False
 
     def poke(self) -> None:
         """Look at the file now."""

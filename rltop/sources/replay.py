@@ -159,13 +159,24 @@ class ReplayFeed:
 
     @property
     def status(self) -> TailStatus:
-        """Reading until the last line has been given out."""
-        state = TailState.AT_END if self._is_exhausted else TailState.READING
-        return TailStatus(state, "", self._size, self._offset, self._tail.status.nul_bytes)
+        """As of a file that has only the lines whose turn has come."""
+        is_waiting = self._due_at is not None and (self._is_exhausted or self._due_at > self._clock.monotonic())
+        state, size = (TailState.AT_END, self._offset) if is_waiting else (TailState.READING, self._size)
+        return TailStatus(state, "", size, self._offset, self._tail.status.nul_bytes)
 
     @property
     def is_exhausted(self) -> bool:
         """The whole recording has been given out; it does not grow."""
+        return self._is_exhausted
+
+    @property
+    def is_network(self) -> bool:
+        """A recording is played from here."""
+        return False
+
+    @property
+    def is_over(self) -> bool:
+        """The whole recording has been given out."""
         return self._is_exhausted
 
     @property

@@ -62,8 +62,8 @@ class Block:
         """Make room for keys that have just appeared; existing rows get gaps."""
         old, pad = self.width, array("d", [GAP]) * (width - self.width)
         data: array[float] = array("d")
-        for start in range(0, len(self.data), old):
-            data.extend(self.data[start : start + old])
+        for row in range(len(self)):
+            data.extend(self.data[row * old : (row + 1) * old])
             data.extend(pad)
         self.data, self.width = data, width
 

@@ -16,8 +16,9 @@ from rltop.config import Config
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.ingest import session as session_module
 from rltop.ingest.discover import Found, name_of
+from rltop.ingest.options import IngestOptions
 from rltop.ingest.pipeline import Pipeline
-from rltop.ingest.session import IngestOptions, Session
+from rltop.ingest.session import Session
 from rltop.resources import folder
 from rltop.sources.events import Chunk, TailState, TailStatus
 from rltop.sources.reader import DirectFeed
@@ -45,6 +46,9 @@ def checked(path: Path):
 
 class PiecesFeed:
     """A file that arrives in pieces of random sizes."""
+
+    is_over = False
+    is_network = False
 
     def __init__(self, data: bytes, seed: int) -> None:
         self.rng = random.Random(seed)

@@ -7,7 +7,7 @@ from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_ove
 
 from rltop.clock import FakeClock
 from rltop.errors import ConfigError, ThemeError
-from rltop.ingest.session import IngestOptions
+from rltop.ingest.options import IngestOptions
 from rltop.store.series import StoreOptions
 from rltop.ui.app import RltopApp
 from rltop.ui.bindings import CONTEXTS, binding_ids

@@ -11,7 +11,8 @@ from observations import DIALECT, alarms, identity, noisy, observation, play, se
 
 from rltop.errors import ConfigError
 from rltop.health import registry
-from rltop.health.engine import Engine, EngineOptions
+from rltop.health.engine import Engine
+from rltop.health.options import EngineOptions
 from rltop.metrics.catalog import CATALOG
 from rltop.metrics.dialect import Identity
 from rltop.model import Algorithm, EventState, Level, NonFinite, Signal, Traits, VerdictState

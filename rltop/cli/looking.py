@@ -1,0 +1,79 @@
+"""What was asked for: the configuration, and the files that paths mean.
+
+Light on purpose: all that stands between the typed command and the first frame.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from rltop.config import Config, load
+from rltop.errors import RltopError, SourceError
+from rltop.ingest.discover import Discovery, Found, discover, name_of
+from rltop.metrics.howto import HOWTO
+
+LOOK_DEADLINE_S = 2.0
+"""How long the first look at a path may take before the screen comes up without it."""
+
+
+def load_config(arguments: argparse.Namespace) -> Config:
+    """Settle every option from flags, environment and file.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
+    """
+    return load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
+
+
+def look(paths: Sequence[str]) -> Discovery:
+    """Find what `paths` mean, without ever hanging on a dead server.
+
+    A plain file whose server does not answer is followed all the same: the screen
+    says that there is no answer, and shows the rows when there is one.
+
+    Raises:
+        SourceError: a path cannot be followed, or a directory does not answer.
+    """
+    found: list[Discovery] = []
+    failed: list[RltopError] = []
+
+    def work() -> None:
+        try:
+            found.append(discover(paths))
+        except RltopError as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work, name="discover", daemon=True)
+    worker.start()
+    worker.join(LOOK_DEADLINE_S)
+    if failed:
+        raise failed[0]
+    if found:
+        return found[0]
+    if paths and not any(path.endswith("/") or glob.has_magic(path) for path in paths):
+        return Discovery([Found(path, name_of(path)) for path in paths])
+    raise SourceError(
+        f"no answer from the file system for {LOOK_DEADLINE_S:.0f} s while looking in {', '.join(paths) or '.'}",
+        "name the metric file itself: rltop follows it as soon as the server answers",
+    )
+
+
+def nothing_found(paths: Sequence[str], discovery: Discovery) -> str:
+    """What was looked at, and how each trainer is made to write metrics."""
+    lines = [f"no metric stream in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
+    if discovery.passed_over:
+        lines.append("looked at:")
+        lines += [f"  {path}: {reason}" for path, reason in discovery.passed_over[:12]]
+        if len(discovery.passed_over) > 12:
+            lines.append(f"  and {len(discovery.passed_over) - 12} more")
+    lines.append("how each trainer writes one:")
+    width = max(len(each.trainer) for each in HOWTO)
+    for each in sorted(HOWTO, key=lambda each: not each.is_followed):
+        what = each.summary if each.is_followed else f"{each.kind.value}, not read yet: {each.summary}"
+        lines.append(f"  {each.trainer:<{width}}  {what}")
+    return "\n".join(lines)

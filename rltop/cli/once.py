@@ -1,0 +1,56 @@
+"""`--once` and `--json`: the overview as text or as one document."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from dataclasses import replace
+
+from rltop.cli.opening import direct
+from rltop.clock import SystemClock
+from rltop.config import Config
+from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
+from rltop.ingest.discover import Found
+from rltop.ingest.session import Session
+
+DEFAULT_WIDTH = 100
+MIN_WIDTH = 40
+
+
+def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> int:
+    """Read a file, print it and leave; what was read is all there is, unless `--live`.
+
+    Raises:
+        SourceError: the file cannot be read.
+    """
+    clock = SystemClock()
+    session = Session([found], direct(clock), clock, replace(config.ingest, has_preview=False))
+    run = session.runs[0]
+    if arguments.live:
+        while session.step(1_000.0):
+            pass
+    else:
+        session.drain()
+    if run.state_note and not run.stream.rows:
+        raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
+    is_terminal = sys.stdout.isatty()
+    if arguments.json:
+        from rltop.report.document import dumps, once_document
+
+        text = dumps(once_document(run)).decode() + "\n"
+    else:
+        from rltop.report.text import once_text
+
+        columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal else DEFAULT_WIDTH
+        width = max(MIN_WIDTH, arguments.width or columns)
+        text = once_text(run, width, use_color=config.use_color(is_terminal), is_ascii=_is_ascii(config))
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return EXIT_OK if run.stream.rows else EXIT_NO_METRICS
+
+
+def _is_ascii(config: Config) -> bool:
+    """ASCII where it was asked for, or where the output cannot say anything else."""
+    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
+    return config.ui.is_ascii or not encoding.startswith("utf")

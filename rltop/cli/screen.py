@@ -1,0 +1,81 @@
+"""The screen: first the newest rows as plain cells, then Textual over them.
+
+Owns the order of imports between the typed command and the first frame: nothing
+that the first frame does not need comes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rltop.clock import Clock, SystemClock
+from rltop.config import Config
+from rltop.ingest.discover import Found
+from rltop.ingest.options import Bell, OpenFeed
+from rltop.terminal.early import paint_early
+from rltop.terminal.guard import TerminalGuard
+from rltop.view.lines import Row
+from rltop.view.palette import load_palette
+
+Build = Callable[[int, int], Sequence[Row]]
+
+
+def watch(found: Sequence[Found], config: Config) -> int:
+    """Follow files until the person leaves."""
+    clock = SystemClock()
+
+    def newest(width: int, height: int) -> Sequence[Row]:
+        from rltop.cli.early import early_rows
+
+        return early_rows(found[0], config, clock, width, height)
+
+    with _terminal(config, newest) as guard:
+        from rltop.cli.opening import threaded
+        from rltop.sources.reader import Reader
+
+        bell = Bell()
+        reader = Reader(config.reader, clock=clock, on_data=bell.ring)
+        try:
+            return _run(found, config, threaded(reader), clock, bell, guard)
+        finally:
+            reader.close()
+
+
+def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
+    """Play a recording until the person leaves."""
+    from rltop.sources.replay import ReplayFeed, ReplayOptions
+
+    clock = SystemClock()
+
+    def open_feed(path: str, last_lines: int | None) -> ReplayFeed:
+        del last_lines
+        return ReplayFeed(path, speed, clock, ReplayOptions(warm_start=warm_start))
+
+    with _terminal(config, lambda _width, _height: ()) as guard:
+        return _run([Found(found.path, found.name)], config, open_feed, clock, Bell(), guard)
+
+
+@contextmanager
+def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
+    """The terminal with the first frame on it; given back whatever happens."""
+    palette = load_palette(config.ui.theme, config.ui.themes_folder)
+    if not config.ui.has_colour:
+        palette = palette.without_colour()
+    with TerminalGuard.open() as guard:
+        paint_early(guard, build, palette)
+        yield guard
+
+
+def _run(
+    found: Sequence[Found], config: Config, open_feed: OpenFeed, clock: Clock, bell: Bell, guard: TerminalGuard
+) -> int:
+    from rltop.ingest.session import Session
+
+    session = Session(found, open_feed, clock, config.ingest, bell)
+    try:
+        from rltop.ui.app import run
+
+        return run(session, config.ui, guard)
+    finally:
+        session.close()

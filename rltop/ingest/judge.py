@@ -1,0 +1,100 @@
+"""Closed rows of a stream → verdicts, and the gaps between them.
+
+Owns the number that each training row gets, and the copy of the judge's state
+that a look at the open row needs. Imported only where something is judged: the
+rules are the largest part of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.health.engine import Engine
+from rltop.health.liveness import Liveness
+from rltop.health.options import EngineOptions
+from rltop.ingest.observe import Observer
+from rltop.metrics.dialect import Identity
+from rltop.model import Event, Observation, Verdict
+from rltop.store.stream import ClosedRow, Stream
+
+WARM_UP_RECORDS = 30
+
+
+class Judge:
+    """The rules at work on one stream.
+
+    Attributes:
+        records: training rows judged so far.
+        liveness: the gaps between rows.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self.options = options
+        self.records = 0
+        self.liveness = Liveness()
+        self._engine: Engine | None = None
+        self._observer: Observer | None = None
+        self._segment = 0
+
+    def begin(self, stream: Stream, identity: Identity) -> None:
+        """The dialect is settled: judging starts."""
+        self._engine = Engine(identity, self.options)
+        self._observer = Observer(stream, identity)
+
+    def identified(self, identity: Identity) -> None:
+        """New keys have come."""
+        assert self._engine is not None and self._observer is not None
+        self._observer.use(identity)
+        self._engine.identified(identity)
+
+    def work_off(self, stream: Stream, arrived_s: float | None) -> None:
+        """Judge every closed row, in the order of the file."""
+        assert self._engine is not None
+        while stream.closed:
+            observation = self._observe(stream, stream.closed.popleft())
+            if observation is None:
+                continue
+            if observation.segment != self._segment:
+                self._segment = observation.segment
+                self.liveness.restart()
+            self.liveness.observe(observation, arrived_s)
+            self._engine.observe(observation)
+
+    def _observe(self, stream: Stream, row: ClosedRow) -> Observation | None:
+        raw = stream.raw_row(row)
+        if raw is None:
+            return None
+        if raw.is_training and row.columns is None:
+            self.records += 1
+        assert self._observer is not None
+        return self._observer.observation(row, raw, self.records)
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Every transition so far, in the order of the file."""
+        return () if self._engine is None else self._engine.events
+
+    def warm_up(self, stream: Stream) -> tuple[int, int] | None:
+        """(records seen, records wanted) while rules warm up; None when they have."""
+        return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
+
+    def peek(self, stream: Stream, identity: Identity) -> Sequence[Verdict]:
+        """Verdicts as if the open row were closed."""
+        if self._engine is None or self._observer is None:
+            return self._peek_unsettled(stream, identity)
+        open_row = stream.open_row()
+        raw = None if open_row is None else stream.raw_row(open_row)
+        if open_row is None or raw is None:
+            return self._engine.verdicts
+        return self._engine.peek(self._observer.observation(open_row, raw, self.records + raw.is_training))
+
+    def _peek_unsettled(self, stream: Stream, identity: Identity) -> Sequence[Verdict]:
+        """Judge the few rows that there are with a judge that is thrown away."""
+        engine, observer, records = Engine(identity, self.options), Observer(stream, identity), 0
+        open_row = stream.open_row()
+        for row in [*stream.closed, *([] if open_row is None else [open_row])]:
+            raw = stream.raw_row(row)
+            if raw is not None:
+                records += raw.is_training and row.columns is None
+                engine.observe(observer.observation(row, raw, records))
+        return engine.verdicts

@@ -1,0 +1,54 @@
+"""How runs are read and judged, and the two things that whoever drives it brings.
+
+Imports no rule and no reader: the configuration needs it before the first frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rltop.decode.jsonl import JsonlOptions
+from rltop.health.options import EngineOptions
+from rltop.sources.feed import Feed
+from rltop.store.series import StoreOptions
+
+OpenFeed = Callable[[str, int | None], Feed]
+"""Follow a path from its beginning, or (with a number) from that many lines before its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """How runs are read and judged.
+
+    Attributes:
+        jsonl, store, health: options of those rooms.
+        total_steps: how many steps the run wants to make, where the user knows.
+        has_preview: show the last rows of a large file while history is read.
+    """
+
+    jsonl: JsonlOptions = field(default_factory=JsonlOptions)
+    store: StoreOptions = field(default_factory=StoreOptions)
+    health: EngineOptions = field(default_factory=EngineOptions)
+    total_steps: int | None = None
+    has_preview: bool = True
+
+
+class Bell:
+    """Rung by a reading thread when there is something to take; the screen listens.
+
+    The feeds exist before the screen does, so the two meet here.
+    """
+
+    def __init__(self) -> None:
+        self._listener: Callable[[], None] | None = None
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Call `listener` at each ring, from whatever thread rings."""
+        self._listener = listener
+
+    def ring(self) -> None:
+        """There is something new."""
+        listener = self._listener
+        if listener is not None:
+            listener()
