@@ -31,7 +31,7 @@ class Judge:
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self.records = 0
-        self.liveness = Liveness()
+        self.liveness = Liveness(options.limits("L4"))
         self._engine: Engine | None = None
         self._observer: Observer | None = None
         self._segment = 0

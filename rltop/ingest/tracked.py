@@ -306,12 +306,14 @@ class TrackedRun:
             return self._state_without_rows(status)
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
-        if self._shown.is_finished or self._is_finished:
-            return RunState.FINISHED if self._shown.is_finished else RunState.ENDED
-        age_s = self.age_s
+        if self._shown.is_finished:
+            return RunState.FINISHED
+        return RunState.ENDED if self._is_finished else self._state_by_age(self.age_s)
+
+    def _state_by_age(self, age_s: float | None) -> RunState:
+        judge = self._shown.judge
         if age_s is None:
             return RunState.LIVE
-        judge = self._shown.judge
         if judge is None:
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
         lines = judge.liveness.silence(self._lag_s)
