@@ -12,6 +12,7 @@ from dataclasses import replace
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.jsonl import JsonlDecoder
+from rltop.decode.kinds import JSONL
 from rltop.ingest.discover import Found
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.tracked import TrackedRun
@@ -57,7 +58,9 @@ class _Once:
 
 
 def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
-    """The overview of the newest rows, read at once."""
+    """The overview of the newest rows, read at once; none where they cannot be had without the ones before."""
+    if found.kind is not None and found.kind is not JSONL:
+        return ()
     run = read_newest(found, config, clock)
     view = build_overview(run, width=width, height=height)
     return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)

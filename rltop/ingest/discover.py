@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rltop.decode.jsonl import JsonlDecoder
+from rltop.decode.kinds import HEAD_BYTES, Kind, kind_of
 from rltop.errors import SourceError
 from rltop.model import Label, Record
 
@@ -38,12 +39,14 @@ class Found:
         name: as shown: the file's name, with its folder where the name is a common one.
         size: bytes when looked at, 0 if it did not exist.
         modified_s: when it was last written, or None.
+        kind: what its first bytes say it is; None if they were not looked at or do not tell.
     """
 
     path: str
     name: Label
     size: int = 0
     modified_s: float | None = None
+    kind: Kind | None = None
 
 
 @dataclass(slots=True)
@@ -99,9 +102,18 @@ def _look_at(path: str, result: Discovery) -> None:
         result.looked_in.append(path)
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
-        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime))
+        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime, _kind_at(path)))
     else:
         raise SourceError(f"{path} is not a regular file", "name the file that the trainer writes")
+
+
+def _kind_at(path: str) -> Kind | None:
+    """What a file is; None if it cannot be read now: following it will say why."""
+    try:
+        with Path(path).open("rb") as file:
+            return kind_of(file.read(HEAD_BYTES), path)
+    except OSError:
+        return None
 
 
 def _search(folder: str, result: Discovery) -> list[Found]:

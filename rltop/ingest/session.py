@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from rltop.clock import Clock
+from rltop.decode.auto import AutoDecoder
+from rltop.decode.decoder import Decoder
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.decode.kinds import JSONL
 from rltop.ingest.discover import Found
 from rltop.ingest.judge import Judge
 from rltop.ingest.options import Bell, IngestOptions, OpenFeed
@@ -75,24 +78,26 @@ class Session:
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
         run = self._store.add(found.name, Label.of(found.path))
+        is_jsonl = found.kind is None or found.kind is JSONL
         preview = None
-        if self.options.has_preview and found.size >= PREVIEW_FROM_BYTES:
+        if self.options.has_preview and is_jsonl and found.size >= PREVIEW_FROM_BYTES:
             jsonl = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
-            preview = (open_feed(found.path, PREVIEW_ROWS), self._pipeline(Stream("", self.options.store), jsonl))
+            shown = self._pipeline(JsonlDecoder(jsonl), Stream("", self.options.store))
+            preview = (open_feed(found.path, PREVIEW_ROWS), shown)
         return TrackedRun(
             run,
             open_feed(found.path, None),
-            self._pipeline(run.stream(), self.options.jsonl),
+            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream()),
             self._clock,
             preview=preview,
             modified_s=found.modified_s,
-            recaller=Recaller(found.path, self.options.jsonl, self.bell.ring),
+            recaller=Recaller(found.path, self.options.jsonl, self.bell.ring) if is_jsonl else None,
         )
 
-    def _pipeline(self, stream: Stream, jsonl: JsonlOptions) -> Pipeline:
+    def _pipeline(self, decoder: Decoder, stream: Stream) -> Pipeline:
         stream.total_steps = self.options.total_steps
         health = self.options.health
-        return Pipeline(JsonlDecoder(jsonl), stream, Judge(health), health.group_size)
+        return Pipeline(decoder, stream, Judge(health), health.group_size)
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""

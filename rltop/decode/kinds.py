@@ -1,0 +1,151 @@
+"""What kind of file this is, by its first bytes, and who decodes it.
+
+A new format is one decoder file and one row here. Decoders are imported when a
+file of their kind turns up.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from rltop.decode.decoder import Decoder
+from rltop.decode.framing import BOM
+from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+
+HEAD_BYTES = 4096
+"""Bytes that settle the kind of a text file, or its first line if that is shorter."""
+_BINARY_HEAD = 12
+_FIRST_EVENT_BYTES = 1024
+"""The first event of an event file names its version; it is about 40 bytes."""
+_CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One format.
+
+    Attributes:
+        name: stable, for options and tests.
+        title: as shown.
+        make: a decoder of it.
+        is_line_based: its last lines can be read without the ones before.
+        note: what a person should know about how fresh its rows are; empty if they are.
+    """
+
+    name: str
+    title: str
+    make: Callable[[str, JsonlOptions], Decoder]
+    is_line_based: bool = False
+    note: str = ""
+
+
+def _jsonl(name: str, options: JsonlOptions) -> Decoder:
+    del name
+    return JsonlDecoder(options)
+
+
+def _tensorboard(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.tensorboard import TensorBoardDecoder  # noqa: PLC0415
+
+    del name, options
+    return TensorBoardDecoder()
+
+
+def _wandb(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.wandb import WandbDecoder  # noqa: PLC0415
+
+    del name
+    return WandbDecoder(options.step_key)
+
+
+def _console(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.console import ConsoleDecoder  # noqa: PLC0415
+
+    del name, options
+    return ConsoleDecoder()
+
+
+def _whole_json(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.trainer_state import TrainerStateDecoder  # noqa: PLC0415
+
+    del name, options
+    return TrainerStateDecoder()
+
+
+def _csv(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.csvrows import CsvDecoder  # noqa: PLC0415
+
+    del name, options
+    return CsvDecoder()
+
+
+JSONL = Kind("jsonl", "JSON lines", _jsonl, is_line_based=True)
+TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard)
+WANDB = Kind("wandb", "W&B run", _wandb, note="W&B writes 32 KiB at a time: the newest steps may lag")
+CONSOLE = Kind("console", "console log", _console)
+WHOLE_JSON = Kind("whole_json", "JSON document", _whole_json, note="updates only when a checkpoint is saved")
+CSV = Kind("csv", "CSV", _csv)
+
+KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV)
+"""Every format that is read, compressed ones aside: those are unpacked first."""
+
+_COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
+
+
+def is_compressed(head: bytes) -> bool:
+    """Does a file begin with the magic bytes of gzip, bzip2 or zstd?"""
+    return head.startswith((b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"))
+
+
+def bare_name(name: str) -> str:
+    """A file's name without the suffixes of compression and rotation: `x.jsonl.1.gz` is `x.jsonl`."""
+    path = PurePath(name)
+    while path.suffix in _COMPRESSED_SUFFIXES or (path.suffix[1:].isdecimal() and PurePath(path.stem).suffix):
+        path = PurePath(path.stem)
+    return path.name
+
+
+def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
+    """The kind of a file by its first bytes; None if these are too few to tell.
+
+    Args:
+        head: the beginning of the file, uncompressed.
+        name: the file's name; decides only where bytes do not.
+        is_all: there is no more to come.
+    """
+    name = bare_name(PurePath(name).name)
+    if head.startswith(b":W&B"):
+        return WANDB
+    if "tfevents" in name:
+        return TENSORBOARD
+    head = head[:HEAD_BYTES]
+    if len(head) < _BINARY_HEAD and not is_all:
+        return None
+    (length,) = struct.unpack_from("<Q", head.ljust(8, b"\0"))
+    if 0 < length <= _FIRST_EVENT_BYTES:
+        if len(head) < _BINARY_HEAD + length and not is_all:
+            return None
+        if b"brain.Event" in head[_BINARY_HEAD : _BINARY_HEAD + length]:
+            return TENSORBOARD
+    return _kind_of_text(head, name, is_all=is_all or len(head) == HEAD_BYTES)
+
+
+def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
+    text = head.removeprefix(BOM).lstrip(b"\0 \t\r\n")
+    if not text and not is_all:
+        return None
+    if text.startswith(b"["):
+        return WHOLE_JSON
+    if text.startswith(b"{"):
+        rest = text[1:].lstrip(b" \t\r")
+        if name == "trainer_state.json" or rest.startswith(b"\n"):
+            return WHOLE_JSON
+        return JSONL if rest or is_all else None
+    line, end, _ = text.partition(b"\n")
+    if not end and not is_all:
+        return None
+    return CSV if name.endswith(".csv") or _CSV_HEADER.match(line) else CONSOLE
