@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from rltop import resources
 from rltop.clock import FakeClock
-from rltop.ingest.discover import Found, name_of
+from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import IngestOptions
 from rltop.ingest.session import Session
 from rltop.sources.reader import DirectFeed

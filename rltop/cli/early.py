@@ -13,7 +13,7 @@ from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.decode.kinds import JSONL
-from rltop.ingest.discover import Found
+from rltop.ingest.found import Found
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rltop.config import Config, load
 from rltop.errors import RltopError, SourceError
-from rltop.ingest.discover import Discovery, Found, discover, name_of
+from rltop.ingest.discover import Discovery, discover
+from rltop.ingest.found import Found, name_of
 from rltop.metrics.howto import HOWTO
 
 LOOK_DEADLINE_S = 2.0

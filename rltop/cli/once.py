@@ -11,7 +11,7 @@ from rltop.cli.opening import direct
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
-from rltop.ingest.discover import Found
+from rltop.ingest.found import Found
 from rltop.ingest.session import Session
 
 DEFAULT_WIDTH = 100

@@ -9,7 +9,7 @@ from rltop.cli.looking import look
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import SourceError
-from rltop.ingest.discover import Found, name_of
+from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import OpenFeed
 from rltop.ingest.session import Session
 from rltop.sources.feed import DirectFeed

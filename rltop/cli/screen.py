@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
-from rltop.ingest.discover import Found
+from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, OpenFeed
 from rltop.terminal.early import paint_early
 from rltop.terminal.guard import TerminalGuard

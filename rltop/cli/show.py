@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rltop.cli.looking import load_config, look, nothing_found
 from rltop.errors import EXIT_NO_METRICS, SourceError
-from rltop.ingest.discover import Found, name_of
+from rltop.ingest.found import Found, name_of
 from rltop.model import Label
 from rltop.resources import folder
 

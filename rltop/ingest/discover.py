@@ -8,45 +8,24 @@ passed over is remembered with the reason.
 from __future__ import annotations
 
 import glob
-import json
 import os
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rltop.decode.jsonl import JsonlDecoder
-from rltop.decode.kinds import HEAD_BYTES, Kind, kind_of
+from rltop.decode.kinds import bare_name
 from rltop.errors import SourceError
-from rltop.model import Label, Record
+from rltop.ingest.found import Found, name_of
+from rltop.ingest.grouping import group
+from rltop.ingest.sniff import sniff
 
-SNIFF_BYTES = 256 * 1024
 _MAX_DEPTH = 4
 _MAX_ENTRIES = 20_000
-_SUFFIXES = (".jsonl", ".ndjson", ".json")
-_SAMPLE_LINE_BYTES = 64 * 1024
+_SUFFIXES = (".jsonl", ".ndjson", ".json", ".log", ".out", ".txt", ".csv", ".wandb")
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv"}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One metric stream.
-
-    Attributes:
-        path: where it is; it may not exist yet.
-        name: as shown: the file's name, with its folder where the name is a common one.
-        size: bytes when looked at, 0 if it did not exist.
-        modified_s: when it was last written, or None.
-        kind: what its first bytes say it is; None if they were not looked at or do not tell.
-    """
-
-    path: str
-    name: Label
-    size: int = 0
-    modified_s: float | None = None
-    kind: Kind | None = None
 
 
 @dataclass(slots=True)
@@ -102,33 +81,31 @@ def _look_at(path: str, result: Discovery) -> None:
         result.looked_in.append(path)
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
-        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime, _kind_at(path)))
+        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime, sniff(path)[0]))
     else:
         raise SourceError(f"{path} is not a regular file", "name the file that the trainer writes")
 
 
-def _kind_at(path: str) -> Kind | None:
-    """What a file is; None if it cannot be read now: following it will say why."""
-    try:
-        with Path(path).open("rb") as file:
-            return kind_of(file.read(HEAD_BYTES), path)
-    except OSError:
-        return None
+def _may_hold_metrics(name: str) -> bool:
+    """Is a file of this name worth a look inside?"""
+    return bare_name(name).endswith(_SUFFIXES) or "tfevents" in name
 
 
 def _search(folder: str, result: Discovery) -> list[Found]:
-    """Metric files below a directory, newest first."""
-    candidates = []
+    """Runs below a directory, newest first."""
+    files = []
     for path, info in _walk(folder, result):
         if info.st_size == 0:
             result.passed_over.append((path, "empty"))
             continue
-        reason = why_not_metrics(path)
+        kind, reason = sniff(path)
         if reason:
             result.passed_over.append((path, reason))
         else:
-            candidates.append(Found(path, name_of(path), info.st_size, info.st_mtime))
-    return sorted(candidates, key=lambda found: (-(found.modified_s or 0.0), found.path))
+            files.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
+    grouped = group(files)
+    result.passed_over += grouped.repeated
+    return grouped.runs
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:
@@ -150,75 +127,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 if entry.is_dir(follow_symlinks=False):
                     if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
                         queue.append((entry.path, depth + 1))
-                elif entry.name.endswith(_SUFFIXES) and entry.is_file():
+                elif _may_hold_metrics(entry.name) and entry.is_file():
                     yield entry.path, entry.stat()
             except OSError as error:
                 result.passed_over.append((entry.path, error.strerror or "cannot be read"))
-
-
-def why_not_metrics(path: str) -> str:
-    """Why a file is no metric stream, judged by its first rows; empty if it is one.
-
-    A row of metrics is an object with a step and at least two numbers; a file whose
-    typical line is past 64 KiB, or whose rows share no number, holds samples.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(SNIFF_BYTES)
-    except OSError as error:
-        return error.strerror or "cannot be read"
-    if not head.lstrip(b"\xef\xbb\xbf\0 \r\n").startswith(b"{"):
-        return "not JSON lines"
-    if b"\n" not in head:
-        return "one line longer than any row of metrics" if len(head) == SNIFF_BYTES else _judge_rows(head + b"\n")
-    lines = head.split(b"\n")[:-1]
-    if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
-        return "lines too long for metrics: samples?"
-    return _judge_rows(head[: head.rindex(b"\n") + 1])
-
-
-def _judge_rows(head: bytes) -> str:
-    records = JsonlDecoder().feed(head, 0, 0)
-    if not records:
-        return "no row with a step and a number" if _is_json(head) else "not JSON lines"
-    seen: set[str] = set()
-    if len(records) > 1 and not any(_repeats(record, seen) for record in records):
-        return "rows share no number"
-    steps = [record.step for record in records]
-    if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
-        return "many rows for one step: samples?"
-    return ""
-
-
-def _repeats(record: Record, seen: set[str]) -> bool:
-    """Has a key of this row been in an earlier one?"""
-    keys = set(record.shape.keys)
-    if keys & seen:
-        return True
-    seen |= keys
-    return False
-
-
-def _is_json(head: bytes) -> bool:
-    try:
-        json.loads(head.split(b"\n", 1)[0])
-    except ValueError:
-        return False
-    return True
-
-
-_COMMON_NAMES = frozenset(
-    {"metrics", "training_history", "trainer_log", "logging", "history", "log", "train", "metric"}
-)
-
-
-def name_of(path: str) -> Label:
-    """What a run is called: its file, or its folder where every run's file has that name."""
-    where = Path(path)
-    stem = where.stem
-    if stem.lower() in _COMMON_NAMES:
-        parent = where.absolute().parent
-        if parent.name.lower() in {"logs", "log", "metrics"} and parent.parent.name:
-            parent = parent.parent
-        return Label.of(parent.name or stem)
-    return Label.of(stem)

@@ -56,7 +56,9 @@ class Pipeline:
         self._provisional: tuple[int, Identity | None] = (-1, None)
 
     def take_reset(self, reset: Reset) -> None:
-        """Another file follows, or another life of this one."""
+        """Another file follows, or another life of this one; what the old one still held is taken in first."""
+        for record in self.decoder.finish():
+            self._add(record)
         self.decoder.reset()
         self.offset, self.generation = 0, reset.generation
         if reset.is_restart:

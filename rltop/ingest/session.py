@@ -13,13 +13,15 @@ from rltop.decode.auto import AutoDecoder
 from rltop.decode.decoder import Decoder
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.decode.kinds import JSONL
-from rltop.ingest.discover import Found
+from rltop.ingest.found import Found
 from rltop.ingest.judge import Judge
 from rltop.ingest.options import Bell, IngestOptions, OpenFeed
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label
+from rltop.sources.feed import Feed
+from rltop.sources.sequence import SequenceFeed
 from rltop.store.run import RunStore
 from rltop.store.stream import Stream
 
@@ -78,7 +80,7 @@ class Session:
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
         run = self._store.add(found.name, Label.of(found.path))
-        is_jsonl = found.kind is None or found.kind is JSONL
+        is_jsonl = found.kind in (None, JSONL) and not found.earlier
         preview = None
         if self.options.has_preview and is_jsonl and found.size >= PREVIEW_FROM_BYTES:
             jsonl = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
@@ -86,13 +88,19 @@ class Session:
             preview = (open_feed(found.path, PREVIEW_ROWS), shown)
         return TrackedRun(
             run,
-            open_feed(found.path, None),
+            self._feed(found, open_feed),
             self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream()),
             self._clock,
             preview=preview,
             modified_s=found.modified_s,
             recaller=Recaller(found.path, self.options.jsonl, self.bell.ring) if is_jsonl else None,
         )
+
+    @staticmethod
+    def _feed(found: Found, open_feed: OpenFeed) -> Feed:
+        if not found.earlier:
+            return open_feed(found.path, None)
+        return SequenceFeed([*found.earlier, found.path], lambda path: open_feed(path, None))
 
     def _pipeline(self, decoder: Decoder, stream: Stream) -> Pipeline:
         stream.total_steps = self.options.total_steps

@@ -15,7 +15,7 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.ingest import session as session_module
-from rltop.ingest.discover import Found, name_of
+from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import IngestOptions
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.session import Session

@@ -1,0 +1,87 @@
+"""Does a file hold metrics? Judged by its first bytes, and a log by its last ones too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rltop.decode.auto import AutoDecoder
+from rltop.decode.jsonl import JsonlOptions
+from rltop.decode.kinds import CONSOLE, JSONL, WHOLE_JSON, Kind, bare_name, is_compressed, kind_of
+from rltop.model import Record
+
+SNIFF_BYTES = 256 * 1024
+_SAMPLE_LINE_BYTES = 64 * 1024
+
+
+def sniff(path: str) -> tuple[Kind | None, str]:
+    """The kind of a file, and why it is no metric stream (empty if it is one).
+
+    A row of metrics has a step and a number; a file whose typical line is past
+    64 KiB, whose rows share no number, or that has many rows for one step, holds
+    samples. Compressed files are judged by what is in them.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(SNIFF_BYTES)
+            is_all = len(head) < SNIFF_BYTES
+            tail = b"" if is_all else _last_bytes(file.seek(0, 2), path)
+    except OSError as error:
+        return None, error.strerror or "cannot be read"
+    if is_compressed(head):
+        decoder = AutoDecoder(path, JsonlOptions())
+        records = decoder.feed(head, 0, 0)
+        return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
+    kind = kind_of(head, path, is_all=True)
+    if kind is JSONL:
+        return kind, _why_not_jsonl(head, is_all=is_all)
+    if kind is WHOLE_JSON:
+        return kind, "" if bare_name(
+            Path(path).name
+        ) == "trainer_state.json" else "a JSON document, not rows of metrics"
+    if kind is CONSOLE:
+        return kind, "" if _has_rows(path, head) or _has_rows(path, tail) else "text without metrics"
+    return kind, "" if kind is not None else "unknown format"
+
+
+def _last_bytes(size: int, path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        file.seek(max(0, size - SNIFF_BYTES))
+        return file.read(SNIFF_BYTES)
+
+
+def _has_rows(path: str, data: bytes) -> bool:
+    if not data:
+        return False
+    decoder = CONSOLE.make(path, JsonlOptions())
+    return bool([*decoder.feed(data, 0, 0), *decoder.finish()])
+
+
+def _why_not_jsonl(head: bytes, *, is_all: bool) -> str:
+    if b"\n" not in head:
+        if not is_all:
+            return "one line longer than any row of metrics"
+        head += b"\n"
+    lines = head.split(b"\n")[:-1]
+    if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
+        return "lines too long for metrics: samples?"
+    decoder = JSONL.make("", JsonlOptions())
+    records = decoder.feed(head[: head.rindex(b"\n") + 1], 0, 0)
+    if not records:
+        has_rows = decoder.counts.lines > decoder.counts.bad_lines
+        return "no row with a step and a number" if has_rows else "not JSON lines"
+    seen: set[str] = set()
+    if len(records) > 1 and not any(_repeats(record, seen) for record in records):
+        return "rows share no number"
+    steps = [record.step for record in records]
+    if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
+        return "many rows for one step: samples?"
+    return ""
+
+
+def _repeats(record: Record, seen: set[str]) -> bool:
+    """Has a key of this row been in an earlier one?"""
+    keys = set(record.shape.keys)
+    if keys & seen:
+        return True
+    seen |= keys
+    return False
