@@ -44,7 +44,9 @@ def _show_parser() -> argparse.ArgumentParser:
         "top for reinforcement-learning runs of language models.",
         f"{_COMMANDS}\n{_CODES}",
     )
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="metric files, run directories or globs")
+    parser.add_argument(
+        "paths", nargs="*", metavar="PATH", help="metric files, run directories or globs; - is standard input"
+    )
     _add_once(parser)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
     add_flags(parser)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import threading
 from dataclasses import replace
 
 from rltop.cli.opening import direct
+from rltop.cli.pipe import piped_found
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
 from rltop.ingest.found import Found
 from rltop.ingest.session import Session
+from rltop.sources.pipe import PipeFeed
 
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
@@ -26,12 +29,32 @@ def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> i
     """
     clock = SystemClock()
     session = Session([found], direct(clock), clock, replace(config.ingest, has_preview=False))
-    run = session.runs[0]
     if arguments.live:
         while session.step(1_000.0):
             pass
     else:
         session.drain()
+    return _print(session, config, arguments)
+
+
+def print_piped(pipe: int, config: Config, arguments: argparse.Namespace) -> int:
+    """Read a pipe to its end, print it and leave."""
+    has_data = threading.Event()
+    feed = PipeFeed(pipe, has_data.set)
+    session = Session(
+        [piped_found()], lambda _path, _lines: feed, SystemClock(), replace(config.ingest, has_preview=False)
+    )
+    while not feed.is_over:
+        has_data.wait()
+        has_data.clear()
+        while session.step(1_000.0):
+            pass
+    session.drain()
+    return _print(session, config, arguments)
+
+
+def _print(session: Session, config: Config, arguments: argparse.Namespace) -> int:
+    run = session.runs[0]
     if run.state_note and not run.stream.rows:
         raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
     is_terminal = sys.stdout.isatty()

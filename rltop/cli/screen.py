@@ -42,6 +42,21 @@ def watch(found: Sequence[Found], config: Config) -> int:
             reader.close()
 
 
+def watch_pipe(pipe: int, config: Config) -> int:
+    """Follow what comes through a pipe until the person leaves."""
+    from rltop.cli.pipe import piped_found
+    from rltop.sources.pipe import PipeFeed
+
+    bell = Bell()
+
+    def open_feed(path: str, last_lines: int | None) -> PipeFeed:
+        del path, last_lines
+        return PipeFeed(pipe, bell.ring)
+
+    with _terminal(config, lambda _width, _height: ()) as guard:
+        return _run([piped_found()], config, open_feed, SystemClock(), bell, guard)
+
+
 def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
     """Play a recording until the person leaves."""
     from rltop.sources.replay import ReplayFeed, ReplayOptions

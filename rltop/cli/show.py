@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from rltop.cli.looking import load_config, look, nothing_found
+from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
+from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, SourceError
 from rltop.ingest.found import Found, name_of
 from rltop.model import Label
@@ -20,6 +22,8 @@ DEMO_SPEED = 180.0
 def show(arguments: argparse.Namespace) -> int:
     """Watch what was named, or what the current directory has."""
     config = load_config(arguments)
+    if arguments.paths == [STANDARD_INPUT]:
+        return _show_pipe(config, arguments)
     discovery = look(arguments.paths)
     if not discovery.found:
         sys.stderr.write(f"rltop: {nothing_found(arguments.paths, discovery)}\n")
@@ -31,6 +35,18 @@ def show(arguments: argparse.Namespace) -> int:
     from rltop.cli.screen import watch
 
     return watch(discovery.found, config)
+
+
+def _show_pipe(config: Config, arguments: argparse.Namespace) -> int:
+    """Watch what comes through standard input."""
+    pipe = take_standard_input()
+    if _is_text(arguments):
+        from rltop.cli.once import print_piped
+
+        return print_piped(pipe, config, arguments)
+    from rltop.cli.screen import watch_pipe
+
+    return watch_pipe(pipe, config)
 
 
 def replay(arguments: argparse.Namespace) -> int:

@@ -80,7 +80,8 @@ class Session:
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
         run = self._store.add(found.name, Label.of(found.path))
-        is_jsonl = found.kind in (None, JSONL) and not found.earlier
+        is_file = found.path != "-"
+        is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         preview = None
         if self.options.has_preview and is_jsonl and found.size >= PREVIEW_FROM_BYTES:
             jsonl = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)

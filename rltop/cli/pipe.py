@@ -1,0 +1,40 @@
+"""`rltop -`: metrics on standard input, keys from the terminal itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rltop.errors import SourceError
+from rltop.ingest.found import Found
+from rltop.model import Label
+
+STANDARD_INPUT = "-"
+
+
+def piped_found() -> Found:
+    """Standard input as a stream."""
+    return Found(STANDARD_INPUT, Label.of("standard input"))
+
+
+def take_standard_input() -> int:
+    """Keep the pipe under another descriptor and put the terminal in its place, for the keys.
+
+    Returns:
+        The descriptor of the pipe.
+
+    Raises:
+        SourceError: standard input is the terminal, so that nothing would ever come.
+    """
+    if os.isatty(0):
+        raise SourceError("standard input is this terminal", "pipe a log into it: ssh node tail -F train.log | rltop -")
+    pipe = os.dup(0)
+    if os.isatty(1):
+        try:
+            terminal = os.open("/dev/tty", os.O_RDWR)
+        except OSError:
+            return pipe
+        os.dup2(terminal, 0)
+        os.close(terminal)
+        sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115, PTH123 - the terminal, for as long as we run
+    return pipe
