@@ -1,0 +1,93 @@
+"""The wire format of protocol buffers, as far as reading needs it.
+
+Knows no message; a reader asks for the fields of a span and takes those it knows.
+Source: protobuf.dev, "Encoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rltop.errors import RltopError
+
+VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
+"""Wire types. Groups (3, 4) are not written by anyone who writes metrics."""
+
+_MAX_VARINT_BYTES = 10
+_SIGN = 1 << 63
+
+
+class MalformedMessage(RltopError):
+    """Bytes that are no protobuf message."""
+
+
+def varint(data: bytes, pos: int, stop: int) -> tuple[int, int]:
+    """The unsigned number at `pos` and the position after it.
+
+    Raises:
+        MalformedMessage: it does not end before `stop` or within 10 bytes.
+    """
+    result = shift = 0
+    for at in range(pos, min(stop, pos + _MAX_VARINT_BYTES)):
+        byte = data[at]
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & 0xFFFF_FFFF_FFFF_FFFF, at + 1
+        shift += 7
+    raise MalformedMessage("a number that does not end")
+
+
+def encode_varint(number: int) -> bytes:
+    """The shortest encoding of a non-negative number."""
+    result = bytearray()
+    while number > 0x7F:
+        result.append(number & 0x7F | 0x80)
+        number >>= 7
+    result.append(number)
+    return bytes(result)
+
+
+def signed(number: int) -> int:
+    """An unsigned 64-bit number as the int64 or int32 that was written."""
+    return number - (1 << 64) if number >= _SIGN else number
+
+
+def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+    """Every field of the message in `data[pos:stop]`: (number, wire type, a, b).
+
+    For VARINT, `a` is the number; for the other types the value is `data[a:b]`.
+
+    Raises:
+        MalformedMessage: the span is no message; the fields before were given.
+    """
+    while pos < stop:
+        key = data[pos]
+        pos += 1
+        if key > 0x7F:
+            key, pos = varint(data, pos - 1, stop)
+        wire = key & 7
+        if wire == SPAN:
+            length = data[pos] if pos < stop else 0x80
+            if length < 0x80:
+                pos += 1
+            else:
+                length, pos = varint(data, pos, stop)
+            end = pos + length
+        elif wire == VARINT:
+            number, pos = varint(data, pos, stop)
+            if key < 8:
+                raise MalformedMessage("field number 0")
+            yield key >> 3, VARINT, number, 0
+            continue
+        elif wire == FIXED32:
+            end = pos + 4
+        elif wire == FIXED64:
+            end = pos + 8
+        else:
+            raise MalformedMessage(f"wire type {wire}")
+        if end > stop:
+            raise MalformedMessage("a field longer than its message")
+        if key < 8:
+            raise MalformedMessage("field number 0")
+        yield key >> 3, wire, pos, end
+        pos = end
