@@ -11,21 +11,18 @@ from __future__ import annotations
 import json
 from array import array
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, cast
 
 import orjson
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.framing import LineFramer
+from rltop.decode.records import MAX_STEP, step_of, time_of
 from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 from rltop.model import CellMark, Counts, Place, Record, Shape
 
 _SHAPES_KEPT = 1024
-_MAX_STEP = 2**53
-_EPOCH_S = (1e9, 1e11)
-"""A wall time between 2001 and 5138; anything else under a time key is a duration."""
 _IMPLICIT_AFTER = 3
 """Rows without a step, in a row, before their number is taken for the step."""
 _NAN_TEXT = repr(NAN_SENTINEL).encode()
@@ -164,10 +161,10 @@ class JsonlDecoder:
         if self._step_key:
             value = row.pop(self._step_key, None)
             if type(value) is int:
-                return value if -_MAX_STEP < value < _MAX_STEP else None
-            return None if value is None else _step_of(value)
+                return value if -MAX_STEP < value < MAX_STEP else None
+            return None if value is None else step_of(value)
         for key in self._step_keys:
-            if key in row and (found := _step_of(row[key])) is not None:
+            if key in row and (found := step_of(row[key])) is not None:
                 del row[key]
                 self._step_key = key
                 return found
@@ -176,7 +173,7 @@ class JsonlDecoder:
     def _take_time(self, row: Row) -> float | None:
         for key in TIME_KEYS:
             if key in row:
-                time_s = _time_of(row[key])
+                time_s = time_of(row[key])
                 if time_s is not None:
                     del row[key]
                     return time_s
@@ -186,7 +183,7 @@ class JsonlDecoder:
     def _read_total(row: Row) -> int | None:
         for key in _TOTAL_KEYS:
             value = row.get(key)
-            if isinstance(value, int | float) and 0 < value < _MAX_STEP:
+            if isinstance(value, int | float) and 0 < value < MAX_STEP:
                 return int(value)
         return None
 
@@ -247,33 +244,3 @@ class JsonlDecoder:
         if self.counts.first_bad_line is None:
             self.counts.first_bad_line = self.counts.lines
             self.counts.first_bad_reason = reason
-
-
-def _step_of(value: object) -> int | tuple[int, int] | None:
-    """A step as trainers write it: 12, 12.0, "12", or "12/5000" with the total behind it."""
-    if isinstance(value, str):
-        done, slash, total = value.partition("/")
-        if slash and done.strip().isdecimal() and total.strip().isdecimal():
-            return int(done), int(total)
-    # A boolean counts as 0 or 1 among values, but as a step it would look like a restart.
-    number = None if isinstance(value, bool) else number_of(value)
-    if isinstance(number, float) and number.is_integer() and abs(number) < _MAX_STEP:
-        return int(number)
-    return None
-
-
-def _time_of(value: object) -> float | None:
-    """Seconds since the epoch, from a number (s or ms) or an ISO time; else None."""
-    number = number_of(value)
-    if isinstance(number, float):
-        if _EPOCH_S[0] < number < _EPOCH_S[1]:
-            return number
-        if _EPOCH_S[0] < number / 1000 < _EPOCH_S[1]:
-            return number / 1000
-        return None
-    if isinstance(value, str):
-        try:
-            return datetime.fromisoformat(value).timestamp()
-        except ValueError:
-            return None
-    return None

@@ -1,0 +1,225 @@
+"""Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder.
+
+Known by magic bytes, not by name. What was decoded before a stream ends early or
+breaks is kept; several members in a row are one stream, as their tools read them.
+"""
+
+from __future__ import annotations
+
+import bz2
+import enum
+import importlib
+import zlib
+from typing import Any, Protocol
+
+from rltop.decode.decoder import Decoder, Envelope
+from rltop.errors import SourceError
+from rltop.model import Counts, Record
+
+SLICE_BYTES = 256 * 1024
+"""Decompressed bytes held at a time: a bomb is read in pieces, and its pieces are dropped."""
+HEAD_BYTES = 4
+"""How many bytes of a file tell its codec."""
+
+
+class Codec(enum.StrEnum):
+    """How a file is compressed."""
+
+    GZIP = "gzip"
+    BZIP2 = "bzip2"
+    ZSTD = "zstd"
+
+
+_MAGIC = ((b"\x1f\x8b", Codec.GZIP), (b"BZh", Codec.BZIP2), (b"\x28\xb5\x2f\xfd", Codec.ZSTD))
+
+
+def codec_of(head: bytes) -> Codec | None:
+    """The codec of a file that begins with `head` (at least `HEAD_BYTES`); None if it is not compressed."""
+    return next((codec for magic, codec in _MAGIC if head.startswith(magic)), None)
+
+
+class _Inflater(Protocol):
+    """One compressed member, decompressed piece by piece."""
+
+    @property
+    def is_over(self) -> bool:
+        """Is the member complete?"""
+        ...
+
+    @property
+    def rest(self) -> bytes:
+        """What follows the complete member."""
+        ...
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        """Decompress some of `data`: at most a slice out, and what of `data` was not used."""
+        ...
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+
+    @property
+    def is_over(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inner.unused_data
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        return self._inner.decompress(data, SLICE_BYTES), self._inner.unconsumed_tail
+
+
+class _Bzip2:
+    def __init__(self) -> None:
+        self._inner = bz2.BZ2Decompressor()
+
+    @property
+    def is_over(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inner.unused_data
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        out = self._inner.decompress(data, SLICE_BYTES)
+        # It keeps unused input itself: asked again with nothing, it goes on.
+        return out, b""
+
+
+class _Zstd:
+    """The optional package holds back no output, so input goes in by small pieces."""
+
+    _PIECE_BYTES = 1024
+
+    def __init__(self, package: Any) -> None:
+        self._inner = package.ZstdDecompressor().decompressobj()
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self._inner.eof)
+
+    @property
+    def rest(self) -> bytes:
+        return bytes(self._inner.unused_data)
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        piece = data[: self._PIECE_BYTES]
+        return bytes(self._inner.decompress(piece)), data[self._PIECE_BYTES :]
+
+
+class CompressedDecoder:
+    """Decompresses in front of `inner`; places are offsets in the decompressed stream.
+
+    Attributes:
+        inner: what decodes the decompressed bytes.
+        note: what is wrong with the compressed stream, for a person; empty when nothing is.
+
+    Raises:
+        SourceError: the codec is zstd and no package for it is installed.
+    """
+
+    def __init__(self, codec: Codec, inner: Decoder) -> None:
+        self.codec = codec
+        self.inner = inner
+        self.note = ""
+        self._package = _zstd_package() if codec is Codec.ZSTD else None
+        self._errors = _errors_of(self._package)
+        self._inflater: _Inflater | None = None
+        self._offset = 0
+        self._members = 0
+        self._is_broken = False
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of the inner decoder."""
+        return self.inner.counts
+
+    @counts.setter
+    def counts(self, counts: Counts) -> None:
+        self.inner.counts = counts
+
+    @property
+    def envelope(self) -> Envelope:
+        """The envelope that the inner decoder saw."""
+        return self.inner.envelope
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decompress what has come and decode it."""
+        records: list[Record] = []
+        while data and not self._is_broken:
+            if self._inflater is None:
+                data = self._before_member(data)
+                if not data:
+                    break
+                self._inflater = self._new_inflater()
+            data = self._pull(data, generation, records)
+        return records
+
+    def finish(self) -> list[Record]:
+        """Decode the end of what was decompressed; say so if the stream ends early."""
+        if self._inflater is not None and not self._is_broken:
+            self.note = f"the {self.codec} stream ends early; what was whole has been read"
+        return self.inner.finish()
+
+    def reset(self) -> None:
+        """A new file begins."""
+        self.inner.reset()
+        self._inflater = None
+        self._offset = self._members = 0
+        self._is_broken = False
+        self.note = ""
+
+    def _pull(self, data: bytes, generation: int, records: list[Record]) -> bytes:
+        """Take one slice out of the member; what of `data` is still to be used."""
+        inflater = self._inflater
+        assert inflater is not None
+        while True:
+            try:
+                out, data = inflater.pull(data)
+            except self._errors as error:
+                self._break(f"the {self.codec} stream is damaged ({error}); what came before has been read")
+                return b""
+            if out:
+                records.extend(self.inner.feed(out, self._offset, generation))
+                self._offset += len(out)
+            if inflater.is_over:
+                self._inflater = None
+                self._members += 1
+                return inflater.rest + data
+            if not out and not data:
+                return b""
+
+    def _before_member(self, data: bytes) -> bytes:
+        """What is left of `data` once the padding that may follow a member is gone."""
+        return data.lstrip(b"\0") if self._members else data
+
+    def _new_inflater(self) -> _Inflater:
+        if self.codec is Codec.GZIP:
+            return _Gzip()
+        return _Bzip2() if self.codec is Codec.BZIP2 else _Zstd(self._package)
+
+    def _break(self, note: str) -> None:
+        self._is_broken = True
+        self.note = note
+        self.counts.bad_lines += 1
+        if self.counts.first_bad_line is None:
+            self.counts.first_bad_line, self.counts.first_bad_reason = self.counts.lines + 1, note
+
+
+def _zstd_package() -> Any:
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        raise SourceError(
+            "this file is compressed with zstd, which needs the package zstandard",
+            "pip install zstandard, or decompress it first: zstd -d FILE",
+        ) from None
+
+
+def _errors_of(package: Any) -> tuple[type[Exception], ...]:
+    own = (zlib.error, OSError, EOFError, ValueError)
+    return own if package is None else (*own, package.ZstdError)

@@ -1,0 +1,168 @@
+"""Which step a console row belongs to that names none.
+
+The rows that transformers and TRL print have an epoch but no step. They come at
+regular steps, so a row's number in the order of logging, times the distance
+between two rows, is its step. The distance is worked out from the progress bar
+(`12/300 [`) that stands beside the rows, checked against the epoch:
+
+    step = epoch x (steps of the run) / (epochs of the run)
+
+where the epochs of a run are a whole number unless `max_steps` was set. Without a
+bar the distance is taken for 1: steps are then the numbers of the rows.
+
+An output that is written in blocks has several rows between two bars, which may
+then be far ahead: there the epoch decides, and the bar is only a limit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_BAR = re.compile(
+    r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{1,80}pid=[^()]{1,60}\)[ \t]*)?"
+    r"(?P<name>Training Progress:)?[ \t]*\d{1,3}%\|[^|]{0,200}\|[ \t]*(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
+)
+_MAX_EPOCHS = 1000
+_EPOCH_ROUNDING = 0.005
+"""Older versions write two decimals."""
+_EPOCH_DIGITS = 2e-2
+"""Relative doubt in an epoch: four significant digits, and a last batch that is not full."""
+_MAX_DOUBT = 0.3
+"""How far from a whole number of steps the epoch may point and still decide."""
+
+
+class Bar(NamedTuple):
+    """A progress bar: `done` of `total`; `is_named` where it says that it counts training steps."""
+
+    done: int
+    total: int
+    is_named: bool
+
+
+def read_bar(text: str) -> Bar | None:
+    """The bar in a line; only bars without a name of their own, or named for training."""
+    bar = _BAR.match(text)
+    if bar is None or not int(bar["total"]):
+        return None
+    return Bar(int(bar["done"]), int(bar["total"]), bar["name"] is not None)
+
+
+class StepCounter:
+    """Numbers the rows of one run that name no step.
+
+    `see` every bar, `add` every training row, `flush` when nothing more comes: each
+    returns the steps of the oldest rows that waited and are known now, in order.
+
+    Attributes:
+        total: steps of the run as the bar says, or None.
+        last: step of the newest row whose step is known.
+    """
+
+    def __init__(self) -> None:
+        self.total: int | None = None
+        self.last = 0
+        self.distance: int | None = None
+        self._base = 0
+        self._rows = 0
+        self._waiting = 0
+        self._epoch = 0.0
+        self._bar: int | None = None
+        self._bar_before: int | None = None
+        self._has_bar_between = True
+        self._is_in_blocks = False
+
+    def see(self, bar: Bar) -> list[int]:
+        """A bar was drawn; the steps of rows that waited for it."""
+        if self.total is None:
+            self.total = bar.total
+        elif bar.total != self.total:
+            return []
+        self._bar = bar.done
+        self._has_bar_between = True
+        return self._settle() if self._waiting else []
+
+    def add(self, epoch: float | None) -> list[int]:
+        """A training row came; the steps of rows that are known now, in order."""
+        self._rows += 1
+        self._waiting += 1
+        if not self._has_bar_between:
+            self._is_in_blocks = True
+        if epoch is not None:
+            self._epoch = epoch
+        self._bar_before = self._bar
+        self._has_bar_between = False
+        if self.total is None:
+            self.distance = 1
+            return self._give()
+        if self.distance is None:
+            if self._waiting == 1 and self._fits(self._bar or 0):
+                self.distance = self._bar
+                return self._give()
+            return []
+        if self._is_in_blocks or abs(self._step(self._rows) - (self._bar or 0)) <= 1:
+            return self._give()
+        return []
+
+    def flush(self) -> list[int]:
+        """No bar will come: the steps of all rows that wait."""
+        return self._settle() if self._waiting else []
+
+    def _step(self, row: int) -> int:
+        return self._base + row * (self.distance or 1)
+
+    def _give(self) -> list[int]:
+        steps = [self._step(row) for row in range(self._rows - self._waiting + 1, self._rows + 1)]
+        self._waiting = 0
+        if steps:
+            self.last = steps[-1]
+        return steps
+
+    def _settle(self) -> list[int]:
+        """Decide with the bar that follows the rows."""
+        if self.distance is None:
+            self._decide()
+        elif not self._is_in_blocks and self._waiting == 1 and self._has_bar_between:
+            self._correct()
+        return self._give()
+
+    def _decide(self) -> None:
+        bar, rows = self._bar or 0, self._rows
+        if rows == 1:
+            for done in (bar, self._bar_before or 0, bar - 1):
+                if self._fits(done):
+                    self.distance = done
+                    return
+        self.distance = self._by_epoch(rows, bar) or max(1, bar // rows)
+
+    def _correct(self) -> None:
+        """A row between two bars that is not where it was expected: trust the bar, and the distance that it shows."""
+        low, high = (self._bar_before or 0) - 1, (self._bar or 0) + 1
+        expected = self._step(self._rows)
+        if low <= expected <= high or self._bar is None or self._bar <= self.last:
+            return
+        self.distance = self._bar - self.last if self.last > 1 else self._bar
+        self._base = self._bar - self._rows * self.distance
+
+    def _fits(self, step: int) -> bool:
+        """Is `step` the step of the newest row, if the run has a whole number of epochs?"""
+        if step < 1 or self._epoch <= 0 or self.total is None:
+            return False
+        epochs = self._epoch * self.total / step
+        doubt = epochs * _EPOCH_DIGITS / 2
+        return round(epochs) >= 1 and abs(epochs - round(epochs)) <= min(_MAX_DOUBT, max(doubt, 0.02))
+
+    def _by_epoch(self, rows: int, bar: int) -> int | None:
+        """The distance for the fewest epochs that keep the rows behind the bar; None if the epoch is too coarse."""
+        if self._epoch <= 0 or self.total is None:
+            return None
+        for epochs in range(1, _MAX_EPOCHS + 1):
+            exact = self._epoch * self.total / (epochs * rows)
+            if exact < 1 - _MAX_DOUBT:
+                return None
+            distance = round(exact)
+            if distance * rows > bar + 1:
+                continue
+            doubt = _EPOCH_ROUNDING * self.total / (epochs * rows)
+            return distance if abs(exact - distance) <= max(_MAX_DOUBT, min(doubt, distance / 4)) else None
+        return None

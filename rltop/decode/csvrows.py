@@ -1,0 +1,167 @@
+"""CSV files → records: `progress.csv`, `metrics.csv`, and tables made by hand.
+
+The first record is the header. A quoted cell may hold line feeds (printed arrays
+do), so a record ends at a line feed outside quotes. Trainers that meet a new key
+write the whole file again with another header: rows that come again are not given
+out twice.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from rltop.decode.decoder import Envelope
+from rltop.decode.framing import LineFramer
+from rltop.decode.records import RecordBuilder, step_of
+from rltop.decode.repeated import RepeatedRows
+from rltop.decode.values import number_of
+from rltop.metrics.keys import STEP_KEYS
+from rltop.model import Counts, Place, Record
+
+MAX_RECORD_BYTES = 4 * 1024 * 1024
+"""A quote that is never closed may swallow so much, no more."""
+MAX_COLUMNS = 20_000
+_DELIMITERS = (",", "\t", ";")
+
+
+class CsvDecoder:
+    """Rows under a header; an empty cell was not logged.
+
+    The step is the first documented step key of the header, or the number of the
+    row where the header has none. A later line of names alone is a new header.
+
+    Args:
+        step_key: the column that holds the step; empty: the documented list.
+    """
+
+    is_rewritten_whole = True
+
+    def __init__(self, step_key: str = "") -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self._step_key = step_key
+        self._framer = LineFramer(self.counts)
+        self._builder = RecordBuilder(self.counts, step_key)
+        self._repeated = RepeatedRows()
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._open_start = 0
+        self._is_quoted = False
+        self._header: list[str] = []
+        self._delimiter = ","
+        self._has_step = False
+        self._row_number = 0
+        self._generation = 0
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every record that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        for line, start in self._framer.feed(data, offset):
+            records.extend(self._take_line(line, start))
+        return records
+
+    def finish(self) -> list[Record]:
+        """Decode the last record if it has a cell for every column; a shorter one was cut off."""
+        records: list[Record] = []
+        last = self._framer.finish()
+        if last is not None:
+            records.extend(self._take_line(*last, is_ended=False))
+        if self._open:
+            self._open.clear()
+            self._refuse("a record that was cut off")
+        return records
+
+    def reset(self) -> None:
+        """The file begins anew, with a header."""
+        self._framer.reset()
+        self._open.clear()
+        self._header = []
+        self._row_number = 0
+        self._repeated.rewind()
+
+    def _take_line(self, line: bytes, start: int, *, is_ended: bool = True) -> Iterator[Record]:
+        """One line: a record, or a part of one whose quotes are still open."""
+        self.counts.lines += 1
+        if not self._open:
+            self._open_start, self._open_bytes, self._is_quoted = start, 0, False
+        self._open.append(line)
+        self._open_bytes += len(line)
+        if self._open_bytes > MAX_RECORD_BYTES:
+            self._open.clear()
+            self._refuse("a quote that is never closed")
+            return
+        self._is_quoted ^= line.count(b'"') % 2 == 1
+        if self._is_quoted:
+            return
+        text = b"\n".join(self._open).decode("utf-8", "replace")
+        self._open.clear()
+        yield from self._take_record(text.removesuffix("\r"), is_ended=is_ended)
+
+    def _take_record(self, text: str, *, is_ended: bool) -> Iterator[Record]:
+        if not text.strip():
+            return
+        if not self._header:
+            if text.startswith("#"):  # what some monitors write above the header
+                return
+            self._take_header(text)
+            return
+        cells = self._cells(text)
+        if cells is None:
+            self._refuse("a record that is no CSV")
+            return
+        if len(cells) == len(self._header) and not any(_is_number(cell) for cell in cells) and _is_header(cells):
+            self._take_header(text)
+            return
+        if len(cells) > len(self._header) or (len(cells) < len(self._header) and not is_ended):
+            self._refuse("a record that was cut off" if not is_ended else "more cells than the header has")
+            return
+        record = self._record(cells if is_ended else cells[:-1])
+        if record is None:
+            return
+        if self._repeated.is_new(record):
+            yield record
+        else:
+            self.counts.rows -= 1
+
+    def _record(self, cells: list[str]) -> Record | None:
+        row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell}
+        place = Place(self._generation, self._open_start)
+        self._row_number += 1
+        if self._has_step:
+            return self._builder.from_row(row, place)
+        return self._builder.build(self._row_number, row, place)
+
+    def _take_header(self, text: str) -> None:
+        self._delimiter = max(_DELIMITERS, key=text.count)
+        names = self._cells(text)
+        if names is None or len(names) > MAX_COLUMNS:
+            self._refuse("a header that is no CSV")
+            return
+        self._header = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        wanted = (self._step_key,) if self._step_key else STEP_KEYS
+        self._has_step = any(key in self._header for key in wanted)
+        self._builder = RecordBuilder(self.counts, self._step_key)
+        self.envelope = self.envelope or "flat"
+
+    def _cells(self, text: str) -> list[str] | None:
+        """The cells of a record; None if they are none."""
+        try:
+            return next(csv.reader([text], delimiter=self._delimiter), [])
+        except csv.Error:
+            return None
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.bad_lines += 1
+        if self.counts.first_bad_line is None:
+            self.counts.first_bad_line, self.counts.first_bad_reason = self.counts.lines, reason
+
+
+def _is_number(cell: str) -> bool:
+    return number_of(cell) is not None or step_of(cell) is not None
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Names for every column, no two alike."""
+    return all(cell.strip() for cell in cells) and len(set(cells)) == len(cells) and len(cells) > 1
