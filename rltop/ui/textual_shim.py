@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from rich.console import Console
-from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App
 from textual.driver import Driver
@@ -22,6 +21,8 @@ from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import Screen
 from textual.worker import WorkerFailed
+
+from rltop.ui.pen import Pen
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
@@ -161,19 +162,21 @@ class _CellUpdate(ChopsUpdate):
 
     Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip),
     `chop_ends` (where each of them ends) and `spans` (line, first cell, end). Its
-    own method begins every line at the start of the strip.
+    own method begins every line at the start of the strip. Also on `_color_system`
+    of a Rich console, the colours of the terminal.
     """
 
     def render_segments(self, console: Console) -> str:
         """The escape codes and the text that bring the screen up to date."""
-        written: list[str] = []
+        pen = Pen(console._color_system)
         for y, start, stop in self.spans:
             for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 left, right = max(x, start), min(end, stop)
                 if strip is not None and left < right:
-                    written.append(Control.move_to(left, y).segment.text)
-                    written.append(strip.crop(left - x, right - x).render(console))
-        return "".join(written)
+                    pen.move_to(left, y)
+                    for segment in strip.crop(left - x, right - x):
+                        pen.write(segment)
+        return pen.finish()
 
 
 class _CellCompositor(Compositor):
