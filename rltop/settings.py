@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PREFIX = "RLTOP_"
 CONFIG_VARIABLE = "RLTOP_CONFIG"
-OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS"})
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_DEBUG"})
 """Variables of this prefix that are no settings: the file's path, and the tests' recorded runs."""
 
 RULES_TABLE = "rules"

@@ -6,13 +6,11 @@ decoded as what they turn out to be.
 
 from __future__ import annotations
 
-from rltop.decode.compressed import CompressedDecoder
+from rltop.decode.compressed import HEAD_BYTES, CompressedDecoder, codec_of
 from rltop.decode.decoder import Decoder, Envelope
 from rltop.decode.jsonl import JsonlOptions
-from rltop.decode.kinds import Kind, is_compressed, kind_of
+from rltop.decode.kinds import Kind, kind_of
 from rltop.model import Counts, Record
-
-_MAGIC_BYTES = 4
 
 
 class AutoDecoder:
@@ -29,12 +27,17 @@ class AutoDecoder:
         self._held = b""
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
-        self._none_yet = Counts()
+        self._earlier = Counts()
 
     @property
     def counts(self) -> Counts:
         """Everything read and not understood."""
-        return self._none_yet if self._inner is None else self._inner.counts
+        if self._inner is None or not self._earlier.lines:
+            return self._earlier if self._inner is None else self._inner.counts
+        total = Counts()
+        total.add(self._earlier)
+        total.add(self._inner.counts)
+        return total
 
     @property
     def envelope(self) -> Envelope:
@@ -55,18 +58,29 @@ class AutoDecoder:
         records = self._settle(is_all=True) if self._inner is None and self._held else []
         return records if self._inner is None else [*records, *self._inner.finish()]
 
-    def reset(self) -> None:
-        """A new file begins; it is of the same kind."""
+    @property
+    def is_rewritten(self) -> bool:
+        """As its kind is; nobody knows before that."""
+        return self._inner is not None and self._inner.is_rewritten
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""
         self._held = b""
-        if self._inner is not None:
-            self._inner.reset()
+        if self._inner is None:
+            return
+        if isinstance(self._inner, CompressedDecoder):
+            self._earlier.add(self._inner.counts)
+            self._inner, self.kind = None, None
+        else:
+            self._inner.reset(is_restart=is_restart)
 
     def _settle(self, *, is_all: bool) -> list[Record]:
         head = self._held
-        if is_compressed(head):
-            self._inner = CompressedDecoder(lambda: AutoDecoder(self._name, self._options))
-        elif len(head) < _MAGIC_BYTES and not is_all:
+        if len(head) < HEAD_BYTES and not is_all:
             return []
+        codec = codec_of(head)
+        if codec is not None:
+            self._inner = CompressedDecoder(codec, AutoDecoder(self._name, self._options))
         else:
             self.kind = kind_of(head, self._name, is_all=is_all)
             if self.kind is None:

@@ -143,6 +143,11 @@ class CompressedDecoder:
         self.inner.counts = counts
 
     @property
+    def is_rewritten(self) -> bool:
+        """A compressed file is history: it is not written again."""
+        return False
+
+    @property
     def envelope(self) -> Envelope:
         """The envelope that the inner decoder saw."""
         return self.inner.envelope
@@ -165,9 +170,9 @@ class CompressedDecoder:
             self.note = f"the {self.codec} stream ends early; what was whole has been read"
         return self.inner.finish()
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins."""
-        self.inner.reset()
+        self.inner.reset(is_restart=is_restart)
         self._inflater = None
         self._offset = self._members = 0
         self._is_broken = False

@@ -60,6 +60,8 @@ class ConsoleDecoder:
         last_error: the newest line that tells of a failure, or None.
     """
 
+    is_rewritten = False
+
     def __init__(self, options: ConsoleOptions | None = None) -> None:
         self.options = options or ConsoleOptions()
         self.counts = Counts()
@@ -91,8 +93,9 @@ class ConsoleDecoder:
         self._release_rest(records)
         return records
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the half line, the numbers of rows and the error of the old one."""
+        del is_restart
         self._scanner.reset()
         self.counts.no_step_lines += len(self._waiting)
         self._waiting.clear()

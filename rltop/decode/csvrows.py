@@ -35,6 +35,8 @@ class CsvDecoder:
         step_key: the column that holds the step; empty: the documented list.
     """
 
+    is_rewritten = True
+
     is_rewritten_whole = True
 
     def __init__(self, step_key: str = "") -> None:
@@ -73,8 +75,9 @@ class CsvDecoder:
             self._refuse("a record that was cut off")
         return records
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """The file begins anew, with a header."""
+        del is_restart
         self._framer.reset()
         self._open.clear()
         self._header = []

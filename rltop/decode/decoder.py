@@ -13,7 +13,15 @@ Envelope = Literal["", "flat", "nested"]
 class Decoder(Protocol):
     """Bytes in, rows out; the half line at the end is kept until its rest comes."""
 
-    counts: Counts
+    @property
+    def counts(self) -> Counts:
+        """Everything read, and everything not understood."""
+        ...
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Is a file of this kind written anew with every row? Then a new beginning is no new attempt."""
+        ...
 
     @property
     def envelope(self) -> Envelope:
@@ -28,6 +36,6 @@ class Decoder(Protocol):
         """Decode a last line that was never ended, if it is whole."""
         ...
 
-    def reset(self) -> None:
-        """Forget the half line: what follows begins a new file."""
+    def reset(self, *, is_restart: bool = True) -> None:
+        """Forget the half line: what follows begins a new file, of a writer that started anew or merely goes on."""
         ...

@@ -58,29 +58,29 @@ def _tensorboard(name: str, options: JsonlOptions) -> Decoder:
 def _wandb(name: str, options: JsonlOptions) -> Decoder:
     from rltop.decode.wandb import WandbDecoder  # noqa: PLC0415
 
-    del name
-    return WandbDecoder(options.step_key)
+    del name, options
+    return WandbDecoder()
 
 
 def _console(name: str, options: JsonlOptions) -> Decoder:
-    from rltop.decode.console import ConsoleDecoder  # noqa: PLC0415
+    from rltop.decode.console import ConsoleDecoder, ConsoleOptions  # noqa: PLC0415
 
-    del name, options
-    return ConsoleDecoder()
+    del name
+    return ConsoleDecoder(ConsoleOptions(may_count_rows=options.may_count_rows))
 
 
 def _whole_json(name: str, options: JsonlOptions) -> Decoder:
-    from rltop.decode.trainer_state import TrainerStateDecoder  # noqa: PLC0415
+    from rltop.decode.trainer_state import DocumentDecoder  # noqa: PLC0415
 
-    del name, options
-    return TrainerStateDecoder()
+    del name
+    return DocumentDecoder(options.step_key)
 
 
 def _csv(name: str, options: JsonlOptions) -> Decoder:
     from rltop.decode.csvrows import CsvDecoder  # noqa: PLC0415
 
-    del name, options
-    return CsvDecoder()
+    del name
+    return CsvDecoder(options.step_key)
 
 
 JSONL = Kind("jsonl", "JSON lines", _jsonl, is_line_based=True)
@@ -94,11 +94,6 @@ KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV)
 """Every format that is read, compressed ones aside: those are unpacked first."""
 
 _COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
-
-
-def is_compressed(head: bytes) -> bool:
-    """Does a file begin with the magic bytes of gzip, bzip2 or zstd?"""
-    return head.startswith((b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"))
 
 
 def bare_name(name: str) -> str:

@@ -49,6 +49,8 @@ class TensorBoardDecoder:
     whenever no bytes are left: what still comes for that step is a further record.
     """
 
+    is_rewritten = False
+
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
@@ -113,8 +115,9 @@ class TensorBoardDecoder:
         """The last row. A torn last event is normal: it is not counted."""
         return self.flush()
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the torn event and the row that was never given out."""
+        del is_restart
         self._framer.reset()
         self._cells, self._step, self._step_field = {}, None, b""
 

@@ -38,6 +38,8 @@ class DocumentDecoder:
         is_waiting: there are bytes, but no whole document yet.
     """
 
+    is_rewritten = True
+
     is_rewritten_whole = True
 
     def __init__(self, step_key: str = "") -> None:
@@ -85,8 +87,9 @@ class DocumentDecoder:
             self._refuse("a JSON document that is not whole")
         return records
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """The file begins anew."""
+        del is_restart
         self._bytes = bytearray()
         self._attempts = 0
         self._is_done = self._is_too_large = self._is_overfull = False

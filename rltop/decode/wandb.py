@@ -70,6 +70,8 @@ class WandbDecoder:
         exit_code: of the process, once it has ended; None before.
     """
 
+    is_rewritten = False
+
     def __init__(self) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
@@ -132,8 +134,9 @@ class WandbDecoder:
             self._take_row_numbers(records)
         return records
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins: forget the torn block, the samples and how the run ended."""
+        del is_restart
         self._framer.reset()
         self._held.clear()
         self._samples.clear()

@@ -59,9 +59,9 @@ class Pipeline:
         """Another file follows, or another life of this one; what the old one still held is taken in first."""
         for record in self.decoder.finish():
             self._add(record)
-        self.decoder.reset()
+        self.decoder.reset(is_restart=reset.is_restart)
         self.offset, self.generation = 0, reset.generation
-        if reset.is_restart:
+        if reset.is_restart and not self.decoder.is_rewritten:
             self.stream.expect_restart()
 
     def take_bytes(self, data: bytes, offset: int, generation: int) -> None:

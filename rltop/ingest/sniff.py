@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rltop.decode.auto import AutoDecoder
+from rltop.decode.compressed import codec_of
 from rltop.decode.jsonl import JsonlOptions
-from rltop.decode.kinds import CONSOLE, JSONL, WHOLE_JSON, Kind, bare_name, is_compressed, kind_of
+from rltop.decode.kinds import CONSOLE, JSONL, WHOLE_JSON, Kind, bare_name, kind_of
 from rltop.model import Record
 
 SNIFF_BYTES = 256 * 1024
@@ -27,7 +28,7 @@ def sniff(path: str) -> tuple[Kind | None, str]:
             tail = b"" if is_all else _last_bytes(file.seek(0, 2), path)
     except OSError as error:
         return None, error.strerror or "cannot be read"
-    if is_compressed(head):
+    if codec_of(head) is not None:
         decoder = AutoDecoder(path, JsonlOptions())
         records = decoder.feed(head, 0, 0)
         return decoder.kind, "" if records else "compressed, and no metrics at its beginning"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from rltop.model import Label
@@ -20,6 +20,28 @@ DISCOVERED_METRICS = 12
 """How many metrics are offered before anything is typed."""
 
 _NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
+
+
+class RltopPalette(CommandPalette):
+    """The palette without signs that not every terminal can draw."""
+
+    DEFAULT_CSS = """
+    RltopPalette.-ascii #--input, RltopPalette.-ascii #--input.--list-visible {
+        border: ascii $primary;
+    }
+    RltopPalette.-ascii CommandList {
+        border: ascii $primary;
+        border-top: none;
+    }
+    """
+
+    def __init__(self, *, is_ascii: bool) -> None:
+        placeholder = "metric, verdict, theme or action"
+        super().__init__(placeholder=placeholder, id="--command-palette", classes="-ascii" if is_ascii else None)
+
+    def on_mount(self) -> None:
+        """A prompt that is one cell wide everywhere."""
+        self.query_one(SearchIcon).icon = ">"
 
 
 class _Command(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -26,6 +26,8 @@ _RISE_FACTOR = 1.5
 _RISE_SHARE = 0.02
 _OUTLIER = 1.5
 OTHER = "other"
+_NO_COLOR = 7
+"""The colour of what belongs to no stage of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +190,11 @@ def build_timing(
     medians = _medians(history)
     strip = tuple(_strip_step(one) for one in history)
     totals = [one.total_s for one in history]
-    spans = [(span, depth, is_outside) for span, depth, is_outside in _flat(timing)]
     return TimingView(
         step=timing.step,
         total_s=timing.total_s,
         median_s=median(totals) if len(totals) >= _MIN_FOR_MEDIAN else None,
-        stages=tuple(_stage(span, depth, is_outside, timing, medians, colors) for span, depth, is_outside in spans),
+        stages=tuple(_stage(*place, timing.total_s, medians, colors) for place in _flat(timing)),
         is_assumed=any(not span.is_start_logged for span in timing.spans if span.kind is not SpanKind.OTHER),
         is_overlapping=timing.is_overlapping,
         strip=strip,
@@ -203,16 +204,20 @@ def build_timing(
     )
 
 
-def _flat(timing: StepTiming) -> Iterator[tuple[Span, int, bool]]:
-    """Every span with its depth, parents first; what is between steps comes last."""
+def _flat(timing: StepTiming) -> list[tuple[Span, Span, int, bool]]:
+    """Every span with its top-level span and its depth, parents first; what is between steps comes last."""
+    found: list[tuple[Span, Span, int, bool]] = []
 
-    def walk(spans: Sequence[Span], depth: int, is_outside: bool) -> Iterator[tuple[Span, int, bool]]:
-        for span in spans:
-            yield span, depth, is_outside
-            yield from walk(span.children, depth + 1, is_outside)
+    def walk(top: Span, span: Span, depth: int, is_outside: bool) -> None:
+        found.append((span, top, depth, is_outside))
+        for child in span.children:
+            walk(top, child, depth + 1, is_outside)
 
-    yield from walk(timing.spans, 0, False)
-    yield from walk(timing.outside, 0, True)
+    for span in timing.spans:
+        walk(span, span, 0, False)
+    for span in timing.outside:
+        walk(span, span, 0, True)
+    return found
 
 
 def _span_id(span: Span) -> str:
@@ -220,16 +225,34 @@ def _span_id(span: Span) -> str:
 
 
 def _medians(history: Sequence[StepTiming]) -> dict[str, float]:
-    """Median duration of each span over the steps that have it, by `_span_id`.
+    """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
 
     A span that is only now and then there, such as a checkpoint, is compared
     with itself, not with its absence.
     """
-    seen: dict[str, list[float]] = {}
-    for timing in history:
-        for span, _, _ in _flat(timing):
-            seen.setdefault(_span_id(span), []).append(span.duration_s)
-    return {name: median(values) for name, values in seen.items() if len(values) >= _MIN_FOR_MEDIAN}
+    each = [_durations(timing) for timing in history]
+    medians: dict[str, float] = {}
+    for name in each[-1]:
+        values = sorted(durations[name] for durations in each if name in durations)
+        if len(values) >= _MIN_FOR_MEDIAN:
+            medians[name] = (values[len(values) // 2] + values[(len(values) - 1) // 2]) / 2
+    return medians
+
+
+_MAX_KNOWN = 16 * STRIP_STEPS
+_KNOWN: dict[int, tuple[StepTiming, dict[str, float]]] = {}
+"""Durations by `id` of the tree that they are of; the tree is held, so that its id stays its own."""
+
+
+def _durations(timing: StepTiming) -> Mapping[str, float]:
+    """The duration of each span by `_span_id`; trees do not change, so each is walked once."""
+    known = _KNOWN.get(id(timing))
+    if known is None:
+        if len(_KNOWN) >= _MAX_KNOWN:
+            _KNOWN.clear()
+        known = (timing, {_span_id(span): span.duration_s for span, _, _, _ in _flat(timing)})
+        _KNOWN[id(timing)] = known
+    return known[1]
 
 
 def _colors(history: Sequence[StepTiming]) -> dict[str, int]:
@@ -248,12 +271,14 @@ def _colors(history: Sequence[StepTiming]) -> dict[str, int]:
 
 def _stage(
     span: Span,
+    top: Span,
     depth: int,
     is_outside: bool,
-    timing: StepTiming,
+    total_s: float,
     medians: Mapping[str, float],
     colors: Mapping[str, int],
 ) -> Stage:
+    color_of_top = _NO_COLOR if is_outside else colors.get(top.name, _NO_COLOR)
     return Stage(
         name=Label.of(span.name),
         key=span.key,
@@ -262,23 +287,12 @@ def _stage(
         lane=span.lane,
         start_s=span.start_s,
         duration_s=span.duration_s,
-        share=span.duration_s / timing.total_s if timing.total_s > 0 else 0.0,
+        share=span.duration_s / total_s if total_s > 0 else 0.0,
         median_s=medians.get(_span_id(span)),
         ms_per_token=span.ms_per_token,
         is_outside=is_outside,
-        color=colors.get(span.name, _color_of_parent(span, timing, colors)),
+        color=colors.get(span.name, color_of_top),
     )
-
-
-def _color_of_parent(span: Span, timing: StepTiming, colors: Mapping[str, int]) -> int:
-    for top in timing.spans:
-        if _contains(top, span):
-            return colors.get(top.name, 7)
-    return 7
-
-
-def _contains(parent: Span, span: Span) -> bool:
-    return any(child is span or _contains(child, span) for child in parent.children)
 
 
 def _strip_step(timing: StepTiming) -> StripStep:

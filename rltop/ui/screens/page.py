@@ -7,7 +7,7 @@ active page is painted, and only when there is something new to see.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -70,6 +70,11 @@ class Page(Screen[None]):
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         row = paint_status(self.rltop.moment, self.board.target, width, has_counts=not self.TELLS_COUNTS)
         return [row][:height]
+
+    def face(self) -> Hashable:
+        """What the page shows that changes with time alone; equal faces need no new picture."""
+        run = self.rltop.moment.run
+        return run.state, run.state_note, tuple((one.rule, one.level, one.state) for one in run.verdicts)
 
     def draw(self) -> None:
         """Paint with what is known now; only what changed goes to the terminal."""

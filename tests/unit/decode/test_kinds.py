@@ -26,14 +26,19 @@ HEADS = [
     (b"INFO starting, with commas, in a sentence: yes\n", "train.log", CONSOLE),
     (b"", "nothing.log", CONSOLE),
 ]
+IDS = [f"{kind.name}{i}" for i, (_, _, kind) in enumerate(HEADS)]
 
 
-@pytest.mark.parametrize(("head", "name", "kind"), HEADS, ids=[kind.name + str(i) for i, (_, _, kind) in enumerate(HEADS)])
+@pytest.mark.parametrize(
+    ("head", "name", "kind"), HEADS, ids=[kind.name + str(i) for i, (_, _, kind) in enumerate(HEADS)]
+)
 def test_the_first_bytes_tell(head, name, kind):
     assert kind_of(head, name, is_all=True) is kind
 
 
-@pytest.mark.parametrize(("head", "name", "kind"), HEADS, ids=[kind.name + str(i) for i, (_, _, kind) in enumerate(HEADS)])
+@pytest.mark.parametrize(
+    ("head", "name", "kind"), HEADS, ids=[kind.name + str(i) for i, (_, _, kind) in enumerate(HEADS)]
+)
 def test_fewer_bytes_say_the_same_or_nothing(head, name, kind):
     for size in range(len(head) + 1):
         assert kind_of(head[:size], name) in (None, kind)
