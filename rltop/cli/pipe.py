@@ -36,5 +36,5 @@ def take_standard_input() -> int:
             return pipe
         os.dup2(terminal, 0)
         os.close(terminal)
-        sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115 - the terminal, for as long as we run
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115 - the terminal, for as long as we run
     return pipe

@@ -138,10 +138,6 @@ class CompressedDecoder:
         """The counts of the inner decoder."""
         return self.inner.counts
 
-    @counts.setter
-    def counts(self, counts: Counts) -> None:
-        self.inner.counts = counts
-
     @property
     def is_rewritten(self) -> bool:
         """A compressed file is history: it is not written again."""

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 
 from rltop.clock import Clock
-from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions
+from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, is_binary
 from rltop.sources.filesystem import FileSystem, read_fully
 from rltop.sources.fingerprint import Fingerprint
 
@@ -58,7 +58,7 @@ class Hole:
 class Cursor:
     """Reads on from where it stands and collects events."""
 
-    def __init__(self, fs: FileSystem, clock: Clock, options: TailOptions, start: int) -> None:
+    def __init__(self, fs: FileSystem, clock: Clock, options: TailOptions, start: int, name: str = "") -> None:
         self.offset = start
         self.generation = 0
         self.budget = 0
@@ -69,6 +69,7 @@ class Cursor:
         self._events: list[Chunk | Reset] = []
         self._fingerprint = Fingerprint()
         self._hole: Hole | None = None
+        self._is_binary = is_binary(name=name)
         self._nul_passed = 0
 
     def begin_poll(self, max_bytes: int) -> None:
@@ -143,6 +144,11 @@ class Cursor:
                     return Outcome.SHORT if same is None else Outcome.DIFFERENT
             if not data:
                 return Outcome.END
+            if self.offset == 0 and is_binary(data):
+                self._is_binary = True
+            if self._is_binary:
+                self._give(data[: self.budget])
+                continue
             if data[0] == 0:
                 if outcome := self._meet_hole(handle, data):
                     return outcome

@@ -88,6 +88,20 @@ class TailStatus(NamedTuple):
     error: SourceError | None = None
 
 
+_BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")
+_BINARY_NAMES = ("tfevents", ".wandb", ".gz", ".bz2", ".zst")
+
+
+def is_binary(head: bytes = b"", name: str = "") -> bool:
+    """Is NUL data in this file, as in every format but text?
+
+    By the magic bytes of the formats that trainers and trackers write, by the
+    64-bit length that a TensorBoard file begins with, or by the file's name.
+    """
+    is_event_file = len(head) >= 8 and head[0] != 0 and head[1:8] == bytes(7)
+    return is_event_file or head.startswith(_BINARY_MAGIC) or any(part in name for part in _BINARY_NAMES)
+
+
 @dataclass(frozen=True, slots=True)
 class TailOptions:
     """How patient a tail is.

@@ -7,6 +7,7 @@ Knows nothing of lines or JSON.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from rltop.clock import Clock, SystemClock
 from rltop.sources.cursor import READ_BYTES, Cursor
@@ -70,7 +71,7 @@ class Tail:
         self._fs = fs or LocalFileSystem()
         self._clock = clock or SystemClock()
         self._options = options
-        self._cursor = Cursor(self._fs, self._clock, options, start)
+        self._cursor = Cursor(self._fs, self._clock, options, start, Path(self._path).name)
         self._file = self._follower(is_network=options.is_network)
         self._failures = 0
         self._retry_at = 0.0
