@@ -35,24 +35,25 @@ def threaded(reader: Reader) -> OpenFeed:
 
 
 def read_whole(path: str, config: Config, clock: Clock) -> Session:
-    """A session in which one file has been read to its end and judged.
+    """A session in which one run, named by its file or its directory, has been read to its end and judged.
 
     Raises:
-        SourceError: the file does not exist or cannot be read.
+        SourceError: the file does not exist or cannot be read, or the directory holds no run.
     """
-    where = Path(path)
-    if where.is_dir():
-        found = look([path]).found
-        if not found:
+    if Path(path).is_dir():
+        runs = look([path]).found
+        if not runs:
             raise SourceError(f"no metric stream in {path}", "name the file")
-        path = found[0].path
-    try:
-        size = Path(path).stat().st_size
-        with Path(path).open("rb"):
-            pass
-    except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+        found = runs[0]
+    else:
+        try:
+            size = Path(path).stat().st_size
+            with Path(path).open("rb"):
+                pass
+        except OSError as error:
+            raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+        found = Found(path, name_of(path), size)
     options = replace(config.ingest, has_preview=False)
-    session = Session([Found(path, name_of(path), size)], direct(clock), clock, options)
+    session = Session([found], direct(clock), clock, options)
     session.drain()
     return session

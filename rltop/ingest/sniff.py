@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import BinaryIO
 
 from rltop.decode.auto import AutoDecoder
 from rltop.decode.compressed import codec_of
@@ -25,7 +27,7 @@ def sniff(path: str) -> tuple[Kind | None, str]:
         with Path(path).open("rb") as file:
             head = file.read(SNIFF_BYTES)
             is_all = len(head) < SNIFF_BYTES
-            tail = b"" if is_all else _last_bytes(file.seek(0, 2), path)
+            tail = b"" if is_all else _last_bytes(file)
     except OSError as error:
         return None, error.strerror or "cannot be read"
     if codec_of(head) is not None:
@@ -44,10 +46,9 @@ def sniff(path: str) -> tuple[Kind | None, str]:
     return kind, "" if kind is not None else "unknown format"
 
 
-def _last_bytes(size: int, path: str) -> bytes:
-    with Path(path).open("rb") as file:
-        file.seek(max(0, size - SNIFF_BYTES))
-        return file.read(SNIFF_BYTES)
+def _last_bytes(file: BinaryIO) -> bytes:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - SNIFF_BYTES))
+    return file.read(SNIFF_BYTES)
 
 
 def _has_rows(path: str, data: bytes) -> bool:

@@ -144,27 +144,29 @@ class Cursor:
                     return Outcome.SHORT if same is None else Outcome.DIFFERENT
             if not data:
                 return Outcome.END
-            if self.offset == 0 and is_binary(data):
-                self._is_binary = True
+            self._is_binary = self._is_binary or (self.offset == 0 and is_binary(data))
             if self._is_binary:
                 self._give(data[: self.budget])
-                continue
-            if data[0] == 0:
-                if outcome := self._meet_hole(handle, data):
-                    return outcome
-                continue
-            self._hole = None
-            nul = data.find(0)
-            if nul > 0:
-                data = data[:nul]
-            if self.offset == 0:
-                if data.startswith(BOM):
-                    self._pass(BOM)
-                    data = data[len(BOM) :]
-                elif nul < 0 and not is_ending and BOM.startswith(data):
-                    return Outcome.END
-            self._give(data[: self.budget])
+            elif outcome := self._take_text(handle, data, is_ending=is_ending):
+                return outcome
         return Outcome.MORE
+
+    def _take_text(self, handle: int, data: bytes, *, is_ending: bool) -> Outcome | None:
+        """Give out text up to the first NUL, without a byte order mark; an outcome ends the look."""
+        if data[0] == 0:
+            return self._meet_hole(handle, data)
+        self._hole = None
+        nul = data.find(0)
+        if nul > 0:
+            data = data[:nul]
+        if self.offset == 0:
+            if data.startswith(BOM):
+                self._pass(BOM)
+                data = data[len(BOM) :]
+            elif nul < 0 and not is_ending and BOM.startswith(data):
+                return Outcome.END
+        self._give(data[: self.budget])
+        return None
 
     def _give(self, data: bytes) -> None:
         if data:

@@ -1,0 +1,104 @@
+"""One run, written down in several formats, is one run."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+from recorded import REASON, runs_root
+
+from rltop.cli.opening import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.ingest.discover import discover
+
+
+def opened(path):
+    return read_whole(str(path), Config(), FakeClock()).runs[0]
+
+
+def root():
+    found = runs_root()
+    if found is None:
+        pytest.skip(REASON)
+    return found
+
+
+def folders_with(pattern):
+    found = runs_root()
+    if found is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
+    return [pytest.param(path, id=path.parent.name) for path in sorted(found.glob(pattern))]
+
+
+def points(run, key):
+    series = run.stream.series(key)
+    return {step: value for step, value in zip(series.steps, series.values, strict=True) if value == value}
+
+
+def agree(one, other, rel):
+    """Every value that both have of a signal, on every step that both have."""
+    compared = 0
+    assert one.identity is not None and other.identity is not None
+    assert one.identity.dialect is other.identity.dialect
+    assert one.identity.algorithm is other.identity.algorithm
+    theirs = {(name, s.instance): s for name, signals in other.identity.signals.items() for s in signals}
+    for name, signals in one.identity.signals.items():
+        for signal in signals:
+            match = theirs.get((name, signal.instance))
+            if match is None:
+                continue
+            left, right = points(one, signal.key), points(other, match.key)
+            for step in left.keys() & right.keys():
+                a, b = signal.read(left[step]), match.read(right[step])
+                assert math.isclose(a, b, rel_tol=rel, abs_tol=1e-6), (name, signal.instance, step, a, b)
+                compared += 1
+    return compared
+
+
+@pytest.mark.parametrize("state", folders_with("trl/*/trainer_state.json"))
+def test_a_trainer_state_says_what_the_rows_said(state):
+    one, other = opened(state), opened(state.parent / "metrics.jsonl")
+    assert one.stream.last_step == other.stream.last_step
+    assert agree(one, other, 1e-9) > 1000
+
+
+@pytest.mark.parametrize("events", folders_with("trl/*healthy/tb/*tfevents*"))
+def test_an_event_file_says_what_the_rows_said(events):
+    one, other = opened(events), opened(events.parent.parent / "metrics.jsonl")
+    assert one.stream.last_step == other.stream.last_step
+    assert agree(one, other, 1e-5) > 1000
+
+
+def test_two_event_files_of_one_folder_are_one_run_with_a_restart():
+    (run,) = discover([str(root() / "trl" / "grpo_restart" / "tb")]).found
+    assert len(run.earlier) == 1
+    one = opened(root() / "trl" / "grpo_restart" / "tb")
+    other = opened(root() / "trl" / "grpo_restart" / "metrics.jsonl")
+    assert one.stream.restarts == other.stream.restarts == (121,)
+    assert agree(one, other, 1e-5) > 1000
+
+
+def test_a_console_log_and_a_wandb_file_of_one_run_agree():
+    one = opened(next((root() / "public" / "wandb-offline" / "aopd-length-collapse-slow").glob("*.wandb")))
+    other = opened(root() / "public" / "verl-console" / "aopd-length-collapse-slow" / "output.log")
+    assert agree(one, other, 1e-6) > 1000
+
+
+def test_a_run_directory_is_opened_by_its_folder():
+    (run,) = discover([str(root() / "trl" / "grpo_straggler")]).found
+    assert run.path.endswith("metrics.jsonl")
+
+
+def test_a_log_that_comes_through_a_pipe_is_the_run_in_the_file():
+    path = root() / "public" / "verl-console" / "aopd-healthy-51" / "output.log"
+    command = [sys.executable, "-m", "rltop", "-", "--json"]
+    with path.open("rb") as file:
+        piped = subprocess.run(command, stdin=file, capture_output=True, check=True, timeout=60, env=os.environ)
+    command[3] = str(path)
+    direct = subprocess.run(command, capture_output=True, check=True, timeout=60, stdin=subprocess.DEVNULL)
+    left, right = piped.stdout.split(b'"signals"')[1], direct.stdout.split(b'"signals"')[1]
+    assert left == right
