@@ -79,6 +79,9 @@ def _kind_of_text(text: bytes, name: str) -> Kind:
 
 
 def _kind_of_json(text: bytes, name: str) -> Kind:
+    if text[1:].lstrip()[:1] not in (b'"', b"}", b""):
+        # The repr of a Python dict: a console line.
+        return "text"
     line, newline, _ = text.partition(b"\n")
     if newline:
         try:

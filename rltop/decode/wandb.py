@@ -14,7 +14,7 @@ import orjson
 
 from rltop.decode.blocklog import BlockLogFramer
 from rltop.decode.decoder import Envelope
-from rltop.decode.protobuf import SPAN, VARINT, MalformedMessage, fields, signed, varint
+from rltop.decode.protobuf import SPAN, VARINT, MalformedMessageError, fields, signed, varint
 from rltop.decode.shaping import Shapes, cells_of, shortened
 from rltop.decode.values import flat_items, number_of
 from rltop.decode.wandb_run import RunInfo, read_config
@@ -113,12 +113,12 @@ class WandbDecoder:
         """Decode every record that `data` completes."""
         self._generation = generation
         records: list[Record] = []
-        for payload, at in self._framer.feed(data, offset):
-            self.counts.lines += 1
+        payloads = self._framer.feed(data, offset)
+        for line, (payload, at) in enumerate(payloads, self.counts.lines - len(payloads) + 1):
             try:
                 self._decode(payload, at, records)
-            except MalformedMessage as error:
-                self._refuse(str(error))
+            except MalformedMessageError as error:
+                self._refuse(str(error), line)
         return records
 
     def flush(self) -> list[Record]:
@@ -313,10 +313,10 @@ class WandbDecoder:
         self.counts.rows += 1
         self.envelope = "flat"
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, line: int) -> None:
         self.counts.bad_lines += 1
         if self.counts.first_bad_line is None:
-            self.counts.first_bad_line = self.counts.lines
+            self.counts.first_bad_line = line
             self.counts.first_bad_reason = reason
 
 
