@@ -47,6 +47,7 @@ class BlockLogFramer:
         self._counts = counts
         self._magic = magic
         self._window = Window()
+        self._found: list[tuple[bytes, int]] = []
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._parts_at = 0
@@ -80,9 +81,10 @@ class BlockLogFramer:
         if not data:
             return []
         self._has_begun = True
-        found: list[tuple[bytes, int]] = []
+        found = self._found = []
         if self._window.take(data, offset) and (self._window.start > 0 or self._read_magic()):
             self._cut(found)
+        self._counts.lines += len(found)
         return found
 
     def _read_magic(self) -> bool:
@@ -178,5 +180,5 @@ class BlockLogFramer:
         self.bad_bytes += size
         self._counts.bad_lines += 1
         if self._counts.first_bad_line is None:
-            self._counts.first_bad_line = self._counts.lines + 1
+            self._counts.first_bad_line = self._counts.lines + len(self._found) + 1
             self._counts.first_bad_reason = reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rltop.errors import RltopError
+from rltop.errors import DecodeError
 
 VARINT, FIXED64, SPAN, FIXED32 = 0, 1, 2, 5
 """Wire types. Groups (3, 4) are not written by anyone who writes metrics."""
@@ -17,7 +17,7 @@ _MAX_VARINT_BYTES = 10
 _SIGN = 1 << 63
 
 
-class MalformedMessage(RltopError):
+class MalformedMessageError(DecodeError):
     """Bytes that are no protobuf message."""
 
 
@@ -25,7 +25,7 @@ def varint(data: bytes, pos: int, stop: int) -> tuple[int, int]:
     """The unsigned number at `pos` and the position after it.
 
     Raises:
-        MalformedMessage: it does not end before `stop` or within 10 bytes.
+        MalformedMessageError: it does not end before `stop` or within 10 bytes.
     """
     result = shift = 0
     for at in range(pos, min(stop, pos + _MAX_VARINT_BYTES)):
@@ -34,7 +34,7 @@ def varint(data: bytes, pos: int, stop: int) -> tuple[int, int]:
         if byte < 0x80:
             return result & 0xFFFF_FFFF_FFFF_FFFF, at + 1
         shift += 7
-    raise MalformedMessage("a number that does not end")
+    raise MalformedMessageError("a number that does not end")
 
 
 def encode_varint(number: int) -> bytes:
@@ -58,7 +58,7 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
     For VARINT, `a` is the number; for the other types the value is `data[a:b]`.
 
     Raises:
-        MalformedMessage: the span is no message; the fields before were given.
+        MalformedMessageError: the span is no message; the fields before were given.
     """
     while pos < stop:
         key = data[pos]
@@ -76,7 +76,7 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
         elif wire == VARINT:
             number, pos = varint(data, pos, stop)
             if key < 8:
-                raise MalformedMessage("field number 0")
+                raise MalformedMessageError("field number 0")
             yield key >> 3, VARINT, number, 0
             continue
         elif wire == FIXED32:
@@ -84,10 +84,10 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
         elif wire == FIXED64:
             end = pos + 8
         else:
-            raise MalformedMessage(f"wire type {wire}")
+            raise MalformedMessageError(f"wire type {wire}")
         if end > stop:
-            raise MalformedMessage("a field longer than its message")
+            raise MalformedMessageError("a field longer than its message")
         if key < 8:
-            raise MalformedMessage("field number 0")
+            raise MalformedMessageError("field number 0")
         yield key >> 3, wire, pos, end
         pos = end

@@ -13,7 +13,7 @@ import struct
 from typing import NamedTuple
 
 from rltop.decode.decoder import Envelope
-from rltop.decode.protobuf import FIXED32, FIXED64, SPAN, VARINT, MalformedMessage, encode_varint, fields, signed
+from rltop.decode.protobuf import FIXED32, FIXED64, SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
 from rltop.decode.shaping import Shapes, cells_of, shortened
 from rltop.decode.tensors import scalar_of
 from rltop.decode.tfrecord import TfRecordFramer
@@ -90,17 +90,17 @@ class TensorBoardDecoder:
         self._generation = generation
         records: list[Record] = []
         payloads = self._framer.feed(data, offset)
-        self.counts.lines += len(payloads)
+        first_line = self.counts.lines - len(payloads) + 1
         tags, unpack = self._tags, _FLOAT.unpack_from
         cells, step_field = self._cells, self._step_field
         values_from = _HEAD_BYTES + len(step_field)
-        for payload, at in payloads:
+        for line, (payload, at) in enumerate(payloads, first_line):
             if payload.startswith(step_field, _HEAD_BYTES):
                 tag = tags.get(payload[values_from:-4])
                 if tag is not None and cells and payload[0] == 9:
                     cells[tag] = unpack(payload, len(payload) - 4)[0]
                     continue
-            self._decode(payload, at, records)
+            self._decode(payload, at, line, records)
             cells, step_field = self._cells, self._step_field
             values_from = _HEAD_BYTES + len(step_field)
         return records
@@ -123,14 +123,14 @@ class TensorBoardDecoder:
 
     # -- one event -------------------------------------------------------------------------------------------------
 
-    def _decode(self, payload: bytes, at: int, records: list[Record]) -> None:
+    def _decode(self, payload: bytes, at: int, line: int, records: list[Record]) -> None:
         try:
             event = _event(payload)
             if event.summary is None:
                 return
             values = self._values(payload, *event.summary)
-        except MalformedMessage as error:
-            self._refuse(str(error))
+        except MalformedMessageError as error:
+            self._refuse(str(error), line)
             return
         if not values:
             return
@@ -209,10 +209,10 @@ class TensorBoardDecoder:
         self.envelope = "flat"
         self._cells = {}
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, line: int) -> None:
         self.counts.bad_lines += 1
         if self.counts.first_bad_line is None:
-            self.counts.first_bad_line = self.counts.lines
+            self.counts.first_bad_line = line
             self.counts.first_bad_reason = reason
 
 

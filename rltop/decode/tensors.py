@@ -31,7 +31,7 @@ def scalar_of(data: bytes, start: int, stop: int) -> tuple[float | None, str]:
         for several elements, none, or a type that is no number.
 
     Raises:
-        MalformedMessage: the span is no message.
+        MalformedMessageError: the span is no message.
     """
     dtype, content, is_text, is_single = 0, b"", False, True
     found: list[float] = []

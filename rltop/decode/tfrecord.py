@@ -77,6 +77,7 @@ class TfRecordFramer:
         self.bad_bytes = 0
         self._counts = counts
         self._window = Window()
+        self._found: list[tuple[bytes, int]] = []
         self._lengths: dict[bytes, int] = {}
         self._zeros_from: int | None = None
         self._lost_bytes = 0
@@ -116,10 +117,11 @@ class TfRecordFramer:
         self._has_begun = True
         if self._zeros_from is not None and offset <= self._zeros_from:
             self._zeros_from = None
-        found: list[tuple[bytes, int]] = []
+        found = self._found = []
         if self._window.take(data, offset):
             while self._cross_zeros() and self._cut(found):
                 pass
+        self._counts.lines += len(found)
         return found
 
     def _cut(self, found: list[tuple[bytes, int]]) -> bool:
@@ -198,5 +200,5 @@ class TfRecordFramer:
         self.bad_bytes += size
         self._counts.bad_lines += 1
         if self._counts.first_bad_line is None:
-            self._counts.first_bad_line = self._counts.lines + 1
+            self._counts.first_bad_line = self._counts.lines + len(self._found) + 1
             self._counts.first_bad_reason = reason

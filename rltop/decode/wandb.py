@@ -14,9 +14,10 @@ import orjson
 
 from rltop.decode.blocklog import BlockLogFramer
 from rltop.decode.decoder import Envelope
-from rltop.decode.protobuf import SPAN, VARINT, MalformedMessage, fields, signed, varint
+from rltop.decode.protobuf import SPAN, VARINT, MalformedMessageError, fields, signed
 from rltop.decode.shaping import Shapes, cells_of, shortened
 from rltop.decode.values import flat_items, number_of
+from rltop.decode.wandb_items import ItemReader
 from rltop.decode.wandb_run import RunInfo, read_config
 from rltop.metrics.keys import STEP_KEYS
 from rltop.model import CellMark, Counts, NonFinite, Place, Record
@@ -26,10 +27,7 @@ MAGIC = b":W&B\xe1\xbe\x00"
 SYSTEM = "system/"
 
 _HISTORY, _CONFIG, _STATS, _RUN, _EXIT = 2, 5, 7, 17, 18
-_ITEM_KEY, _ITEM_NESTED, _ITEM_VALUE = 1, 2, 16
-_KEY_FIELDS = (_ITEM_KEY << 3 | SPAN, _ITEM_NESTED << 3 | SPAN)
-_VALUE_FIELD = b"\x82\x01"
-"""Key of field 16 with a span: the JSON text of an item."""
+_HISTORY_ITEM, _HISTORY_STEP, _STATS_ITEM = 1, 2, 3
 
 _OWN_STEP_KEYS = tuple(key for key in STEP_KEYS if key != "_step")
 _ROW_NUMBER = "_step"
@@ -38,7 +36,6 @@ _ROWS_HELD = 3
 """Rows without a step of the trainer's own, from the first on, before W&B's is taken for good."""
 _MAX_STEP = 2**53
 _EPOCH_S = (1e9, 1e11)
-_KEYS_KEPT = 20_000
 _EXAMPLES_KEPT = 8
 _EXAMPLE_CHARS = 80
 _NUMBERS: dict[NonFinite, float] = {
@@ -79,7 +76,7 @@ class WandbDecoder:
         self.exit_code: int | None = None
         self._framer = BlockLogFramer(self.counts, MAGIC)
         self._shapes = Shapes()
-        self._keys: dict[bytes, str] = {}
+        self._items = ItemReader()
         self._samples: dict[str, list[float]] = {}
         self._step_key = ""
         self._last_step: int | None = None
@@ -115,12 +112,12 @@ class WandbDecoder:
         """Decode every record that `data` completes."""
         self._generation = generation
         records: list[Record] = []
-        for payload, at in self._framer.feed(data, offset):
-            self.counts.lines += 1
+        payloads = self._framer.feed(data, offset)
+        for line, (payload, at) in enumerate(payloads, self.counts.lines - len(payloads) + 1):
             try:
                 self._decode(payload, at, records)
-            except MalformedMessage as error:
-                self._refuse(str(error))
+            except MalformedMessageError as error:
+                self._refuse(str(error), line)
         return records
 
     def flush(self) -> list[Record]:
@@ -164,62 +161,15 @@ class WandbDecoder:
     def _history(self, payload: bytes, start: int, stop: int, place: Place) -> _Row:
         cells: dict[str, float] = {}
         nulls: list[str] = []
-        number: int | None = None
-        for field, wire, a, b in fields(payload, start, stop):
-            if wire != SPAN:
-                continue
-            if field == 1:
-                key, text = self._item(payload, a, b)
-                try:
-                    cells[key] = float(text)
-                except ValueError:
-                    self._take_json(key, text, cells, nulls)
-            elif field == 2:
-                number = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
-        own = _step_in(cells.pop(_ROW_NUMBER, None))
-        return _Row(cells, tuple(nulls), number if own is None else own, place)
-
-    def _item(self, payload: bytes, start: int, stop: int) -> tuple[str, bytes]:
-        """Key and JSON text of an item; the key of nested keys is joined with `/`.
-
-        The fast path is an item of one short key and a text, in this order: the
-        bytes of the key are known from an earlier row.
-        """
-        begin = start + 2 + payload[start + 1] if stop - start > 1 else stop
-        key = self._keys.get(payload[start:begin])
-        if key is not None and payload.startswith(_VALUE_FIELD, begin) and begin + 2 < stop:
-            length = payload[begin + 2]
-            if length < 0x80 and begin + 3 + length == stop:
-                return key, payload[begin + 3 : stop]
-        return self._slow_item(payload, start, stop)
-
-    def _slow_item(self, payload: bytes, start: int, stop: int) -> tuple[str, bytes]:
-        key, text = "", b""
-        nested: list[str] = []
-        for field, wire, a, b in fields(payload, start, stop):
-            if wire != SPAN:
-                continue
-            if field == _ITEM_KEY:
-                key = payload[a:b].decode("utf-8", "replace")
-            elif field == _ITEM_NESTED:
-                nested.append(payload[a:b].decode("utf-8", "replace"))
-            elif field == _ITEM_VALUE:
-                text = payload[a:b]
-        key = shortened("/".join(nested) if nested else key)
-        if len(nested) < 2 and stop - start > 2 and payload[start] in _KEY_FIELDS:
-            self._remember(payload, (start, start + 2 + payload[start + 1], stop), text, key)
-        return key, text
-
-    def _remember(self, payload: bytes, span: tuple[int, int, int], text: bytes, key: str) -> None:
-        """Learn the bytes of a key, if the item is nothing but this key and its text."""
-        start, end, stop = span
-        if payload[start + 1] >= 0x80 or end + 2 >= stop or not payload.startswith(_VALUE_FIELD, end):
-            return
-        length, begin = varint(payload, end + 2, stop)
-        if begin + length == stop and payload[begin:stop] == text:
-            if len(self._keys) >= _KEYS_KEPT:
-                self._keys.clear()
-            self._keys[payload[start:end]] = key
+        for key, text in self._items.items(payload, start, stop, _HISTORY_ITEM):
+            try:
+                cells[key] = float(text)
+            except ValueError:
+                self._take_json(key, text, cells, nulls)
+        number = _step_in(cells.pop(_ROW_NUMBER, None))
+        if number is None:
+            number = _outer_step(payload, start, stop)
+        return _Row(cells, tuple(nulls), number, place)
 
     def _take_json(self, key: str, text: bytes, cells: dict[str, float], nulls: list[str]) -> None:
         """A value that is no bare number: null, a boolean, text, or an object of numbers."""
@@ -249,10 +199,7 @@ class WandbDecoder:
 
     def _sample(self, payload: bytes, start: int, stop: int) -> None:
         """Samples of the machine, kept until a row comes."""
-        for field, wire, a, b in fields(payload, start, stop):
-            if field != 3 or wire != SPAN:
-                continue
-            key, text = self._item(payload, a, b)
+        for key, text in self._items.items(payload, start, stop, _STATS_ITEM):
             try:
                 value = float(text)
             except ValueError:
@@ -316,10 +263,10 @@ class WandbDecoder:
         self.counts.rows += 1
         self.envelope = "flat"
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, line: int) -> None:
         self.counts.bad_lines += 1
         if self.counts.first_bad_line is None:
-            self.counts.first_bad_line = self.counts.lines
+            self.counts.first_bad_line = line
             self.counts.first_bad_reason = reason
 
 
@@ -332,6 +279,14 @@ def _values(
     kinds = {mark.cell: mark.kind for mark in marks}
     kinds.update((cell, NonFinite.NULL) for cell, key in enumerate(keys) if key not in cells)
     return values, tuple(CellMark(cell, kinds[cell]) for cell in sorted(kinds))
+
+
+def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
+    """W&B's own number of a row where it is no item: field 2, whose number is left out when it is 0."""
+    for field, wire, a, b in fields(payload, start, stop):
+        if field == _HISTORY_STEP and wire == SPAN:
+            return next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
+    return None
 
 
 def _step_in(value: float | None) -> int | None:

@@ -56,7 +56,7 @@ class RunInfo:
         """What a run record adds.
 
         Raises:
-            MalformedMessage: the span is no message.
+            MalformedMessageError: the span is no message.
         """
         texts: dict[int, str] = {}
         config: dict[str, object] = {}
@@ -89,7 +89,7 @@ def read_config(data: bytes, start: int, stop: int) -> dict[str, object]:
     """The settings of a config record that matter here, by name.
 
     Raises:
-        MalformedMessage: the span is no message.
+        MalformedMessageError: the span is no message.
     """
     config: dict[str, object] = {}
     for number, wire, a, b in fields(data, start, stop):

@@ -36,6 +36,7 @@ class Window:
         only the new bytes are held.
         """
         if offset != self.end:
+            self._wanted = 0
             if self.start <= offset < self.end:
                 self._join()
                 self.data = self.data[: offset - self.start]
