@@ -144,10 +144,19 @@ class TrackedRun:
         if not self._has_caught_up:
             status = self._main.feed.status
             is_at_end = status.state is TailState.AT_END and offset >= status.offset
-            self._has_caught_up = not self._main.has_waiting and (is_at_end or self._main.feed.is_exhausted)
-        if self._preview is not None and (self._has_caught_up or offset >= self._preview.pipeline.offset > 0):
+            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
+            is_exhausted = self._main.feed.is_exhausted and status.state is not TailState.STUCK
+            self._has_caught_up = not self._main.has_waiting and (is_at_end or is_exhausted)
+        if self._preview is not None and self._is_superseded(self._preview.pipeline):
             self._preview.feed.close()
             self._preview = None
+
+    def _is_superseded(self, preview: Pipeline) -> bool:
+        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
+        main = self._main.pipeline
+        if main.generation != preview.generation or not preview.offset:
+            return self._has_caught_up
+        return main.offset >= preview.offset
 
     # -- what a view reads ------------------------------------------------------------------------------------------
 
