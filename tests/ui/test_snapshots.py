@@ -45,7 +45,7 @@ async def open_chart(pilot: Pilot[int]) -> None:
 
 
 async def open_verdict_of_the_past(pilot: Pilot[int]) -> None:
-    await press_and_settle(pilot, "less_than_sign", "a")
+    await press_and_settle(pilot, "comma", "comma", "a")
 
 
 async def open_filter(pilot: Pilot[int]) -> None:
