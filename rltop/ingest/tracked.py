@@ -278,9 +278,16 @@ class TrackedRun:
 
     @property
     def newest_s(self) -> float | None:
-        """When the newest row was written: its own time or its arrival, else the file's time when it was opened."""
-        known = [t for t in (self._arrived_s, self.stream.last_time_s) if t is not None]
-        return max(known) if known else self._modified_s
+        """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
+
+        What was seen to arrive is timed by the clock that asks. The trainer's may run
+        ahead of it, and would hide a silence for as long: a time that has not been yet
+        is not believed.
+        """
+        if self._arrived_s is not None:
+            return self._arrived_s
+        written = self.stream.last_time_s
+        return written if written is not None and written <= self._clock.now() else self._modified_s
 
     @property
     def age_s(self) -> float | None:
