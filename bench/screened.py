@@ -59,7 +59,9 @@ class Screened:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-            own = {k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "TMUX", "STY", "PYTHONDONTWRITEBYTECODE"}}
+            own = {
+                k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "TMUX", "STY", "PYTHONDONTWRITEBYTECODE"}
+            }
             os.execve(command[0], list(command), {**own, "TERM": "xterm-256color", "COLORTERM": "truecolor"})
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import OpenFeed
 from rltop.ingest.session import Session
+from rltop.model import Label
 from rltop.sources.feed import DirectFeed
 from rltop.sources.reader import Reader, ThreadedFeed
 
@@ -44,6 +45,11 @@ def read_whole(path: str, config: Config, clock: Clock) -> Session:
         runs = look([path]).found
         if not runs:
             raise SourceError(f"no metric stream in {path}", "name the file")
+        if len(runs) > 1:
+            raise SourceError(
+                f"{len(runs)} runs in {path}: which one is meant?",
+                f"name it; newest first: {', '.join(Label.of(each.path).display for each in runs[:5])}",
+            )
         found = runs[0]
     else:
         try:

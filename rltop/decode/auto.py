@@ -40,6 +40,16 @@ class AutoDecoder:
         return total
 
     @property
+    def is_finished(self) -> bool:
+        """As the decoder of its kind says."""
+        return self._inner is not None and self._inner.is_finished
+
+    @property
+    def stopped(self) -> str:
+        """As the decoder of its kind says."""
+        return "" if self._inner is None else self._inner.stopped
+
+    @property
     def envelope(self) -> Envelope:
         """How the rows are wrapped."""
         return "" if self._inner is None else self._inner.envelope
@@ -52,6 +62,10 @@ class AutoDecoder:
             self._start = (offset, generation)
         self._held += data
         return self._settle(is_all=False)
+
+    def flush(self) -> list[Record]:
+        """What has been gathered of a row that may go on."""
+        return [] if self._inner is None else self._inner.flush()
 
     def finish(self) -> list[Record]:
         """Nothing more will come."""

@@ -144,6 +144,16 @@ class CompressedDecoder:
         return False
 
     @property
+    def is_finished(self) -> bool:
+        """As the inner decoder says."""
+        return self.inner.is_finished
+
+    @property
+    def stopped(self) -> str:
+        """As the inner decoder says."""
+        return self.inner.stopped
+
+    @property
     def envelope(self) -> Envelope:
         """The envelope that the inner decoder saw."""
         return self.inner.envelope
@@ -159,6 +169,10 @@ class CompressedDecoder:
                 self._inflater = self._new_inflater()
             data = self._pull(data, generation, records)
         return records
+
+    def flush(self) -> list[Record]:
+        """What the inner decoder has gathered."""
+        return self.inner.flush()
 
     def finish(self) -> list[Record]:
         """Decode the end of what was decompressed; say so if the stream ends early."""

@@ -61,6 +61,8 @@ class ConsoleDecoder:
     """
 
     is_rewritten = False
+    is_finished = False
+    stopped = ""
 
     def __init__(self, options: ConsoleOptions | None = None) -> None:
         self.options = options or ConsoleOptions()
@@ -83,6 +85,10 @@ class ConsoleDecoder:
         for hit in self._scanner.feed(data, offset):
             self._take(hit, records)
         return records
+
+    def flush(self) -> list[Record]:
+        """Nothing: a row is given out when a line is whole."""
+        return []
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""

@@ -36,6 +36,8 @@ class CsvDecoder:
     """
 
     is_rewritten = True
+    is_finished = False
+    stopped = ""
 
     is_rewritten_whole = True
 
@@ -63,6 +65,10 @@ class CsvDecoder:
         for line, start in self._framer.feed(data, offset):
             records.extend(self._take_line(line, start))
         return records
+
+    def flush(self) -> list[Record]:
+        """Nothing: a row is given out when a line is whole."""
+        return []
 
     def finish(self) -> list[Record]:
         """Decode the last record if it has a cell for every column; a shorter one was cut off."""

@@ -24,12 +24,26 @@ class Decoder(Protocol):
         ...
 
     @property
+    def is_finished(self) -> bool:
+        """Has the writer said that the run is over, in a record of its own?"""
+        ...
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing more can be read, for a person; empty while something can."""
+        ...
+
+    @property
     def envelope(self) -> Envelope:
         """How the rows are wrapped."""
         ...
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come; `offset` is where `data` stands in the file."""
+        ...
+
+    def flush(self) -> list[Record]:
+        """What has been gathered of a row that may go on: nothing more has come for a while."""
         ...
 
     def finish(self) -> list[Record]:

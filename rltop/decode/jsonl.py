@@ -53,6 +53,8 @@ class JsonlDecoder:
     """Rows of `{"step": N, "data": {…}}` or of flat objects."""
 
     is_rewritten = False
+    is_finished = False
+    stopped = ""
 
     def __init__(self, options: JsonlOptions | None = None) -> None:
         self.options = options or JsonlOptions()
@@ -77,6 +79,10 @@ class JsonlDecoder:
         for line, start in self._framer.feed(data, offset):
             self._decode(line, start, records)
         return records
+
+    def flush(self) -> list[Record]:
+        """Nothing: a row is given out when a line is whole."""
+        return []
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""

@@ -50,6 +50,7 @@ class TensorBoardDecoder:
     """
 
     is_rewritten = False
+    is_finished = False
 
     def __init__(self) -> None:
         self.counts = Counts()

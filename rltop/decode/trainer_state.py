@@ -39,6 +39,8 @@ class DocumentDecoder:
     """
 
     is_rewritten = True
+    is_finished = False
+    stopped = ""
 
     is_rewritten_whole = True
 
@@ -77,6 +79,10 @@ class DocumentDecoder:
             return []
         self._attempts += 1
         return self._decode()
+
+    def flush(self) -> list[Record]:
+        """Nothing: a row is given out when a document is whole."""
+        return []
 
     def finish(self) -> list[Record]:
         """Decode what has come, if it is a document; count it as bad if it is none."""

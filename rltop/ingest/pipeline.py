@@ -70,6 +70,11 @@ class Pipeline:
             self._add(record)
         self.offset = offset + len(data)
 
+    def flush(self) -> None:
+        """Nothing has come for a while: show what has been gathered of the newest row."""
+        for record in self.decoder.flush():
+            self._add(record)
+
     def finish(self) -> None:
         """Nothing more will come: settle, close the open step, judge the rest."""
         for record in self.decoder.finish():
@@ -135,6 +140,8 @@ class Pipeline:
         last = stream.last_step
         if last is None:
             return False
+        if self.decoder.is_finished:
+            return True
         if any(stream.value(key, last) is not None for key in FINAL_KEYS):
             return True
         if stream.total_steps is not None and last >= stream.total_steps:

@@ -24,6 +24,8 @@ from rltop.store.stream import Stream
 TAKE_BYTES = 1024 * 1024
 NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
+SETTLE_S = 0.5
+"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
 _BEFORE_HISTORY = frozenset({"nonfinite"})
@@ -98,6 +100,7 @@ class TrackedRun:
         self._modified_s = modified_s
         self._recaller = recaller
         self._arrived_s: float | None = None
+        self._settles_at: float | None = None
         self._has_caught_up = False
         self._is_finished = False
         self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
@@ -114,13 +117,26 @@ class TrackedRun:
             if self._has_caught_up:
                 pipeline.arrived_s = self._clock.now()
             before = pipeline.stream.version
-            has_moved = self._main.advance(budget) or has_moved
+            has_moved = self._take_in(pipeline, budget) or has_moved
             if self._has_caught_up and pipeline.stream.version != before:
                 self._arrived_s = pipeline.arrived_s
         self._note_progress()
         if self._main.feed.is_over and not self._main.has_waiting:
             self.finish()
         return has_moved
+
+    def _take_in(self, pipeline: Pipeline, budget: Budget) -> bool:
+        """Decode what has come; after a moment without anything, show the newest row as far as it goes."""
+        now = self._clock.monotonic()
+        if self._main.advance(budget):
+            self._settles_at = now + SETTLE_S
+            return True
+        if self._settles_at is None or now < self._settles_at:
+            return False
+        self._settles_at = None
+        before = pipeline.stream.version
+        pipeline.flush()
+        return pipeline.stream.version != before
 
     def finish(self) -> None:
         """The source is at its end for good: judge the last step too."""
@@ -144,10 +160,19 @@ class TrackedRun:
         if not self._has_caught_up:
             status = self._main.feed.status
             is_at_end = status.state is TailState.AT_END and offset >= status.offset
-            self._has_caught_up = not self._main.has_waiting and (is_at_end or self._main.feed.is_exhausted)
-        if self._preview is not None and (self._has_caught_up or offset >= self._preview.pipeline.offset > 0):
+            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
+            is_exhausted = self._main.feed.is_exhausted and status.state is not TailState.STUCK
+            self._has_caught_up = not self._main.has_waiting and (is_at_end or is_exhausted)
+        if self._preview is not None and self._is_superseded(self._preview.pipeline):
             self._preview.feed.close()
             self._preview = None
+
+    def _is_superseded(self, preview: Pipeline) -> bool:
+        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
+        main = self._main.pipeline
+        if main.generation != preview.generation or not preview.offset:
+            return self._has_caught_up
+        return main.offset >= preview.offset
 
     # -- what a view reads ------------------------------------------------------------------------------------------
 
@@ -269,9 +294,16 @@ class TrackedRun:
 
     @property
     def newest_s(self) -> float | None:
-        """When the newest row was written: its own time or its arrival, else the file's time when it was opened."""
-        known = [t for t in (self._arrived_s, self.stream.last_time_s) if t is not None]
-        return max(known) if known else self._modified_s
+        """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
+
+        What was seen to arrive is timed by the clock that asks. The trainer's may run
+        ahead of it, and would hide a silence for as long: a time that has not been yet
+        is not believed.
+        """
+        if self._arrived_s is not None:
+            return self._arrived_s
+        written = self.stream.last_time_s
+        return written if written is not None and written <= self._clock.now() else self._modified_s
 
     @property
     def age_s(self) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar
 
 from textual.app import SystemCommand
@@ -20,6 +20,7 @@ from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError, ThemeError
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
+from rltop.model import Verdict
 from rltop.ui.bindings import APP_BINDINGS, binding_ids, spell
 from rltop.ui.commands import RltopCommands, RltopPalette
 from rltop.ui.moment import Moment, travelled
@@ -34,6 +35,7 @@ from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
 from rltop.ui.textual_shim import FaultKeeper, ScreenGuard, driver_for
 from rltop.ui.theme import textual_theme
+from rltop.view.badges import verdicts_at
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Target, TargetKind
 from rltop.view.palette import Palette, find_palettes, load_palette
@@ -113,6 +115,11 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         return Moment(self.followed, self._glyphs, at_step, self._is_paused)
 
     @property
+    def shown_verdicts(self) -> Sequence[Verdict]:
+        """What stands at the step that is shown, worst first."""
+        return verdicts_at(self.followed, self.moment.at_step)
+
+    @property
     def is_live(self) -> bool:
         """The newest step is shown, and followed."""
         return self._cursor is None and not self._is_paused
@@ -186,7 +193,7 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
             self._drawn_face = self.page.face()
             self.page.draw()
         self._pace.end()
-        offered = (self.is_live, self.followed.stream.last_step is None, not self.followed.verdicts)
+        offered = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts)
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -242,8 +249,8 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
             self.screen.find()
 
     def action_alerts(self) -> None:
-        """Open the worst verdict, or the one after the one that is open."""
-        rules = [verdict.rule for verdict in self.followed.verdicts]
+        """Open the worst verdict of the step that is shown, or the one after the one that is open."""
+        rules = [verdict.rule for verdict in self.shown_verdicts]
         if not rules:
             return
         if isinstance(self.screen, VerdictScreen):
@@ -324,7 +331,7 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
             case "travel":
                 is_allowed = True if self.followed.stream.last_step is not None else None
             case "alerts":
-                is_allowed = bool(self.followed.verdicts)
+                is_allowed = bool(self.shown_verdicts)
             case "next_run":
                 is_allowed = len(self.session.runs) > 1
             case "back":

@@ -32,6 +32,7 @@ class RltopPalette(CommandPalette):
     RltopPalette.-ascii CommandList {
         border: ascii $primary;
         border-top: none;
+        scrollbar-size: 0 0;
     }
     """
 
@@ -72,7 +73,7 @@ class RltopCommands(Provider):
                 yield Hit(score, matcher.highlight(command.text), command.run, text=command.text, help=command.help)
 
     def _verdicts(self) -> Iterator[_Command]:
-        for verdict in self._rltop.followed.verdicts:
+        for verdict in self._rltop.shown_verdicts:
             text = f"verdict: {verdict.title} ({verdict.level.word}, rule {verdict.rule})"
             yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule))
 
@@ -96,4 +97,6 @@ class RltopCommands(Provider):
                 yield _Command(binding.tooltip, "", partial(self._rltop.run_action, binding.action))
 
     def _opening(self, text: str, help: str, target: Target) -> _Command:
-        return _Command(Label.of(text).display, Label.of(help).display, partial(self._rltop.open, target))
+        speak = self._rltop.moment.glyphs.speak
+        text, help = speak(Label.of(text).display), speak(Label.of(help).display)
+        return _Command(text, help, partial(self._rltop.open, target))

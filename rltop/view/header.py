@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from rltop import units
+from rltop.derive.middle import median
 from rltop.model import Counts, Label, RunState
 from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
@@ -192,8 +192,8 @@ _WORDS = (
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),
     ("nul_bytes", "NUL byte", "NUL bytes"),
-    ("null_values", "null", "nulls"),
-    ("text_values", "text", "texts"),
+    ("null_values", "null value", "null values"),
+    ("text_values", "text value", "text values"),
     ("nested_values", "list or object", "lists or objects"),
 )
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
 
 from rltop import units
+from rltop.derive.middle import median
 from rltop.metrics.catalog import CATALOG
 from rltop.model import Direction, Label, Level
 from rltop.view.badges import verdicts_at
@@ -186,8 +186,8 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
     if change != units.UNKNOWN:
         builder.add(f"   {change}", "note")
     if reading.verdict is not None:
-        text = f"   {reading.verdict.title} since {units.step(reading.verdict.since_step)}"
-        builder.add(text, role, Target(TargetKind.VERDICT, reading.verdict.rule))
+        text = f"{Label.of(reading.verdict.title)} since {units.step(reading.verdict.since_step)}"
+        builder.add("   ").add(text, role, Target(TargetKind.VERDICT, reading.verdict.rule))
     return builder.row()
 
 

@@ -10,8 +10,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 
+from rltop.derive.middle import median
 from rltop.derive.timing import step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.view.cache import read_timing
@@ -308,7 +308,7 @@ def _outlier(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
     worst = max(strip, key=lambda step: step.total_s)
     if not worst.total_s > _OUTLIER * usual or not math.isfinite(worst.total_s):
         return None
-    names = {name for step in strip for name, _ in step.parts}
-    typical = {name: median(dict(step.parts).get(name, 0.0) for step in strip) for name in names}
+    parts = [dict(step.parts) for step in strip]
+    typical = {name: median(one.get(name, 0.0) for one in parts) for name, _ in worst.parts}
     grown = max(worst.parts, key=lambda part: part[1] - typical[part[0]], default=("", 0.0))
     return worst, grown[0]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from rltop import config
 from rltop.cli.arguments import parse
+from rltop.health.registry import BY_ID
+from rltop.model import RunState
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -50,7 +53,7 @@ def after(words: list[str], program: str) -> list[str] | None:
 def test_commands_are_found_where_they_stand() -> None:
     shown = [" ".join(words) for words in typed(README)]
     assert "make demo" in shown
-    assert "rltop replay logs/metrics.jsonl --speed 60" in shown
+    assert "rltop replay logs/metrics.jsonl --speed 60 --from 0" in shown
     assert any("check" in each and "--ever" in each for each in shown)
 
 
@@ -98,3 +101,12 @@ def test_every_settings_file_that_a_page_shows_is_accepted(page: Path, tmp_path:
         file = tmp_path / f"{i}.toml"
         file.write_text(text)
         config.load({}, {}, file)
+
+
+def test_the_readme_names_every_state_and_every_theme() -> None:
+    text = README.read_text()
+    header = next(line for line in text.splitlines() if line.startswith("| header |"))
+    assert not [state.value for state in RunState if state.value not in header]
+    shown = tomllib.loads(blocks(README, "toml")[0])
+    assert (ROOT / "themes" / f"{shown['theme']}.toml").exists()
+    assert not [rule for rule in shown["rules"] if rule not in BY_ID]

@@ -145,7 +145,7 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
         for factor in factors
         if low * 0.999 <= factor * 10.0**power <= high * 1.001
     )
-    return ticks or (low, high)
+    return ticks if len(ticks) > 1 else nice_ticks(low, high, max(2, rows // 3))
 
 
 def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
