@@ -361,7 +361,7 @@ class TrackedRun:
     @property
     def state_note(self) -> str:
         """What is being waited for, or what is wrong with the file; empty when all is well."""
-        return self._main.feed.status.message
+        return self._main.feed.status.message or self._main.pipeline.decoder.stopped
 
     @property
     def level(self) -> Level:
