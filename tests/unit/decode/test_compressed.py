@@ -64,7 +64,7 @@ def test_a_truncated_stream_keeps_what_was_decoded(codec):
 
 def test_a_damaged_stream_is_counted_and_a_new_file_is_read():
     packed = bytearray(gzip.compress(LINES))
-    packed[len(packed) // 2 :] = bytes(range(256)) * 64
+    packed[-6] ^= 0xFF  # the check sum
     decoder = CompressedDecoder(Codec.GZIP, JsonlDecoder())
     records = feed(decoder, bytes(packed))
     assert 0 < len(records) < 2000
