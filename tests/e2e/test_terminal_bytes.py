@@ -14,7 +14,7 @@ PROGRAM = str(Path(__file__).parent / "program.py")
 RECORDED = resources.folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl"
 
 MOST_PER_RECORD = 8_000
-"""This record is 6,500, a state word and half the events among it; with every colour said anew it is over 10,000."""
+"""This record is 6,500 with its events and its state word; saying every colour anew takes half as much again."""
 
 MOST_IN_SILENCE = 400
 """Three seconds in which the age and the state word may change once."""
