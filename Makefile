@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format lint types contracts snapshots bench lock clean
+.PHONY: help setup demo test check format snapshots screenshots bench lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -35,6 +35,9 @@ format: setup    ## rewrite the code in the project's format
 
 snapshots: setup ## accept the screens as they are now
 	$(BIN)/python -m pytest -q tests/ui --snapshot-update
+
+screenshots: setup  ## draw docs/screenshots/*.svg with the program as it is now
+	$(BIN)/python docs/make_screenshots.py
 
 bench: setup     ## every benchmark; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py

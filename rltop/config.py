@@ -16,7 +16,7 @@ from rltop.decode.jsonl import JsonlOptions
 from rltop.errors import ConfigError
 from rltop.health.options import EngineOptions
 from rltop.ingest.options import IngestOptions
-from rltop.resources import config_folder
+from rltop.resources import config_folder, folder
 from rltop.settings import CONFIG_VARIABLE, RULES_TABLE, Gathered, gather
 from rltop.sources.options import ReaderOptions
 from rltop.store.series import StoreOptions
@@ -73,6 +73,8 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
     """
     found = gather(argv_options, environ, _file(environ, config_path))
     values: dict[str, Any] = dict(found.values)
+    themes_folder = (found.file.parent if found.file else config_folder(environ)) / THEMES_FOLDER
+    _check_theme(found, themes_folder)
     color = values["color"]
     has_no_color = bool(environ.get("NO_COLOR"))
     return Config(
@@ -90,7 +92,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         ),
         ui=UiOptions(
             theme=values["theme"],
-            themes_folder=(found.file.parent if found.file else config_folder(environ)) / THEMES_FOLDER,
+            themes_folder=themes_folder,
             is_ascii=values["ascii"],
             has_colour=color == "always" or (color == "auto" and not has_no_color),
             keymap=found.keymap,
@@ -112,6 +114,23 @@ def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
         return Path(named).expanduser()
     usual = config_folder(environ) / FILE_NAME
     return usual if usual.is_file() else None
+
+
+def _check_theme(found: Gathered, own: Path) -> None:
+    """Refuse a theme that does not exist, also where nothing is drawn in it.
+
+    Raises:
+        ConfigError: names the place of the setting and the themes that there are.
+    """
+    name = found.values["theme"]
+    folders = (folder(THEMES_FOLDER), own)
+    if "theme" not in found.origins or any((each / f"{name}.toml").is_file() for each in folders):
+        return
+    known = sorted({path.stem for each in folders for path in each.glob("*.toml")})
+    raise ConfigError(
+        f"{found.origins['theme']}: `theme` is {name!r}, but there is no such theme",
+        f"there are: {', '.join(known)}; or write {own / f'{name}.toml'}",
+    )
 
 
 def _health(found: Gathered) -> EngineOptions:

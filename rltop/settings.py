@@ -7,7 +7,6 @@ the layer's options and `config`, which assembles them.
 
 from __future__ import annotations
 
-import difflib
 import enum
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 PREFIX = "RLTOP_"
 CONFIG_VARIABLE = "RLTOP_CONFIG"
-OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS"})
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_DEBUG"})
 """Variables of this prefix that are no settings: the file's path, and the tests' recorded runs."""
 
 RULES_TABLE = "rules"
@@ -211,7 +210,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
         if setting is not None and setting.variable == variable:
             if text:
                 settle(setting.name, _from_text(setting, text, f"environment variable {variable}"), variable)
-        elif close := difflib.get_close_matches(variable, [s.variable for s in SETTINGS], n=1, cutoff=0.85):
+        elif close := _close(variable, [s.variable for s in SETTINGS], 0.85):
             raise ConfigError(f"environment variable {variable}: there is no such setting", f"did you mean {close[0]}?")
     for setting in SETTINGS:
         given = argv_options.get(setting.name)
@@ -242,8 +241,15 @@ def add_flags(parser: ArgumentParser) -> None:
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint that names the nearest of the `known` words, or all of them."""
     names = list(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    close = _close(word, names, 0.5)
     return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(names)}"
+
+
+def _close(word: str, known: list[str], cutoff: float) -> list[str]:
+    """The nearest of the `known` words, if one is near; the module is imported only for who has mistyped."""
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    return get_close_matches(word, known, n=1, cutoff=cutoff)
 
 
 def _read(file: Path) -> dict[str, Any]:

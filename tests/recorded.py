@@ -34,7 +34,12 @@ def runs_root() -> Path | None:
 
 
 def jsonl_runs() -> list[RecordedRun]:
-    """Every labelled run that is a JSONL file; empty when the setting is absent."""
+    """Every labelled run that is a JSONL file; empty when the setting is absent.
+
+    Raises:
+        FileNotFoundError: the setting names a folder without a single one, which
+            must not look as if there were nothing to test.
+    """
     root = runs_root()
     if root is None:
         return []
@@ -44,6 +49,8 @@ def jsonl_runs() -> list[RecordedRun]:
         if files:
             name = str(label.parent.relative_to(root))
             found.append(RecordedRun(name, label.parent, files[0], json.loads(label.read_text())))
+    if not found:
+        raise FileNotFoundError(f"{VARIABLE} is {root}, where no labelled run is")
     return found
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rltop.errors import EXIT_USAGE, RltopError
+from rltop.errors import EXIT_FAULT, EXIT_USAGE, RltopError
 
 _CLOSED_PIPE = 141
 _INTERRUPTED = 130
@@ -34,3 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _CLOSED_PIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except Exception as error:
+        # The one place that catches everything: by now the terminal is its owner's again.
+        from rltop.cli.fault import describe_fault
+
+        print(describe_fault(error, os.environ), file=sys.stderr)  # noqa: T201
+        return EXIT_FAULT

@@ -99,16 +99,23 @@ def _add_speed(parser: argparse.ArgumentParser, default: float | None) -> None:
 
 
 def _speed(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError("must be between 0 and 1,000,000")
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1,000,000")
     return value
 
 
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+
+
 def _fraction(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError("must be between 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return value
 
 

@@ -24,8 +24,8 @@ from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Row
 from rltop.view.overview import build_overview, paint_overview
 
-EARLY_ROWS = 128
-"""Rows read for the first frame: a sparkline's width, and about 10 ms."""
+EARLY_ROWS = 64
+"""Rows read for the first frame: the steps of the timing strip, and about 10 ms."""
 
 
 class _Unread:

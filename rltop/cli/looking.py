@@ -16,6 +16,7 @@ from rltop.config import Config, load
 from rltop.errors import RltopError, SourceError
 from rltop.ingest.discover import Discovery, Found, discover, name_of
 from rltop.metrics.howto import HOWTO
+from rltop.model import Label
 
 LOOK_DEADLINE_S = 2.0
 """How long the first look at a path may take before the screen comes up without it."""
@@ -61,6 +62,13 @@ def look(paths: Sequence[str]) -> Discovery:
         f"no answer from the file system for {LOOK_DEADLINE_S:.0f} s while looking in {', '.join(paths) or '.'}",
         "name the metric file itself: rltop follows it as soon as the server answers",
     )
+
+
+def one_of_several(found: Sequence[Found]) -> str:
+    """Which run is printed where only one can be, and which others there are."""
+    others = [Label.of(each.path).display for each in found[1:4]]
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return f"this is {Label.of(found[0].path).display}, one of {len(found)} runs; also: {', '.join(others)}{more}"
 
 
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> str:

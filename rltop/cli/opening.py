@@ -12,6 +12,7 @@ from rltop.errors import SourceError
 from rltop.ingest.discover import Found, name_of
 from rltop.ingest.options import OpenFeed
 from rltop.ingest.session import Session
+from rltop.model import Label
 from rltop.sources.feed import DirectFeed
 from rltop.sources.reader import Reader, ThreadedFeed
 
@@ -45,6 +46,11 @@ def read_whole(path: str, config: Config, clock: Clock) -> Session:
         found = look([path]).found
         if not found:
             raise SourceError(f"no metric stream in {path}", "name the file")
+        if len(found) > 1:
+            raise SourceError(
+                f"{len(found)} metric files in {path}: which one is meant?",
+                f"name it; newest first: {', '.join(Label.of(each.path).display for each in found[:5])}",
+            )
         path = found[0].path
     try:
         size = Path(path).stat().st_size

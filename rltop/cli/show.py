@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rltop.cli.looking import load_config, look, nothing_found
+from rltop.cli.looking import load_config, look, nothing_found, one_of_several
 from rltop.errors import EXIT_NO_METRICS, SourceError
 from rltop.ingest.discover import Found, name_of
 from rltop.model import Label
@@ -27,6 +27,8 @@ def show(arguments: argparse.Namespace) -> int:
     if _is_text(arguments):
         from rltop.cli.once import print_once
 
+        if len(discovery.found) > 1:
+            sys.stderr.write(f"rltop: {one_of_several(discovery.found)}\n")
         return print_once(discovery.found[0], config, arguments)
     from rltop.cli.screen import watch
 

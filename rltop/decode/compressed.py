@@ -171,9 +171,9 @@ class CompressedDecoder:
             self.note = f"the {self.codec} stream ends early; what was whole has been read"
         return self.inner.finish()
 
-    def reset(self) -> None:
+    def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins."""
-        self.inner.reset()
+        self.inner.reset(is_restart=is_restart)
         self._inflater = None
         self._offset = self._members = 0
         self._is_broken = False

@@ -92,9 +92,11 @@ class ConsoleDecoder:
         self._release_rest(records)
         return records
 
-    def reset(self) -> None:
-        """A new file begins: forget the half line, the numbers of rows and the error of the old one."""
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins: forget the half line; if the writer began anew, also the numbers of rows and the error."""
         self._scanner.reset()
+        if not is_restart:
+            return
         self.counts.no_step_lines += len(self._waiting)
         self._waiting.clear()
         self._steps, self._last_step = StepCounter(), 0

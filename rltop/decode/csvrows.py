@@ -73,8 +73,8 @@ class CsvDecoder:
             self._refuse("a record that was cut off")
         return records
 
-    def reset(self) -> None:
-        """The file begins anew, with a header."""
+    def reset(self, *, is_restart: bool = True) -> None:
+        """The file begins anew, with a header, whoever goes on writing it."""
         self._framer.reset()
         self._open.clear()
         self._header = []

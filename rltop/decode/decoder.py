@@ -28,6 +28,6 @@ class Decoder(Protocol):
         """Decode a last line that was never ended, if it is whole."""
         ...
 
-    def reset(self) -> None:
-        """Forget the half line: what follows begins a new file."""
+    def reset(self, *, is_restart: bool = True) -> None:
+        """Forget the half line: what follows begins a new file, of a writer that started anew or merely goes on."""
         ...

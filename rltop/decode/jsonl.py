@@ -18,11 +18,13 @@ import orjson
 from rltop.decode.decoder import Envelope
 from rltop.decode.framing import LineFramer
 from rltop.decode.records import MAX_STEP, step_of, time_of
-from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, number_of, read_cells
+from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, clipped_key, number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 from rltop.model import CellMark, Counts, Place, Record, Shape
 
 _SHAPES_KEPT = 1024
+_STEP_KEY_SETTLED = 4
+"""Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
 _IMPLICIT_AFTER = 3
 """Rows without a step, in a row, before their number is taken for the step."""
 _NAN_TEXT = repr(NAN_SENTINEL).encode()
@@ -60,6 +62,7 @@ class JsonlDecoder:
         self._last_shape = Shape(())
         self._step_keys = (self.options.step_key,) if self.options.step_key else STEP_KEYS
         self._step_key = ""
+        self._step_rows = 0
         self._stepless: list[tuple[Row, Place]] = []
         self._row_number: int | None = None
         self._generation = 0
@@ -83,10 +86,12 @@ class JsonlDecoder:
             self._number_rows(records)
         return records
 
-    def reset(self) -> None:
-        """A new file begins: forget the half line."""
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins: forget the half line, and count rows anew if the writer does."""
         self._framer.reset()
-        self._stepless.clear()
+        self._drop_stepless()
+        if is_restart:
+            self._row_number, self._step_rows = None, 0
 
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
         counts = self.counts
@@ -145,7 +150,7 @@ class JsonlDecoder:
         return Record(step, time_s, shape, values, marks, place, total)
 
     def _shape(self, keys: list[str]) -> Shape:
-        as_tuple = tuple(keys)
+        as_tuple = tuple(map(clipped_key, keys))
         shape = self._shapes.get(as_tuple)
         if shape is None:
             if len(self._shapes) >= _SHAPES_KEPT:
@@ -158,15 +163,18 @@ class JsonlDecoder:
 
     def _take_step(self, row: Row) -> int | tuple[int, int] | None:
         """Remove the step from a row; None if it has none."""
-        if self._step_key:
-            value = row.pop(self._step_key, None)
+        if self._step_key and self._step_key in row:
+            value = row.pop(self._step_key)
             if type(value) is int:
-                return value if -MAX_STEP < value < MAX_STEP else None
-            return None if value is None else step_of(value)
-        for key in self._step_keys:
+                found: int | tuple[int, int] | None = value if -MAX_STEP < value < MAX_STEP else None
+            else:
+                found = step_of(value)
+            self._step_rows += found is not None
+            return found
+        for key in self._step_keys if self._step_rows < _STEP_KEY_SETTLED else ():
             if key in row and (found := step_of(row[key])) is not None:
                 del row[key]
-                self._step_key = key
+                self._step_key, self._step_rows = key, 1
                 return found
         return None
 

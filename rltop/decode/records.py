@@ -45,9 +45,10 @@ def time_of(value: object) -> float | None:
         return None
     if isinstance(value, str):
         try:
-            return datetime.fromisoformat(value).timestamp()
+            number = datetime.fromisoformat(value).timestamp()
         except (ValueError, OverflowError, OSError):  # a year that this machine's calendar cannot place
             return None
+        return number if _EPOCH_S[0] < number < _EPOCH_S[1] else None
     return None
 
 

@@ -85,8 +85,8 @@ class DocumentDecoder:
             self._refuse("a JSON document that is not whole")
         return records
 
-    def reset(self) -> None:
-        """The file begins anew."""
+    def reset(self, *, is_restart: bool = True) -> None:
+        """The file begins anew; whether the run does, its rows tell."""
         self._bytes = bytearray()
         self._attempts = 0
         self._is_done = self._is_too_large = self._is_overfull = False

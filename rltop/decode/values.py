@@ -50,6 +50,11 @@ def number_of(value: object) -> float | NonFinite | None:
     return NonFinite.NULL if value is None else None
 
 
+def clipped_key(key: str) -> str:
+    """The key, cut where no trainer's key is that long."""
+    return key if len(key) <= MAX_KEY_CHARS else key[:MAX_KEY_CHARS] + "…"
+
+
 def _number_in(text: str) -> float | NonFinite | None:
     """The number that a string spells; `1_000` is text, not a number."""
     if len(text) > _MAX_NUMBER_CHARS or "_" in text:
@@ -102,7 +107,7 @@ def read_cells(row: Mapping[str, object], counts: Counts) -> tuple[list[str], ar
         if isinstance(number, NonFinite):
             marks.append(CellMark(len(keys), number))
             number = GAP
-        keys.append(key if len(key) <= MAX_KEY_CHARS else key[:MAX_KEY_CHARS] + "…")
+        keys.append(clipped_key(key))
         values.append(number)
     if len(set(keys)) != len(keys):
         return _last_wins(keys, values, marks)

@@ -12,7 +12,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+
+from rltop.derive.middle import median
 
 _SIZES = (1, 4, 8, 16, 64)
 _EVEN = (1.0, 1.4, 1.6, 1.7, 2.1)

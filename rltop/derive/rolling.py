@@ -9,7 +9,7 @@ step can be judged on a copy. Knows nothing of metrics or rules.
 from __future__ import annotations
 
 import math
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 
 MAD_TO_SIGMA = 1.4826
@@ -45,20 +45,23 @@ class Window:
         floor, ceiling: the median is not below, not above; 0.0 while there are no values.
     """
 
-    __slots__ = ("_fresh", "_is_sorted", "_order", "_values", "ceiling", "floor", "size")
+    __slots__ = ("_evicted", "_fresh", "_order", "_stale", "_values", "ceiling", "floor", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.floor = self.ceiling = 0.0
         self._values: deque[float] = deque(maxlen=size)
         self._order: list[float] = []
-        self._is_sorted = True
+        self._evicted: float | None = None
+        self._stale = 0
         self._fresh = 0
 
     def push(self, value: float) -> None:
         """Take a finite value in, and the oldest out when full."""
-        self._values.append(value)
-        self._is_sorted = False
+        values = self._values
+        self._evicted = values[0] if len(values) == self.size else None
+        values.append(value)
+        self._stale += 1
         if self._fresh:
             self._fresh -= 1
         else:
@@ -72,9 +75,17 @@ class Window:
         self.ceiling = order[(size >> 1) + fresh]
 
     def _sorted(self) -> list[float]:
-        if not self._is_sorted:
-            self._order = sorted(self._values)
-            self._is_sorted = True
+        if self._stale:
+            # A series that is asked on every push exchanges one value, which is cheaper than to sort them all.
+            if self._stale == 1:
+                order = self._order.copy()
+                if self._evicted is not None:
+                    del order[bisect_left(order, self._evicted)]
+                insort(order, self._values[-1])
+                self._order = order
+            else:
+                self._order = sorted(self._values)
+            self._stale = 0
         return self._order
 
     @property
@@ -112,6 +123,14 @@ class Window:
         centre = _middle(order)
         return _middle(sorted(abs(value - centre) for value in order))
 
+    def has_spread(self, width: float) -> bool:
+        """Whether `mad` is certainly at least `width`; cheaper than `mad`, False where it is a matter of rounding."""
+        order = self._sorted()
+        reach = width * (1.0 + 1e-9)
+        centre = _middle(order) if order else 0.0
+        nearer = bisect_left(order, centre + reach) - bisect_right(order, centre - reach)
+        return nearer <= (len(order) - 1) >> 1 and bool(order)
+
     def last(self, count: int) -> float:
         """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
         values = self._values
@@ -139,7 +158,7 @@ class Window:
         twin = Window(self.size)
         twin._values = self._values.copy()
         # The order is replaced, never changed in place: both may hold it.
-        twin._order, twin._is_sorted, twin._fresh = self._order, self._is_sorted, self._fresh
+        twin._order, twin._evicted, twin._stale, twin._fresh = self._order, self._evicted, self._stale, self._fresh
         twin.floor, twin.ceiling = self.floor, self.ceiling
         return twin
 
@@ -155,7 +174,7 @@ class Frozen:
         is_final: the baseline will not move any more.
     """
 
-    __slots__ = ("_held", "_left", "is_final", "minimum", "size", "value")
+    __slots__ = ("_held", "_left", "_log_spread", "is_final", "minimum", "size", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
         self.size = size
@@ -164,6 +183,7 @@ class Frozen:
         self.is_final = False
         self._left = skip
         self._held: list[float] = []
+        self._log_spread: float | None = None
 
     def push(self, value: float) -> None:
         """Take a finite value in; free of charge once the baseline is final."""
@@ -185,9 +205,14 @@ class Frozen:
 
     @property
     def log_spread(self) -> float:
-        """The same of their logarithms, positive values only. O(size)."""
+        """The same of their logarithms, positive values only. O(size), once the baseline is final O(1)."""
+        if self._log_spread is not None:
+            return self._log_spread
         logs = [math.log(one) for one in self._held if one > 0.0]
-        return MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
+        spread = MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
+        if self.is_final:
+            self._log_spread = spread
+        return spread
 
     def clone(self) -> Frozen:
         """An independent copy; O(1) once final."""
@@ -195,6 +220,7 @@ class Frozen:
         twin.size, twin.minimum, twin.value = self.size, self.minimum, self.value
         twin.is_final, twin._left = self.is_final, self._left
         twin._held = self._held if self.is_final else self._held.copy()
+        twin._log_spread = self._log_spread
         return twin
 
 

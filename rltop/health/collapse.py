@@ -31,9 +31,9 @@ class Collapse(Judge):
     def read(self, now: Moment) -> Reading | None:
         """Counts families, not rules; looks only while something has lately begun."""
         alarms = now.alarms
-        if len(alarms) < self.needed:
-            return QUIET
         since = now.record - self.within
+        if len(alarms) < self.needed or max(alarms.values()) < since:
+            return QUIET
         together = tuple(
             symptom[0] for symptom in _SYMPTOMS if any(alarms.get(one, -self.within) >= since for one in symptom)
         )

@@ -33,10 +33,11 @@ class ExplainedVariance(Judge):
         window.push(value)
         if now.record <= limits["wait"]:
             return QUIET
-        self.best = max(self.best, window.median)
+        usual = window.median
+        self.best = max(self.best, usual)
         if value < limits["warn"]:
             return Reading(CRIT if value < limits["crit"] else WARN, value, self.best, limits["warn"])
-        if self.best > limits["good"] and window.median < limits["lost"]:
+        if self.best > limits["good"] and usual < limits["lost"]:
             return Reading(WARN, value, self.best, limits["lost"])
         return QUIET
 

@@ -22,7 +22,7 @@ _SAVE_SHARE = 0.01
 LIMITS = {
     "warn_s": 60.0, "warn_median": 3.0, "warn_p99": 1.5,
     "crit_s": 600.0, "crit_median": 8.0, "crit_p99": 3.0,
-    "quiet_median": 1.5, "first_record_s": 1800.0,
+    "quiet_s": 5.0, "quiet_median": 1.5, "first_record_s": 1800.0,
 }  # fmt: skip
 
 
@@ -49,6 +49,7 @@ class Liveness:
         self.limits = {**LIMITS, **(limits or {})}
         self._gaps: deque[float] = deque(maxlen=_HELD_GAPS)
         self._last_time_s: float | None = None
+        self._last_arrived_s: float | None = None
         self._last: Observation | None = None
         self.has_saved = False
         self.is_finished = False
@@ -69,16 +70,16 @@ class Liveness:
             is_finished: the row says that the run is over (a final summary, the
                 last step of a known total, or progress of 1).
         """
-        time_s = arrived_s if arrived_s is not None else observation.time_s
-        gap = None
-        if time_s is not None and self._last_time_s is not None:
-            gap = time_s - self._last_time_s
+        gap = _between(arrived_s, self._last_arrived_s)
+        if gap is None:
+            gap = _between(observation.time_s, self._last_time_s)
         if gap is None or gap <= 0.0:
             gap = observation.values.get("time_step")
         if gap is not None and gap > 0.0:
             self._gaps.append(gap)
-        if time_s is not None:
-            self._last_time_s = time_s
+        self._last_arrived_s = arrived_s
+        if observation.time_s is not None:
+            self._last_time_s = observation.time_s
         save = observation.values.get("time_save", 0.0)
         if save > _SAVE_SHARE * observation.values.get("time_step", 0.0) and save > 0.0:
             self.has_saved = True
@@ -87,7 +88,7 @@ class Liveness:
 
     def restart(self) -> None:
         """A new segment: the gap across the cut does not count."""
-        self._last_time_s = None
+        self._last_time_s = self._last_arrived_s = None
         self.is_finished = False
 
     def silence(self, lag_s: float = 0.0) -> Silence:
@@ -104,7 +105,7 @@ class Liveness:
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
         warn = max(limits["warn_s"], limits["warn_median"] * median, limits["warn_p99"] * p99) + lag_s
         crit = max(limits["crit_s"], limits["crit_median"] * median, limits["crit_p99"] * p99) + lag_s
-        quiet = min(warn, max(limits["quiet_median"] * median, p99) + lag_s)
+        quiet = min(warn, max(limits["quiet_s"], limits["quiet_median"] * median, p99) + lag_s)
         return Silence(quiet, warn, max(crit, warn))
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
@@ -157,9 +158,15 @@ class Liveness:
         """An independent copy."""
         twin = Liveness(self.limits)
         twin._gaps = self._gaps.copy()
-        twin._last_time_s, twin._last = self._last_time_s, self._last
+        twin._last_time_s, twin._last_arrived_s = self._last_time_s, self._last_arrived_s
+        twin._last = self._last
         twin.has_saved, twin.is_finished = self.has_saved, self.is_finished
         return twin
+
+
+def _between(now_s: float | None, before_s: float | None) -> float | None:
+    """A gap by one clock; the trainer's and the watcher's may be hours apart."""
+    return now_s - before_s if now_s is not None and before_s is not None else None
 
 
 SPEC = RuleSpec(
@@ -172,7 +179,7 @@ SPEC = RuleSpec(
     condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
     "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
     "checkpoint interval has been seen; `first_record_s` where no gap is known yet. Quiet, without a "
-    "verdict, from `quiet_median` medians on. Never after the trainer said that it is done, and "
+    "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer said that it is done, and "
     "never within the lag of a network file system.",
     limits=LIMITS,
     why="A hang in a collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "

@@ -25,6 +25,7 @@ class LossJump(Judge):
         super().__init__(limits)
         self.loss = Window(_WINDOW)
         self.reach = limits["warn"] * limits["floor"]
+        self.sigmas = limits["warn"] * MAD_TO_SIGMA
 
     def read(self, now: Moment) -> Reading | None:
         """The median of 50 records before; the spread is only computed when the distance could count."""
@@ -38,11 +39,15 @@ class LossJump(Judge):
         if is_near or window.count < _MIN_SAMPLES:
             window.push(value)
             return QUIET
-        median, spread = window.median, window.mad * MAD_TO_SIGMA
-        window.push(value)
+        median = window.median
         distance = value - median
+        if abs(value) <= abs(median) or (self.sigmas > 0.0 and window.has_spread(abs(distance) / self.sigmas)):
+            window.push(value)
+            return QUIET
+        spread = window.mad * MAD_TO_SIGMA
+        window.push(value)
         line = self.limits["warn"] * max(spread, self.limits["floor"])
-        if abs(distance) <= line or abs(value) <= abs(median):
+        if abs(distance) <= line:
             return QUIET
         level = INFO if now.is_lr_rising else WARN
         if abs(value) > self.limits["crit"] * max(abs(median), spread, self.limits["floor"]) and level is WARN:

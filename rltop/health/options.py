@@ -6,7 +6,6 @@ themselves are imported only when something is to be judged or looked up.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -64,5 +63,8 @@ def check_rule_settings(rules: Mapping[str, Mapping[str, float | bool]]) -> None
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=3, cutoff=0.4)
+    # Imported only for who has mistyped: this module is needed before the first frame.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    near = get_close_matches(word, known, n=3, cutoff=0.4)
     return f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known)}"

@@ -33,6 +33,7 @@ class ReferenceKlSpike(Judge):
         self.window = Window(_WINDOW)
         self.huge = OfLast(2, 5)
         self.floor = limits["floor"]
+        self.jump = min(limits["warn"], limits["crit"])
 
     def read(self, now: Moment) -> Reading | None:
         """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
@@ -42,7 +43,7 @@ class ReferenceKlSpike(Judge):
         if now.traits.kl_is_sequence_sum:
             return self._sequence_sum(value)
         window = self.window
-        if value <= self.floor:
+        if value <= self.floor or self.jump * window.floor >= value <= self.limits["absolute"]:
             window.push(value)
             if self.huge.bits:
                 self.huge.push(False)

@@ -199,6 +199,7 @@ class Rule:
     Attributes:
         spec, judge: what it is and what looks.
         read: the judge's `read`, at hand for the path that every record takes.
+        is_firing: the verdict stands now.
         is_idle: nothing bad is remembered, so that a QUIET reading changes nothing.
         level: OK, or the worst level of the verdict, also after it recovered.
         reading: the record that the verdict rests on.
@@ -207,8 +208,8 @@ class Rule:
     """
 
     __slots__ = (
-        "_calm", "_cool", "_lasting", "_recent", "_span", "is_idle", "judge", "level", "read", "reading",
-        "recovered_record", "recovered_step", "since_record", "since_step", "spec",
+        "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "is_firing", "is_idle", "judge", "level",
+        "read", "reading", "recovered_record", "recovered_step", "since_record", "since_step", "spec",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, limits: Mapping[str, float]) -> None:
@@ -217,10 +218,14 @@ class Rule:
         self.spec = spec
         self.judge = spec.judge(limits)
         self.read = self.judge.read
-        self._lasting = {level: OfLast(*spec.patience_for(level)) for level in (INFO, WARN, CRIT)}
-        self._span = max(spec.calm, *(spec.patience_for(level).m for level in self._lasting))
-        self._recent: deque[tuple[int, int]] = deque(maxlen=self._span)
+        self._info, self._warn, self._crit = (OfLast(*spec.patience_for(level)) for level in (INFO, WARN, CRIT))
+        self._needed = {
+            level: max(spec.calm, lasting.m)
+            for level, lasting in ((INFO, self._info), (WARN, self._warn), (CRIT, self._crit))
+        }
+        self._recent: deque[tuple[int, int]] = deque(maxlen=max(self._needed.values()))
         self._calm = 0
+        self.is_firing = False
         self.is_idle = True
         self._cool: dict[Level, int] = {}
         self.level = OK
@@ -228,11 +233,6 @@ class Rule:
         self.since_step = self.since_record = 0
         self.recovered_step: int | None = None
         self.recovered_record = 0
-
-    @property
-    def is_firing(self) -> bool:
-        """Whether the verdict stands now."""
-        return self.level > OK and self.recovered_step is None
 
     def observe(self, now: Moment) -> Event | None:
         """Judge one record; returns the transition that it caused, if any."""
@@ -243,13 +243,16 @@ class Rule:
 
     def advance(self, now: Moment, reading: Reading) -> Event | None:
         """Move the verdict on by one reading of `read`; may be left out for QUIET while `is_idle`."""
-        level = reading.level
-        self._recent.append((now.observation.record, now.observation.step))
-        established = OK
-        for candidate, lasting in self._lasting.items():
-            if lasting.push(level >= candidate):
-                established = candidate
-        self.is_idle = not self.is_firing and not any(lasting.bits for lasting in self._lasting.values())
+        level, seen = reading.level, now.observation
+        self._recent.append((seen.record, seen.step))
+        # Every level is pushed, whichever of them is established: a record counts for all of them.
+        has_info, has_warn, has_crit = (
+            self._info.push(level >= INFO),
+            self._warn.push(level >= WARN),
+            self._crit.push(level >= CRIT),
+        )
+        established = CRIT if has_crit else WARN if has_warn else INFO if has_info else OK
+        self.is_idle = not (self.is_firing or self._info.bits or self._warn.bits or self._crit.bits)
         if self.spec.is_fact and level == INFO:
             return self._event(now, EventState.FACT, INFO, self.judge.headline(reading))
         if self.is_firing:
@@ -267,31 +270,36 @@ class Rule:
         self._mark_beginning(established)
         self.level, self.reading, self.recovered_step = established, reading, None
         self._calm = 0
+        self.is_firing = True
         self.judge.is_firing = established >= WARN
         return self._event(now, EventState.FIRING, established, self.judge.headline(reading))
 
     def _while_firing(self, now: Moment, reading: Reading, established: Level) -> Event | None:
-        record = now.observation.record
-        self._calm = 0 if reading.level >= min(self.level, WARN) else self._calm + 1
-        if established > self.level and self._cool.get(established, 0) <= record:
+        level = self.level
+        if reading.level >= level or reading.level >= WARN:
+            self._calm = 0
+        else:
+            self._calm += 1
+        if established > level and self._cool.get(established, 0) <= now.observation.record:
             if self.level == INFO:
                 self._mark_beginning(established)
             self.level, self.reading = established, reading
             self.judge.is_firing = established >= WARN
             return self._event(now, EventState.ESCALATED, established, self.judge.headline(reading))
-        if reading.level >= self.level:
+        if reading.level >= level:
             self.reading = reading
-        if self._calm >= max(self.spec.calm, self.spec.patience_for(self.level).m):
+        if self._calm >= self._needed[level]:
             return self.recover(now)
         return None
 
     def _mark_beginning(self, level: Level) -> None:
-        behind = min(self._lasting[level].oldest, len(self._recent) - 1)
+        lasting = self._crit if level >= CRIT else self._warn if level >= WARN else self._info
+        behind = min(lasting.oldest, len(self._recent) - 1)
         self.since_record, self.since_step = self._recent[-1 - behind]
 
     def recover(self, now: Moment) -> Event:
         """End the verdict at this record."""
-        self.judge.is_firing = False
+        self.judge.is_firing = self.is_firing = False
         self.is_idle = False
         self.recovered_step = now.observation.step
         self.recovered_record = now.observation.record
@@ -344,5 +352,5 @@ class Rule:
         twin.read = twin.judge.read
         twin._recent = self._recent.copy()
         twin._cool = self._cool.copy()
-        twin._lasting = {level: lasting.clone() for level, lasting in self._lasting.items()}
+        twin._info, twin._warn, twin._crit = self._info.clone(), self._warn.clone(), self._crit.clone()
         return twin

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from rltop.derive.timing import stage_keys
 from rltop.metrics.dialect import Identity
@@ -47,6 +48,37 @@ class _Instances(Mapping[str, Mapping[str, float]]):
         return sum(1 for _ in self)
 
 
+class _Columns:
+    """Some columns of a row by name, in their metrics' units; gaps are left out."""
+
+    __slots__ = ("_columns", "_names", "_pick", "_scaled", "_sources", "_width")
+
+    def __init__(self, sources: Sequence[_Source]) -> None:
+        self._sources = sources
+        self._names = [name for name, _, _, _ in sources]
+        self._columns = [column for _, column, _, _ in sources]
+        self._width = max(self._columns, default=-1) + 1
+        # A picker of one item gives the bare item: a column named twice keeps it a tuple.
+        self._pick = itemgetter(*self._columns, self._columns[0]) if sources else None
+        self._scaled = [(name, scale, shift) for name, _, scale, shift in sources if (scale, shift) != (1.0, 0.0)]
+
+    def read(self, cells: array[float], only: frozenset[int] | None = None) -> dict[str, float]:
+        """What the row holds of them; `only` are the columns that count, where not all do."""
+        if self._pick is None:
+            return {}
+        if only is not None or len(cells) < self._width:
+            return {
+                name: scale * cells[column] + shift
+                for name, column, scale, shift in self._sources
+                if column < len(cells) and (only is None or column in only) and cells[column] == cells[column]
+            }
+        values = {name: value for name, value in zip(self._names, self._pick(cells), strict=False) if value == value}
+        for name, scale, shift in self._scaled:
+            if name in values:
+                values[name] = scale * values[name] + shift
+        return values
+
+
 class Observer:
     """Reads closed rows of one stream with the eyes of one identity."""
 
@@ -56,51 +88,41 @@ class Observer:
 
     def use(self, identity: Identity) -> None:
         """Look columns up again: keys or identity have changed."""
-        self._primary: list[tuple[str, int, float, float]] = []
-        self._instances: dict[str, list[_Source]] = {}
         self._names: dict[int, str] = {}
+        primary: list[tuple[str, int, float, float]] = []
+        self._instances: dict[str, list[_Source]] = {}
         for name, signals in identity.signals.items():
             for i, signal in enumerate(signals):
                 column = self._stream.column(signal.key)
                 if column is None:
                     continue
                 if i == 0:
-                    self._primary.append((name, column, signal.scale, signal.shift))
+                    primary.append((name, column, signal.scale, signal.shift))
                     self._names.setdefault(column, name)
                 if len(signals) > 1 or signal.instance:
                     source = (signal.instance or signal.key, column, signal.scale, signal.shift)
                     self._instances.setdefault(name, []).append(source)
-        self._stages: list[tuple[str, int, float]] = []
+        stages: list[_Source] = []
         if identity.dialect.timing is not None:
             for stage, key, scale in stage_keys(identity.dialect.timing, self._stream.keys):
                 column = self._stream.column(key)
                 if column is not None:
-                    self._stages.append((stage, column, scale))
+                    stages.append((stage, column, scale, 0.0))
+        self._primary, self._stages = _Columns(primary), _Columns(stages)
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:
         """The row as rules see it; `record` is its number in the run, from 1."""
-        cells, width = raw.cells, len(raw.cells)
+        cells = raw.cells
         only = None if row.columns is None else frozenset(row.columns)
-        values: dict[str, float] = {}
-        for name, column, scale, shift in self._primary:
-            if column < width and (only is None or column in only):
-                value = cells[column]
-                if value == value:
-                    values[name] = scale * value + shift
-        instances = _Instances(self._instances, cells, only)
-        stages: dict[str, float] = {}
-        for stage, column, scale in self._stages:
-            if column < width and only is None and cells[column] == cells[column]:
-                stages[stage] = scale * cells[column]
         return Observation(
             record,
             row.step,
             row.segment,
             raw.time_s,
-            values,
-            instances,
+            self._primary.read(cells, only),
+            _Instances(self._instances, cells, only),
             self._nonfinite(raw, only),
-            stages,
+            self._stages.read(cells) if only is None else {},
             only is not None,
         )
 

@@ -57,7 +57,7 @@ class Pipeline:
 
     def take_reset(self, reset: Reset) -> None:
         """Another file follows, or another life of this one."""
-        self.decoder.reset()
+        self.decoder.reset(is_restart=reset.is_restart)
         self.offset, self.generation = 0, reset.generation
         if reset.is_restart:
             self.stream.expect_restart()

@@ -69,7 +69,10 @@ class Recaller:
 
 
 def read_row(path: str, step: int, place: Place, options: JsonlOptions) -> Row | None:
-    """All values of the rows of `step` that stand together at `place`; None if they are not there."""
+    """All values of the rows of `step` that stand together at `place` or behind it; None if they do not.
+
+    The index is sparse: `place` may be that of an earlier step, up to a few hundred rows before.
+    """
     decoder = JsonlDecoder(JsonlOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}
     try:
@@ -79,9 +82,10 @@ def read_row(path: str, step: int, place: Place, options: JsonlOptions) -> Row |
                 data = file.read(_READ_BYTES)
                 records = decoder.feed(data, start, place.generation) if data else decoder.finish()
                 for record in records:
-                    if record.step != step:
+                    if record.step == step:
+                        row.update((k, v) for k, v in zip(record.shape.keys, record.values, strict=True) if v == v)
+                    elif row or record.step > step:
                         return row or None
-                    row.update((k, v) for k, v in zip(record.shape.keys, record.values, strict=True) if v == v)
                 if not data:
                     break
     except OSError:

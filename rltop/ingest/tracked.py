@@ -144,10 +144,19 @@ class TrackedRun:
         if not self._has_caught_up:
             status = self._main.feed.status
             is_at_end = status.state is TailState.AT_END and offset >= status.offset
-            self._has_caught_up = not self._main.has_waiting and (is_at_end or self._main.feed.is_exhausted)
-        if self._preview is not None and (self._has_caught_up or offset >= self._preview.pipeline.offset > 0):
+            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
+            is_exhausted = self._main.feed.is_exhausted and status.state is not TailState.STUCK
+            self._has_caught_up = not self._main.has_waiting and (is_at_end or is_exhausted)
+        if self._preview is not None and self._is_superseded(self._preview.pipeline):
             self._preview.feed.close()
             self._preview = None
+
+    def _is_superseded(self, preview: Pipeline) -> bool:
+        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
+        main = self._main.pipeline
+        if main.generation != preview.generation or not preview.offset:
+            return self._has_caught_up
+        return main.offset >= preview.offset
 
     # -- what a view reads ------------------------------------------------------------------------------------------
 
@@ -269,9 +278,16 @@ class TrackedRun:
 
     @property
     def newest_s(self) -> float | None:
-        """When the newest row was written: its own time or its arrival, else the file's time when it was opened."""
-        known = [t for t in (self._arrived_s, self.stream.last_time_s) if t is not None]
-        return max(known) if known else self._modified_s
+        """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
+
+        What was seen to arrive is timed by the clock that asks. The trainer's may run
+        ahead of it, and would hide a silence for as long: a time that has not been yet
+        is not believed.
+        """
+        if self._arrived_s is not None:
+            return self._arrived_s
+        written = self.stream.last_time_s
+        return written if written is not None and written <= self._clock.now() else self._modified_s
 
     @property
     def age_s(self) -> float | None:

@@ -67,6 +67,33 @@ class Block:
             data.extend(pad)
         self.data, self.width = data, width
 
+    @property
+    def size_bytes(self) -> int:
+        """What its rows take."""
+        return len(self.data) * 8 + len(self) * 32
+
+    def cut(self, rows: int) -> None:
+        """Keep the first `rows` rows only."""
+        for step in self.steps[rows:]:
+            self.marks.pop(step, None)
+        for column in (self.steps, self.times, self.offsets, self.generations, self.training):
+            del column[rows:]
+        del self.data[rows * self.width :]
+
+    def extend(self, later: Block) -> None:
+        """Take in the rows of a block whose steps all come after these; that block is used up."""
+        width = max(self.width, later.width)
+        for block in (self, later):
+            if block.width < width:
+                block.widen(width)
+        self.steps.extend(later.steps)
+        self.times.extend(later.times)
+        self.offsets.extend(later.offsets)
+        self.generations.extend(later.generations)
+        self.training.extend(later.training)
+        self.data.extend(later.data)
+        self.marks.update(later.marks)
+
     def find(self, step: int) -> int | None:
         """The row of exactly this step, or None."""
         row = bisect_left(self.steps, step)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import itertools
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator
 
 from rltop.store.blocks import Block
@@ -75,6 +76,10 @@ class _Column:
         del self.lows[:buckets], self.highs[:buckets], self.sums[:buckets], self.counts[:buckets]
         del self.nonfinite[:buckets]
 
+    def keep_first(self, buckets: int) -> None:
+        del self.lows[buckets:], self.highs[buckets:], self.sums[buckets:], self.counts[buckets:]
+        del self.nonfinite[buckets:]
+
     def bucket(self, i: int, first_step: int, last_step: int) -> Bucket:
         count = self.counts[i]
         if not count:
@@ -97,6 +102,26 @@ class _Level:
 
     def __len__(self) -> int:
         return len(self.first_steps)
+
+    def extend(self, later: _Level) -> None:
+        """Take in buckets that all come after the ones here."""
+        for i in range(max(len(self.columns), len(later.columns))):
+            self.column(i).extend(later.column(i))
+        self.first_steps.extend(later.first_steps)
+        self.last_steps.extend(later.last_steps)
+
+    def joined(self) -> _Level:
+        """Its buckets joined in pairs; the last one of an odd number stays as it is."""
+        found, pairs = _Level(), len(self) - len(self) % 2
+        for i in range(len(self.columns)):
+            column = self.column(i)
+            joined = column.joined_pairs(pairs)
+            column.drop_first(pairs)
+            joined.extend(column)
+            found.columns.append(joined)
+        found.first_steps = self.first_steps[::2]
+        found.last_steps = self.last_steps[1::2] + self.last_steps[pairs:]
+        return found
 
     def column(self, column: int) -> _Column:
         """The column, created with empty buckets where it came late."""
@@ -188,8 +213,44 @@ class Pyramid:
                 above.last_steps.extend(level.last_steps[1:HANDED_UP:2])
                 del level.first_steps[:HANDED_UP], level.last_steps[:HANDED_UP]
 
+    def cut(self, clip: int) -> None:
+        """Forget every bucket that begins at step `clip` or later; one across it keeps all that it has."""
+        for level in self._levels:
+            kept = bisect_left(level.first_steps, clip)
+            for column in level.columns:
+                column.keep_first(kept)
+            del level.first_steps[kept:], level.last_steps[kept:]
+            if kept:
+                level.last_steps[-1] = min(level.last_steps[-1], clip - 1)
+        for key, point in list(self._last_points.items()):
+            if point.step >= clip:
+                del self._last_points[key]
+                newest = deque((bucket for bucket in self.buckets(key) if bucket.count), maxlen=1)
+                if newest:
+                    self._last_points[key] = Point(newest[0].last_step, newest[0].mean)
+
+    def extend(self, later: Pyramid) -> None:
+        """Take in a pyramid whose steps all come after the ones here; that one is used up.
+
+        What is here becomes as coarse as the coarsest level of the later one, because
+        levels stand in the order of time.
+        """
+        depth = len(later._levels) - 1
+        while len(self._levels) <= depth:
+            self._levels.append(_Level())
+        for finer, coarser in itertools.pairwise(self._levels[: depth + 1]):
+            coarser.extend(finer.joined())
+        self._levels[:depth] = [_Level() for _ in range(depth)]
+        for mine, other in zip(self._levels, later._levels, strict=False):
+            mine.extend(other)
+        self._last_points.update(later._last_points)
+        self.rows += later.rows
+        self._hand_up()
+
     def add_late(self, step: int, column: int, value: float, is_nonfinite: bool) -> None:
-        """Take in one value of a step that has been folded already."""
+        """Take in one value of a step that has been folded already, or that lies before all of them."""
+        oldest = next(level for level in reversed(self._levels) if len(level))
+        oldest.first_steps[0] = min(oldest.first_steps[0], step)
         for level in self._levels:
             if not len(level) or not level.first_steps[0] <= step:
                 continue

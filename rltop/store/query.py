@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -24,13 +24,15 @@ class _Fold:
     __slots__ = ("approximate", "count", "first", "high", "last", "low", "nonfinite", "total")
 
     def __init__(self) -> None:
-        self.first = self.last = -1
+        self.first: int | None = None
+        self.last = -1
         self.low, self.high, self.total, self.count = math.inf, -math.inf, 0.0, 0
         self.nonfinite = self.approximate = False
 
     def see_steps(self, first: int, last: int) -> None:
-        self.first = first if self.first < 0 else min(self.first, first)
-        self.last = max(self.last, last)
+        # Steps may be negative: some runs evaluate at step -1 before they begin.
+        self.last = last if self.first is None else max(self.last, last)
+        self.first = first if self.first is None else min(self.first, first)
 
     def add_values(self, values: Sequence[float]) -> None:
         total = sum(values)
@@ -53,12 +55,13 @@ class _Fold:
             self.count += bucket.count
 
     def bucket(self) -> Bucket:
+        first = -1 if self.first is None else self.first
         if not self.count:
-            return Bucket(self.first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
+            return Bucket(first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
         mean = self.total / self.count
         if not math.isfinite(mean):
             mean = self.low / 2 + self.high / 2
-        return Bucket(self.first, self.last, self.low, self.high, mean, self.count, self.nonfinite, self.approximate)
+        return Bucket(first, self.last, self.low, self.high, mean, self.count, self.nonfinite, self.approximate)
 
 
 class StreamQueries:
@@ -68,6 +71,7 @@ class StreamQueries:
     segments: list[Segment]
     _columns: dict[str, int]
     _recalled: OrderedDict[int, Mapping[str, float]]
+    _joined_restarts: array[int]
 
     def has(self, key: str) -> bool:
         """Has this key been seen?"""
@@ -85,8 +89,8 @@ class StreamQueries:
 
     @property
     def restarts(self) -> tuple[int, ...]:
-        """The first step of every segment but the first."""
-        return tuple(s.first_step for s in self.segments[1:] if s.first_step is not None)
+        """The first step of every segment but the first, oldest first."""
+        return (*self._joined_restarts, *(s.first_step for s in self.segments[1:] if s.first_step is not None))
 
     def latest(self, key: str, at_step: int | None = None) -> Point | None:
         """The newest finite value of a key, at or before `at_step` if given."""
@@ -125,28 +129,6 @@ class StreamQueries:
             return {}
         cells = found[0].cells(found[1])
         return {key: value for key, value in zip(self.keys, cells, strict=False) if value == value}
-
-    def nearest_step(self, step: int) -> int | None:
-        """The newest raw step at or before `step`, else the oldest raw one."""
-        best = None
-        for segment, clip in self._visible():
-            for block in segment.blocks:
-                stop = bisect_right(block.steps, step if clip is None else min(step, clip - 1))
-                if stop:
-                    best = block.steps[stop - 1]
-                elif best is None and (clip is None or block.steps[0] < clip):
-                    return block.steps[0]
-        return best
-
-    def known_steps(self) -> array[int]:
-        """Steps that can be shown exactly: raw ones, and folded ones whose place in the file is known."""
-        found: array[int] = array("q")
-        for segment, clip in self._visible():
-            folded = segment.folded_steps
-            found.extend(folded if clip is None else folded[: bisect_left(folded, clip)])
-            for steps, _ in segment.raw_columns(None, clip):
-                found.extend(steps)
-        return found
 
     def folded_range(self, step: int) -> tuple[int, int] | None:
         """The first and last step of the bucket that stands for a folded step; None if the row itself is held."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator
 
 from rltop.model import GAP, Place
@@ -37,6 +38,8 @@ class Segment:
         self._places: list[Place] = []
         self._place_stride = 1
         self._folded_rows = 0
+        self._settled: deque[int] = deque()
+        self._settled_bytes = 0
 
     @property
     def rows(self) -> int:
@@ -60,30 +63,22 @@ class Segment:
         """The newest step."""
         return self.blocks[-1].steps[-1] if self.blocks else None
 
-    @property
-    def folded_steps(self) -> array[int]:
-        """Steps of folded rows whose place in the file is known, oldest first."""
-        return self._place_steps
-
     def raw_bytes(self) -> int:
-        """What the raw rows take."""
-        return sum(len(block.data) * 8 + len(block) * 32 for block in self.blocks)
+        """What the raw rows take; blocks but the last are as large as when the next one was begun."""
+        return self._settled_bytes + (self.blocks[-1].size_bytes if self.blocks else 0)
 
     def block_for_append(self, width: int) -> Block:
         """The block that takes the next row of at least `width` columns."""
         last = self.blocks[-1] if self.blocks else None
         if last is not None:
-            limit = (
-                self._head_rows
-                if last is self.head
-                else max(16, min(MAX_BLOCK_ROWS, CELLS_PER_BLOCK // (last.width or 1)))
-            )
+            limit = self._head_rows if last is self.head else _row_limit(last.width)
             if len(last) < limit:
                 if last.width >= width:
                     return last
                 if len(last) < WIDEN_ROWS or last is self.head:
                     last.widen(width)
                     return last
+            self._settle(last)
         block = Block(width)
         self.blocks.append(block)
         if self.head is None:
@@ -134,6 +129,7 @@ class Segment:
     def fold_oldest(self) -> None:
         """Move the oldest raw block into the pyramid."""
         block = self.blocks.pop(0)
+        self._settled_bytes -= self._settled.popleft() if self._settled else 0
         if self.pyramid is None:
             self.pyramid = Pyramid()
         self.pyramid.fold(block)
@@ -141,10 +137,64 @@ class Segment:
         for row in range(0, len(block), self._place_stride):
             self._place_steps.append(block.steps[row])
             self._places.append(Place(block.generations[row], block.offsets[row]))
-        if len(self._places) > INDEX_PLACES:
+        self._thin_index()
+
+    def _thin_index(self) -> None:
+        while len(self._places) > INDEX_PLACES:
             self._place_steps = self._place_steps[::2]
             self._places = self._places[::2]
             self._place_stride *= 2
+
+    def _settle(self, block: Block) -> None:
+        """Note what a block takes that gets no more rows."""
+        self._settled.append(block.size_bytes)
+        self._settled_bytes += block.size_bytes
+
+    def end(self) -> None:
+        """A later segment has begun: the first rows are of interest for the newest one only."""
+        self.head = None
+
+    def cut(self, clip: int) -> None:
+        """Forget every row from step `clip` on."""
+        while self.blocks and self.blocks[-1].steps[0] >= clip:
+            self.blocks.pop()
+        if self.blocks:
+            self.blocks[-1].cut(bisect_left(self.blocks[-1].steps, clip))
+        if self.pyramid is not None:
+            self.pyramid.cut(clip)
+            if self.pyramid.first_step is None:
+                self.pyramid = None
+        kept = bisect_left(self._place_steps, clip)
+        del self._place_steps[kept:], self._places[kept:]
+
+    def prepend(self, older: Segment) -> None:
+        """Take in an older segment, all of whose steps come before the ones here; it is used up.
+
+        Both must have ended.
+        """
+        if self.pyramid is None:
+            self.pyramid = older.pyramid
+        else:
+            while older.blocks:
+                older.fold_oldest()
+            if older.pyramid is not None:
+                older.pyramid.extend(self.pyramid)
+                self.pyramid = older.pyramid
+        blocks = older.blocks
+        for block in self.blocks:
+            if blocks and len(blocks[-1]) + len(block) <= _row_limit(max(block.width, blocks[-1].width)):
+                blocks[-1].extend(block)
+            else:
+                blocks.append(block)
+        self.blocks = blocks
+        self._settled, self._settled_bytes = deque(), 0
+        for block in blocks[:-1]:
+            self._settle(block)
+        self._folded_rows += older._folded_rows
+        self._place_steps = older._place_steps + self._place_steps
+        self._places = older._places + self._places
+        self._place_stride = max(self._place_stride, older._place_stride)
+        self._thin_index()
 
     def place(self, step: int) -> Place | None:
         """Where to start reading the file to meet the row of `step`."""
@@ -189,3 +239,8 @@ class Segment:
             if bucket.count:
                 best = Point(min(bucket.last_step, at), bucket.mean)
         return best
+
+
+def _row_limit(width: int) -> int:
+    """How many rows a block of so many columns may hold."""
+    return max(16, min(MAX_BLOCK_ROWS, CELLS_PER_BLOCK // (width or 1)))

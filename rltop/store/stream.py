@@ -24,6 +24,8 @@ from rltop.store.series import Mark, StoreOptions
 _SHAPES_KEPT = 1024
 _MARKS_KEPT = 64
 _RECALLED_KEPT = 64
+_SEGMENTS_KEPT = 64
+"""Segments kept apart; the oldest ones are joined: two writers in one file make a restart of every row."""
 _REFUSED_KEPT = 20_000
 """Refused keys told apart; past that the count stands for "at least"."""
 
@@ -115,6 +117,7 @@ class Stream(StreamQueries):
         self._marks: dict[int, _KeyMarks] = {}
         self._refused: set[str] = set()
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
+        self._joined_restarts: array[int] = array("q")
         self._must_restart = False
         self._open_step: int | None = None
         self._is_open = False
@@ -159,8 +162,31 @@ class Stream(StreamQueries):
             self._is_open = False
 
     def _start_segment(self) -> None:
-        self.segments.append(Segment(len(self.segments), self.options.head_rows))
         self._must_restart = False
+        self._recalled.clear()
+        number = 0
+        if self.segments:
+            self.segments[-1].end()
+            number = self.segments[-1].number + 1
+        self.segments.append(Segment(number, self.options.head_rows))
+        if len(self.segments) > _SEGMENTS_KEPT:
+            self._join_oldest()
+
+    def _join_oldest(self) -> None:
+        """Make one segment of the two oldest: of the older one nothing but what a query can see."""
+        oldest, second = self.segments[:2]
+        first = second.first_step
+        if first is None or (self.closed and self.closed[0].segment <= second.number):
+            return
+        while self._joined_restarts and self._joined_restarts[-1] >= first:
+            self._joined_restarts.pop()
+        self._joined_restarts.append(first)
+        oldest.cut(min(s.first_step for s in self.segments[1:] if s.first_step is not None))
+        second.prepend(oldest)
+        del self.segments[0]
+
+    def _segment_numbered(self, number: int) -> Segment:
+        return self.segments[number - self.segments[0].number]
 
     def _restart(self, record: Record, layout: _Layout) -> None:
         self._close()
@@ -267,6 +293,9 @@ class Stream(StreamQueries):
 
     def _go_back(self, segment: Segment, record: Record, layout: _Layout) -> None:
         """A row of a step already passed: late, repeated, or a restart."""
+        if not layout.is_training:
+            # An evaluation of the part before a restart is late, and must not pull the restart back.
+            segment = self._segment_of(record.step) or self.segments[0]
         found = segment.find(record.step)
         if found is not None:
             block, row = found
@@ -353,6 +382,7 @@ class Stream(StreamQueries):
 
     def _close_late(self, segment: Segment, step: int, layout: _Layout) -> None:
         self.counts.late_rows += 1
+        self._recalled.pop(step, None)
         self.closed.append(ClosedRow(segment.number, step, layout.columns))
 
     # -- what the judge and the reader of the file need --------------------------------------------------------
@@ -363,7 +393,7 @@ class Stream(StreamQueries):
 
     def raw_row(self, row: ClosedRow) -> RawRow | None:
         """The row as it stands; None if it has been folded."""
-        found = self.segments[row.segment].find(row.step)
+        found = self._segment_numbered(row.segment).find(row.step)
         if found is None:
             return None
         block, i = found

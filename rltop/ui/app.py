@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Hashable, Iterable
+import os
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar
 
-from textual.app import App, SystemCommand
-from textual.binding import BindingType
+from textual.app import SystemCommand
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError, ThemeError
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
-from rltop.ui.bindings import APP_BINDINGS, binding_ids
-from rltop.ui.commands import RltopCommands
+from rltop.model import Verdict
+from rltop.ui.bindings import APP_BINDINGS, binding_ids, spell
+from rltop.ui.commands import RltopCommands, RltopPalette
 from rltop.ui.moment import Moment, travelled
 from rltop.ui.options import UiOptions
+from rltop.ui.pace import LinkPing, Pace, is_multiplexed
 from rltop.ui.screens.help import HelpScreen
 from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
@@ -30,8 +33,9 @@ from rltop.ui.screens.page import Page
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
-from rltop.ui.textual_shim import ScreenGuard, driver_for
+from rltop.ui.textual_shim import FaultKeeper, ScreenGuard, driver_for
 from rltop.ui.theme import textual_theme
+from rltop.view.badges import verdicts_at
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Target, TargetKind
 from rltop.view.palette import Palette, find_palettes, load_palette
@@ -47,7 +51,7 @@ TICK_S = 1.0
 """How often ages and the state word are brought up to date without new data."""
 
 
-class RltopApp(App[int], inherit_bindings=False):
+class RltopApp(FaultKeeper, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
@@ -73,23 +77,26 @@ class RltopApp(App[int], inherit_bindings=False):
         self.options = options or UiOptions()
         self.palette = self._load(self.options.theme)
         check_keymap(self.options)
+        self._clock = clock or SystemClock()
+        is_behind = is_multiplexed(os.environ)
+        self._ping = LinkPing(self._clock, is_on=not is_behind)
+        self._pace = Pace(self._clock, self.options.refresh_hz, self._ping, is_multiplexed=is_behind)
         super().__init__(
-            driver_class=driver_for(guard) if guard is not None else None,
+            driver_class=driver_for(guard, self._ping) if guard is not None else None,
             ansi_color=None if self.options.has_colour else True,
         )
         self.animation_level = "none"
         self.session = session
         self._guard = guard
-        self._clock = clock or SystemClock()
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
-        self._interval_s = 1.0 / min(4.0, max(1.0, self.options.refresh_hz))
         self._run_index = 0
         self._cursor: int | None = None
         self._frozen: int | None = None
         self._awaits_recall = False
+        self._has_travelled = False
         self._is_paused = False
         self._drawn_version: Hashable = None
-        self._drawn_at = float("-inf")
+        self._drawn_face: Hashable = None
         self._wake = asyncio.Event()
         self._offered: tuple[bool, ...] = ()
 
@@ -106,6 +113,11 @@ class RltopApp(App[int], inherit_bindings=False):
         """The run, the step and the signs that every page paints with."""
         at_step = self._cursor if self._cursor is not None else self._frozen
         return Moment(self.followed, self._glyphs, at_step, self._is_paused)
+
+    @property
+    def shown_verdicts(self) -> Sequence[Verdict]:
+        """What stands at the step that is shown, worst first."""
+        return verdicts_at(self.followed, self.moment.at_step)
 
     @property
     def is_live(self) -> bool:
@@ -128,11 +140,13 @@ class RltopApp(App[int], inherit_bindings=False):
         if self._guard is not None:
             self._guard.on_leave(lambda: _soon(loop, self.exit))
         self.session.bell.listen(lambda: _soon(loop, self._wake.set))
+        self._ping.listen(lambda: _soon(loop, self._wake.set))
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
         self.session.bell.listen(None)
+        self._ping.listen(None)
         if self._guard is not None:
             self._guard.on_leave(None)
 
@@ -149,35 +163,45 @@ class RltopApp(App[int], inherit_bindings=False):
             self._wake.clear()
 
     def _draw_when_due(self) -> float:
-        """Draw if there is something new and the last frame is old enough.
+        """Draw if there is something new and the pace allows it.
 
-        The first change is drawn at once, later ones at most `refresh_hz` times a
-        second; a paused picture stays as it is.
+        Time alone changes little: without new data the page is asked once a second
+        whether it would say anything else. A paused picture stays as it is.
 
         Returns:
             Seconds to wait for the next chance.
         """
-        age_s = self._clock.monotonic() - self._drawn_at
-        if (self._is_paused and not self._has_recalled()) or self.page is None:
+        page = self.page
+        if page is None or (self._is_paused and not self._has_recalled()):
             return IDLE_S
-        has_changed = self.session.version != self._drawn_version
-        if not has_changed and age_s < TICK_S:
+        if self.session.version == self._drawn_version and (
+            self._pace.since_s < TICK_S or page.face() == self._drawn_face
+        ):
             return IDLE_S
-        if age_s < self._interval_s:
-            return min(IDLE_S, max(0.001, self._interval_s - age_s))
+        wait_s = self._pace.wait_s(is_loading=self.followed.loading is not None)
+        if wait_s > 0.0:
+            return min(IDLE_S, wait_s)
         self.draw()
+        page.call_after_refresh(self._ask_terminal)
         return IDLE_S
 
     def draw(self) -> None:
         """Paint the page on top, whatever has or has not changed."""
+        self._pace.begin()
         self._drawn_version = self.session.version
-        self._drawn_at = self._clock.monotonic()
         if self.page is not None:
+            self._drawn_face = self.page.face()
             self.page.draw()
-        offered = (self.is_live, self.followed.stream.last_step is None, not self.followed.verdicts)
+        self._pace.end()
+        offered = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts)
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
+
+    def _ask_terminal(self) -> None:
+        """Have the terminal say when it has shown what was drawn."""
+        if self._driver is not None:
+            self._ping.ask(self._driver.write)
 
     # -- going places --------------------------------------------------------------------------------------------
 
@@ -225,8 +249,8 @@ class RltopApp(App[int], inherit_bindings=False):
             self.screen.find()
 
     def action_alerts(self) -> None:
-        """Open the worst verdict, or the one after the one that is open."""
-        rules = [verdict.rule for verdict in self.followed.verdicts]
+        """Open the worst verdict of the step that is shown, or the one after the one that is open."""
+        rules = [verdict.rule for verdict in self.shown_verdicts]
         if not rules:
             return
         if isinstance(self.screen, VerdictScreen):
@@ -269,8 +293,19 @@ class RltopApp(App[int], inherit_bindings=False):
         self._go_to(None if step is None or newest is None or step >= newest else step)
 
     def _go_to(self, step: int | None) -> None:
-        """Set the time cursor, and have the file read again where memory has folded the step."""
+        """Set the time cursor; what it shows is drawn behind the keys that wait.
+
+        A key that is held down brings more of them than pages can be painted.
+        """
         self._cursor = step
+        if not self._has_travelled:
+            self._has_travelled = True
+            self.call_later(self._arrive)
+
+    def _arrive(self) -> None:
+        """Draw the step at the cursor, and have the file read again where memory has folded it."""
+        self._has_travelled = False
+        step = self._cursor
         if step is not None:
             self.followed.recall(step)
         self._awaits_recall = step is not None and self.followed.stream.folded_range(step) is not None
@@ -291,10 +326,12 @@ class RltopApp(App[int], inherit_bindings=False):
                 is_allowed = not self.is_live and not _is_typing(self.screen)
             case "find":
                 is_allowed = self.page is not None and not _is_typing(self.screen)
+            case "help":
+                is_allowed = not _is_typing(self.screen)
             case "travel":
                 is_allowed = True if self.followed.stream.last_step is not None else None
             case "alerts":
-                is_allowed = bool(self.followed.verdicts)
+                is_allowed = bool(self.shown_verdicts)
             case "next_run":
                 is_allowed = len(self.session.runs) > 1
             case "back":
@@ -335,6 +372,18 @@ class RltopApp(App[int], inherit_bindings=False):
             if isinstance(page, Page) and page.is_mounted:
                 page.set_palette()
 
+    def action_command_palette(self) -> None:
+        """Find a metric, a verdict, a theme or an action by name."""
+        if self.page is not None:
+            self.push_screen(RltopPalette(is_ascii=self.options.is_ascii))
+
+    def get_key_display(self, binding: Binding) -> str:
+        """A key as the footer spells it, with signs that may be drawn."""
+        shown = super().get_key_display(binding)
+        if self.options.is_ascii and not shown.isascii():
+            return " ".join(spell(binding.key)) if binding.key.isascii() else self._glyphs.speak(shown)
+        return shown
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """None of Textual's own: `commands` has what this program can do."""
         return ()
@@ -372,11 +421,14 @@ def run(session: Session, options: UiOptions | None = None, guard: ScreenGuard |
             Textual takes and returns the terminal by itself.
 
     Returns:
-        The exit code: 0, or 1 after an error that Textual has reported.
+        The exit code, 0 unless Textual says otherwise.
 
     Raises:
         ThemeError, ConfigError: the options cannot be used.
+        Exception: whatever ended the application, once the terminal is free.
     """
     app = RltopApp(session, options, guard=guard)
     app.run(mouse=app.options.has_mouse)
+    if app.fault is not None:
+        raise app.fault
     return app.return_code or 0

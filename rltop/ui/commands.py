@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from rltop.model import Label
@@ -20,6 +20,29 @@ DISCOVERED_METRICS = 12
 """How many metrics are offered before anything is typed."""
 
 _NOT_OFFERED = frozenset({"palette", "live-end", "interrupt", "suspend"})
+
+
+class RltopPalette(CommandPalette):
+    """The palette without signs that not every terminal can draw."""
+
+    DEFAULT_CSS = """
+    RltopPalette.-ascii #--input, RltopPalette.-ascii #--input.--list-visible {
+        border: ascii $primary;
+    }
+    RltopPalette.-ascii CommandList {
+        border: ascii $primary;
+        border-top: none;
+        scrollbar-size: 0 0;
+    }
+    """
+
+    def __init__(self, *, is_ascii: bool) -> None:
+        placeholder = "metric, verdict, theme or action"
+        super().__init__(placeholder=placeholder, id="--command-palette", classes="-ascii" if is_ascii else None)
+
+    def on_mount(self) -> None:
+        """A prompt that is one cell wide everywhere."""
+        self.query_one(SearchIcon).icon = ">"
 
 
 class _Command(NamedTuple):
@@ -50,7 +73,7 @@ class RltopCommands(Provider):
                 yield Hit(score, matcher.highlight(command.text), command.run, text=command.text, help=command.help)
 
     def _verdicts(self) -> Iterator[_Command]:
-        for verdict in self._rltop.followed.verdicts:
+        for verdict in self._rltop.shown_verdicts:
             text = f"verdict: {verdict.title} ({verdict.level.word}, rule {verdict.rule})"
             yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule))
 
@@ -74,4 +97,6 @@ class RltopCommands(Provider):
                 yield _Command(binding.tooltip, "", partial(self._rltop.run_action, binding.action))
 
     def _opening(self, text: str, help: str, target: Target) -> _Command:
-        return _Command(Label.of(text).display, Label.of(help).display, partial(self._rltop.open, target))
+        speak = self._rltop.moment.glyphs.speak
+        text, help = speak(Label.of(text).display), speak(Label.of(help).display)
+        return _Command(text, help, partial(self._rltop.open, target))

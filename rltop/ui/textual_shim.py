@@ -1,8 +1,9 @@
 """The one place that touches what Textual does not document.
 
-Two things: a driver that leaves the terminal to the guard, and an update that
-sends the changed cells instead of everything to the left of them. Written
-against Textual 8.2; every entry says what it leans on, so that an update of
+Three things: a driver that leaves the terminal to the guard and tells when it has
+answered, an update that sends the changed cells instead of everything to the left
+of them, and an application that hands on what went wrong instead of printing it.
+Written against Textual 8.2; every entry says what it leans on, so that an update of
 Textual has one file to check.
 """
 
@@ -12,11 +13,19 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from rich.console import Console
-from rich.control import Control
 from textual._compositor import ChopsUpdate, Compositor
+from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import Screen
+from textual.widgets._footer import FooterKey as FooterKey  # noqa: PLC0414 - handed on
+from textual.widgets._footer import FooterLabel as FooterLabel  # noqa: PLC0414 - handed on
+from textual.widgets._footer import KeyGroup as KeyGroup  # noqa: PLC0414 - handed on
+from textual.worker import WorkerFailed
+
+from rltop.ui.pen import Pen
 
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
@@ -90,12 +99,27 @@ class _Outlet:
         return self._guard.output_fd
 
 
-def driver_for(guard: ScreenGuard) -> type[Driver]:
+class Ping(Protocol):
+    """Whoever wants to know that the terminal has answered; see `pace`."""
+
+    def answered(self) -> None:
+        """The terminal has answered; called on the thread that reads keys."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for an answer under way, but not long."""
+        ...
+
+
+def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
     """A driver that draws on the alternate screen which `guard` already shows.
 
     Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
     `_file`, `fileno` and `input_tty`, its method `_get_terminal_size`, and the fact
     that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
+    Also on `process_message`, which sees on its own thread the message
+    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, and on
+    `disable_input`, after which nobody reads such an answer.
     Entering a second time would clear the early frame and, in some terminals,
     overwrite the saved cursor; leaving is the guard's, so that it comes last.
     """
@@ -119,6 +143,15 @@ def driver_for(guard: ScreenGuard) -> type[Driver]:
             guard.hand_over()
             super().start_application_mode()  # type: ignore[no-untyped-call]
 
+        def process_message(self, message: Message) -> None:
+            if isinstance(message, TerminalSupportsSynchronizedOutput):
+                ping.answered()
+            super().process_message(message)
+
+        def disable_input(self) -> None:
+            ping.settle()
+            super().disable_input()
+
         def close(self) -> None:
             # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
             super().close()
@@ -132,19 +165,21 @@ class _CellUpdate(ChopsUpdate):
 
     Leans on: `ChopsUpdate` keeps `chops` (per line: start of a strip → strip),
     `chop_ends` (where each of them ends) and `spans` (line, first cell, end). Its
-    own method begins every line at the start of the strip.
+    own method begins every line at the start of the strip. Also on `_color_system`
+    of a Rich console, the colours of the terminal.
     """
 
     def render_segments(self, console: Console) -> str:
         """The escape codes and the text that bring the screen up to date."""
-        written: list[str] = []
+        pen = Pen(console._color_system)
         for y, start, stop in self.spans:
             for end, (x, strip) in zip(self.chop_ends[y], self.chops[y].items(), strict=False):
                 left, right = max(x, start), min(end, stop)
                 if strip is not None and left < right:
-                    written.append(Control.move_to(left, y).segment.text)
-                    written.append(strip.crop(left - x, right - x).render(console))
-        return "".join(written)
+                    pen.move_to(left, y)
+                    for segment in strip.crop(left - x, right - x):
+                        pen.write(segment)
+        return pen.finish()
 
 
 class _CellCompositor(Compositor):
@@ -162,3 +197,23 @@ def update_by_cells(screen: Screen[Any]) -> None:
     Leans on: a screen draws through its attribute `_compositor`.
     """
     screen._compositor = _CellCompositor()
+
+
+class FaultKeeper(App[int]):
+    """An application that ends on an error and keeps it, for its caller to tell.
+
+    Leans on: `App._handle_exception` keeps the first error in `_exception` and then
+    calls `_fatal_error`, whose own version prints a traceback with every local
+    variable; `_close_messages_no_wait` is how it ends the application.
+    """
+
+    def _fatal_error(self) -> None:
+        self._close_messages_no_wait()
+
+    @property
+    def fault(self) -> Exception | None:
+        """The error that ended the application, or None."""
+        error = self._exception
+        if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
+            return error.error
+        return error

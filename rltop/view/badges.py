@@ -169,7 +169,7 @@ def _rest(group: BadgeGroup) -> str:
         parts.append(f"{group.quiet} ok")
     if parts:
         return " · ".join(parts)
-    return "" if group.badges else "no data"
+    return "" if group.badges else "nothing logged"
 
 
 def _wanted(group: BadgeGroup, glyphs: Glyphs) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from rltop import units
+from rltop.derive.middle import median
 from rltop.model import Counts, Label, RunState
 from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
@@ -156,8 +156,24 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         word += f" {units.share(view.loading)}"
     pieces.append(Piece(word, role))
     if view.age_s is not None and level < 6:
-        pieces.append(Piece(f", {units.age(view.age_s)}", "dim"))
+        pieces.append(Piece(f", {age_text(view.age_s)}", "dim"))
     return pieces
+
+
+def age_text(age_s: float) -> str:
+    """The age of the newest record, in steps of 5 s for the first minute and of 10 s for the second.
+
+    Every change is sent to the terminal, and nobody acts on a second more or less.
+    """
+    if age_s >= 120.0:
+        return units.age(age_s)
+    return units.age(age_s - age_s % (5.0 if age_s < 60.0 else 10.0))
+
+
+def header_clock(run: RunSource) -> tuple[str, str]:
+    """What the header says of time: how old the newest record is, and how much has been read."""
+    age_s, loading = run.age_s, run.loading
+    return "" if age_s is None else age_text(age_s), "" if loading is None else units.share(loading)
 
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:
@@ -176,8 +192,8 @@ _WORDS = (
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),
     ("nul_bytes", "NUL byte", "NUL bytes"),
-    ("null_values", "null", "nulls"),
-    ("text_values", "text", "texts"),
+    ("null_values", "null value", "null values"),
+    ("text_values", "text value", "text values"),
     ("nested_values", "list or object", "lists or objects"),
 )
 

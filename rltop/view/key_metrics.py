@@ -51,13 +51,24 @@ class Columns:
         return 3 + self.title + 1 + (self.key + 1 if self.key else 0) + self.value + self.unit + change
 
 
-def columns_for(width: int, longest_key: int = 28) -> Columns:
-    """How a table of `width` cells is divided; the line takes what is left."""
+_LEAST_NOTE = 8
+"""Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
+
+
+def columns_for(width: int, longest_key: int = 28, longest_note: int = 22) -> Columns:
+    """How a table of `width` cells is divided; the line takes what is left.
+
+    Args:
+        width: cells of the table.
+        longest_key: cells of the longest key.
+        longest_note: cells of the longest remark.
+    """
+    longest_note = max(_LEAST_NOTE, longest_note)
     if width >= 100:
-        title, value, unit, change, note = _TITLE, 8, 6, 8, 15 if width < 160 else 22
+        title, value, unit, change, note = _TITLE, 8, 6, 8, min(longest_note, 16 if width < 160 else 24)
         key = min(max(12, longest_key), 28 + max(0, width - 120) // 4)
     elif width >= 64:
-        title, key, value, unit, change, note = _TITLE, 0, 8, 6, 8, 12 if width >= 76 else 0
+        title, key, value, unit, change, note = _TITLE, 0, 8, 6, 8, min(longest_note, 14) if width >= 76 else 0
     else:
         title, key, value, unit, change, note = 13, 0, 8, 6, 0, 0
     rest = width - Columns(title, key, value, unit, change, 0, 0).spark_at - (note + 1 if note else 0) - 1
@@ -164,11 +175,25 @@ def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyph
         builder.line(sparkline(fitted(reading.spark, columns.spark * 2), glyphs))
     if columns.note:
         builder.to(columns.spark_at + columns.spark + 1)
-        for i, (text, note_role) in enumerate(notes_of(row, glyphs)):
-            if i and cell_width(text) + 1 > builder.room:
-                break
-            builder.add(" " if i else "").add(text, note_role)
+        _paint_notes(builder, notes_of(row, glyphs))
     return builder.row(Target(TargetKind.METRIC, reading.signal.key))
+
+
+def _paint_notes(builder: RowBuilder, notes: Sequence[tuple[str, str]]) -> None:
+    """As many remarks as fit whole; one that does not goes without its unit, or not at all."""
+    gap = ""
+    for text, role in notes:
+        room = builder.room - len(gap)
+        for form in (text, _without_unit(text)):
+            if cell_width(form) <= room:
+                builder.add(gap).add(form, role)
+                gap = " "
+                break
+
+
+def _without_unit(text: str) -> str:
+    number, _, unit = text.rpartition(" ")
+    return number if number and not any(char.isdigit() for char in unit) else text
 
 
 def _paint_value(builder: RowBuilder, reading: SignalReading, columns: Columns) -> None:
@@ -197,7 +222,7 @@ def paint_metric_rows(
     if height <= 0 or not rows:
         return []
     if columns is None:
-        columns = columns_for(width, longest_key(rows))
+        columns = columns_for(width, longest_key(rows), longest_note(rows, glyphs))
     now = max(fitted(row.reading.spark, columns.spark * 2).newest for row in rows) // 2 + 1
     head = [paint_table_head(columns, width, glyphs, span, now)] if has_head and height > 1 else []
     kept = keep_loud(rows, height - len(head))
@@ -207,6 +232,12 @@ def paint_metric_rows(
 def longest_key(rows: Sequence[MetricRow]) -> int:
     """Cells of the longest key among the rows; the width of its column rests on it."""
     return max((cell_width(row.reading.key.display) for row in rows), default=0)
+
+
+def longest_note(rows: Sequence[MetricRow], glyphs: Glyphs) -> int:
+    """Cells of the longest of the rows' first remarks; the others are said where there is room."""
+    first = [notes[0][0] for notes in (notes_of(row, glyphs) for row in rows) if notes]
+    return max((cell_width(text) for text in first), default=0)
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import median
 
+from rltop.derive.middle import median
 from rltop.derive.rolling import MAD_TO_SIGMA
 from rltop.store.series import Series
 

@@ -18,7 +18,15 @@ from rltop.view.cells import RowBuilder, fill, rule_row, too_small
 from rltop.view.choice import choose_key_metrics, choose_others
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.header import HeaderView, build_header, paint_counts, paint_header
-from rltop.view.key_metrics import MetricRow, columns_for, longest_key, paint_metric_row, paint_metric_rows
+from rltop.view.key_metrics import (
+    Columns,
+    MetricRow,
+    columns_for,
+    longest_key,
+    longest_note,
+    paint_metric_row,
+    paint_metric_rows,
+)
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence, sentence_lines
 from rltop.view.signals import SignalReading, cadence_of, read_signal
@@ -40,6 +48,8 @@ LEAST = (40, 12)
 
 _GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "rm_accuracy", "val_loss", "loss")
 _EVENTS = 8
+_INNER_SPANS = 16
+"""More unclaimed durations than this are never painted here."""
 _FIXED_ROWS = 26
 _UNKNOWN_ROWS = 12
 
@@ -96,7 +106,7 @@ def build_overview(
             read it again.
     """
     verdicts = verdicts_at(run, at)
-    timing = build_timing(run, at, row)
+    timing = build_timing(run, at, row, inner=_INNER_SPANS)
     is_empty = nothing_yet(run) is not None
     rows, more = ((), ()) if is_empty else _read_rows(run, at, verdicts, width, height)
     return OverviewView(
@@ -228,7 +238,7 @@ class _Painter:
         ]
         room = plan.metrics + plan.has_head
         view, width, glyphs = self.view, self.width, self.glyphs
-        columns = columns_for(width, longest_key((*view.rows, *view.more)))
+        columns = self._columns()
         table = paint_metric_rows(
             view.rows, width, room, glyphs, has_head=plan.has_head, span=(view.span, view.end), columns=columns
         )
@@ -240,6 +250,11 @@ class _Painter:
         if height is not None:
             rows += [Row(())] * (height - len(rows) - len(self.counts))
         return rows + self.counts
+
+    def _columns(self) -> Columns:
+        """The columns of both tables of metrics."""
+        rows = (*self.view.rows, *self.view.more)
+        return columns_for(self.width, longest_key(rows), longest_note(rows, self.glyphs))
 
     def _choose(self, height: int | None) -> tuple[_Plan, int | None]:
         """The first plan that fits, grown into the rows that it leaves; and what is left even then."""
@@ -314,7 +329,7 @@ class _Painter:
     def _more(self, room: int | None) -> list[Row]:
         if room is None or room < 4 or not self.view.more:
             return []
-        columns = columns_for(self.width, longest_key((*self.view.rows, *self.view.more)))
+        columns = self._columns()
         rows = [RowBuilder(self.width, self.glyphs).add(" MORE METRICS", "title").row()]
         return rows + [paint_metric_row(row, columns, self.width, self.glyphs) for row in self.view.more[: room - 2]]
 

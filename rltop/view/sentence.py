@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltop import units
-from rltop.model import Label, Level, RunState, Verdict, VerdictState
+from rltop.model import Label, Level, RunState, SpanKind, Verdict, VerdictState
 from rltop.view.cells import RowBuilder, wrap
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import is_difference
@@ -87,7 +87,8 @@ def build_sentence(
         target = Target(TargetKind.VERDICT, worst.rule)
         parts = [worst.headline.rstrip(".")]
         grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
-        if worst.family not in _TIME_FAMILIES and (grown or not _mentions(worst.headline, timing)):
+        is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing)
+        if worst.family not in _TIME_FAMILIES and (grown or not is_told):
             parts.append(cost)
         return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
     if at is None and run.state is RunState.STALLED and run.state_note:
@@ -119,6 +120,9 @@ def _cost(timing: TimingView | None) -> str:
     if timing is None:
         return ""
     largest, grown = timing.largest, timing.most_grown
+    unexplained = sum(stage.share for stage in timing.top if stage.kind is SpanKind.OTHER)
+    if largest is not None and unexplained > max(0.5, largest.share):
+        return f"{units.share(unexplained)} of the step is in no stage that is logged"
     if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
         return f"a step takes {units.duration(timing.median_s or timing.total_s)}"
     text = f"{largest.name.raw} is {units.share(largest.share)} of the step"

@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
 
+from rltop.derive.middle import median
 from rltop.metrics.keys import split_key
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
 from rltop.store.series import Mark, Point

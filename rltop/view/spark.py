@@ -43,11 +43,17 @@ _PAIRS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of steps cut into columns: column i covers [start + i·stride, …)."""
+    """A stretch of steps cut into columns: column i covers [start + i·stride, …).
+
+    Where columns are drawn apart, `up` and `down` say how far: what is read into
+    column i is drawn at i·up/down.
+    """
 
     start: int
     stride: int
     columns: int
+    up: int = 1
+    down: int = 1
 
     @property
     def stop(self) -> int:
@@ -56,7 +62,14 @@ class Window:
 
     def column(self, step: int) -> int:
         """The column of a step; outside the window it is negative or too large."""
-        return (step - self.start) // self.stride
+        return (step - self.start) // self.stride * self.up // self.down
+
+
+_STRETCHES = ((4, 1), (3, 1), (5, 2), (2, 1), (3, 2), (4, 3), (6, 5))
+"""How far columns are drawn apart where there are fewer of them than there is room, widest first.
+
+Few and fixed, so that a new record seldom moves the whole line.
+"""
 
 
 def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window:
@@ -184,10 +197,15 @@ def _spike_limit(distances: list[float]) -> float:
 
 
 def fitted(data: SparkData, columns: int) -> SparkData:
-    """The same line in at most `columns` columns, as if it had been read so.
+    """The same line in exactly `columns` columns, filling two thirds of them or more.
 
-    Columns are merged and anchored to steps as in `anchored_window`.
+    Columns are merged and anchored to steps as in `anchored_window`; a short line is
+    drawn out instead, up to four columns to a record.
     """
+    return _stretched(_merged(data, columns))
+
+
+def _merged(data: SparkData, columns: int) -> SparkData:
     if len(data.lows) == columns:
         return data
     window = data.window
@@ -201,13 +219,22 @@ def fitted(data: SparkData, columns: int) -> SparkData:
     if merge == 1:
         return _cut(data, columns)
     shift = (window.start - start) // window.stride
-    lows, highs = [math.nan] * columns, [math.nan] * columns
+    nan = math.nan
+    lows, sums, highs, counts = [nan] * columns, [0.0] * columns, [nan] * columns, [0] * columns
     for i, (low, high) in enumerate(zip(data.lows, data.highs, strict=True)):
         to = (i + shift) // merge
         if math.isnan(high) or to >= columns:
             continue
-        lows[to] = low if math.isnan(lows[to]) else min(lows[to], low)
-        highs[to] = high if math.isnan(highs[to]) else max(highs[to], high)
+        lows[to] = low if not counts[to] else min(lows[to], low)
+        highs[to] = high if not counts[to] else max(highs[to], high)
+        sums[to] += low / 2 + high / 2
+        counts[to] += 1
+    means = [total / count if count else nan for total, count in zip(sums, counts, strict=True)]
+    calm_lows, calm_highs = _calm(lows, means, highs)
+    # What the axis reaches to is drawn, whether it stands out or not.
+    bottom, top = min(lows, default=nan, key=_last_if_gap), max(highs, default=nan, key=lambda v: -_last_if_gap(-v))
+    lows = [bottom if low == bottom else calm for low, calm in zip(lows, calm_lows, strict=True)]
+    highs = [top if high == top else calm for high, calm in zip(highs, calm_highs, strict=True)]
     return replace(
         data,
         lows=lows,
@@ -217,6 +244,32 @@ def fitted(data: SparkData, columns: int) -> SparkData:
         restarts=frozenset((i + shift) // merge for i in data.restarts),
         newest=(data.newest + shift) // merge,
     )
+
+
+def _stretched(data: SparkData) -> SparkData:
+    """The line drawn over more of its place, where its columns fill little of it; the gaps are bridged."""
+    room = len(data.lows)
+    used = min(room, data.newest + 1)
+    found = next(((up, down) for up, down in _STRETCHES if (used - 1) * up // down < room), None)
+    if found is None or used < 2:
+        return data
+    up, down = found
+    lows, highs = [math.nan] * room, [math.nan] * room
+    for i in range(used):
+        lows[i * up // down], highs[i * up // down] = data.lows[i], data.highs[i]
+    return replace(
+        data,
+        lows=lows,
+        highs=highs,
+        window=replace(data.window, up=up, down=down),
+        nonfinite=frozenset(i * up // down for i in data.nonfinite),
+        restarts=frozenset(i * up // down for i in data.restarts),
+        newest=data.newest * up // down,
+    )
+
+
+def _last_if_gap(value: float) -> float:
+    return math.inf if math.isnan(value) else value
 
 
 def _cut(data: SparkData, columns: int) -> SparkData:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from rltop import units
+from rltop.derive.middle import median
 from rltop.model import Label, Unit
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
@@ -39,7 +39,7 @@ class StageStatistic:
         role: the role of its bar.
         last_s: on the step on the screen; NaN where it did not run.
         median_s, p95_s: over the steps on which it ran.
-        share: of the step's median time.
+        share: of all the time that these steps took.
         trend: median of the newest quarter over that of the oldest, minus 1; None while unknown.
         history: its seconds on the newest steps, oldest first; NaN where it did not run.
         runs: on how many steps it ran.
@@ -96,18 +96,18 @@ def _why_nothing(run: RunSource) -> str:
 
 def _table(timing: TimingView) -> tuple[StageStatistic, ...]:
     totals = [step.total_s for step in timing.strip]
-    usual = median(totals)
+    whole_s = sum(totals)
     by_name: dict[str, list[float]] = {}
     for at, step in enumerate(timing.strip):
         for name, seconds in step.parts:
             history = by_name.setdefault(name, [math.nan] * len(totals))
             history[at] = seconds if math.isnan(history[at]) else history[at] + seconds
-    rows = [_statistic(name, timing, history, usual) for name, history in by_name.items()]
+    rows = [_statistic(name, timing, history, whole_s) for name, history in by_name.items()]
     rows.sort(key=lambda row: (row.name.raw == OTHER, -row.median_s * row.runs))
-    return (_statistic("step", timing, totals, usual), *rows)
+    return (_statistic("step", timing, totals, whole_s), *rows)
 
 
-def _statistic(name: str, timing: TimingView, history: Sequence[float], usual: float) -> StageStatistic:
+def _statistic(name: str, timing: TimingView, history: Sequence[float], whole_s: float) -> StageStatistic:
     ran = [seconds for seconds in history if not math.isnan(seconds)]
     ordered = sorted(ran)
     role = "value" if name == "step" else "other" if name == OTHER else f"stage-{timing.colors.get(name, 7) % 8}"
@@ -122,7 +122,7 @@ def _statistic(name: str, timing: TimingView, history: Sequence[float], usual: f
         last_s=history[-1],
         median_s=median(ran),
         p95_s=ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)],
-        share=median(ran) / usual if usual > 0 else 0.0,
+        share=sum(ran) / whole_s if whole_s > 0 else 0.0,
         trend=trend,
         history=tuple(history),
         runs=len(ran),

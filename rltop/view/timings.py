@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from heapq import nlargest
 
+from rltop.derive.middle import median
 from rltop.derive.timing import step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.view.cache import read_timing
@@ -26,6 +27,8 @@ _RISE_FACTOR = 1.5
 _RISE_SHARE = 0.02
 _OUTLIER = 1.5
 OTHER = "other"
+_NO_COLOR = 7
+"""The colour of what belongs to no stage of the step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +164,11 @@ def timing_history(run: RunSource, until: int | None, count: int) -> list[StepTi
 
 
 def build_timing(
-    run: RunSource, at: int | None = None, row: Mapping[str, float] | None = None, count: int = STRIP_STEPS
+    run: RunSource,
+    at: int | None = None,
+    row: Mapping[str, float] | None = None,
+    count: int = STRIP_STEPS,
+    inner: int | None = None,
 ) -> TimingView | None:
     """The timing of a step, compared with the steps before it.
 
@@ -171,6 +178,8 @@ def build_timing(
         row: the row of that step, where memory has thinned it and the caller has
             read it again.
         count: how many steps to compare with.
+        inner: of the durations that no stage claims, only so many of the longest are
+            compared: a trainer may log hundreds, and a page may show a few; None is all.
 
     Returns:
         None if the trainer logs no timing, or not on any step still held.
@@ -185,15 +194,14 @@ def build_timing(
         return None
     timing = history[-1]
     colors = _colors(history)
-    medians = _medians(history)
+    medians = _medians(history, inner)
     strip = tuple(_strip_step(one) for one in history)
     totals = [one.total_s for one in history]
-    spans = [(span, depth, is_outside) for span, depth, is_outside in _flat(timing)]
     return TimingView(
         step=timing.step,
         total_s=timing.total_s,
         median_s=median(totals) if len(totals) >= _MIN_FOR_MEDIAN else None,
-        stages=tuple(_stage(span, depth, is_outside, timing, medians, colors) for span, depth, is_outside in spans),
+        stages=tuple(_stage(*place, timing.total_s, medians, colors) for place in _flat(timing)),
         is_assumed=any(not span.is_start_logged for span in timing.spans if span.kind is not SpanKind.OTHER),
         is_overlapping=timing.is_overlapping,
         strip=strip,
@@ -203,33 +211,69 @@ def build_timing(
     )
 
 
-def _flat(timing: StepTiming) -> Iterator[tuple[Span, int, bool]]:
-    """Every span with its depth, parents first; what is between steps comes last."""
+def _flat(timing: StepTiming) -> list[tuple[Span, Span, int, bool]]:
+    """Every span with its top-level span and its depth, parents first; what is between steps comes last."""
+    found: list[tuple[Span, Span, int, bool]] = []
 
-    def walk(spans: Sequence[Span], depth: int, is_outside: bool) -> Iterator[tuple[Span, int, bool]]:
-        for span in spans:
-            yield span, depth, is_outside
-            yield from walk(span.children, depth + 1, is_outside)
+    def walk(top: Span, span: Span, depth: int, is_outside: bool) -> None:
+        found.append((span, top, depth, is_outside))
+        for child in span.children:
+            walk(top, child, depth + 1, is_outside)
 
-    yield from walk(timing.spans, 0, False)
-    yield from walk(timing.outside, 0, True)
+    for span in timing.spans:
+        walk(span, span, 0, False)
+    for span in timing.outside:
+        walk(span, span, 0, True)
+    return found
 
 
 def _span_id(span: Span) -> str:
     return span.key or (OTHER if span.kind is SpanKind.OTHER else span.name)
 
 
-def _medians(history: Sequence[StepTiming]) -> dict[str, float]:
-    """Median duration of each span over the steps that have it, by `_span_id`.
+def _compared(timing: StepTiming, inner: int | None) -> list[str]:
+    """The spans that are compared with what is usual, by `_span_id`."""
+    compared: list[str] = []
+    rest: list[Span] = []
+    for span, top, depth, _ in _flat(timing):
+        if depth and top.kind is SpanKind.OTHER:
+            rest.append(span)
+        else:
+            compared.append(_span_id(span))
+    if inner is not None:
+        rest = nlargest(inner, rest, key=lambda span: span.duration_s)
+    return compared + [_span_id(span) for span in rest]
+
+
+def _medians(history: Sequence[StepTiming], inner: int | None) -> dict[str, float]:
+    """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
 
     A span that is only now and then there, such as a checkpoint, is compared
     with itself, not with its absence.
     """
-    seen: dict[str, list[float]] = {}
-    for timing in history:
-        for span, _, _ in _flat(timing):
-            seen.setdefault(_span_id(span), []).append(span.duration_s)
-    return {name: median(values) for name, values in seen.items() if len(values) >= _MIN_FOR_MEDIAN}
+    each = [_durations(timing) for timing in history]
+    medians: dict[str, float] = {}
+    for name in _compared(history[-1], inner):
+        values = sorted(durations[name] for durations in each if name in durations)
+        if len(values) >= _MIN_FOR_MEDIAN:
+            medians[name] = (values[len(values) // 2] + values[(len(values) - 1) // 2]) / 2
+    return medians
+
+
+_MAX_KNOWN = 16 * STRIP_STEPS
+_KNOWN: dict[int, tuple[StepTiming, dict[str, float]]] = {}
+"""Durations by `id` of the tree that they are of; the tree is held, so that its id stays its own."""
+
+
+def _durations(timing: StepTiming) -> Mapping[str, float]:
+    """The duration of each span by `_span_id`; trees do not change, so each is walked once."""
+    known = _KNOWN.get(id(timing))
+    if known is None:
+        if len(_KNOWN) >= _MAX_KNOWN:
+            _KNOWN.clear()
+        known = (timing, {_span_id(span): span.duration_s for span, _, _, _ in _flat(timing)})
+        _KNOWN[id(timing)] = known
+    return known[1]
 
 
 def _colors(history: Sequence[StepTiming]) -> dict[str, int]:
@@ -248,12 +292,14 @@ def _colors(history: Sequence[StepTiming]) -> dict[str, int]:
 
 def _stage(
     span: Span,
+    top: Span,
     depth: int,
     is_outside: bool,
-    timing: StepTiming,
+    total_s: float,
     medians: Mapping[str, float],
     colors: Mapping[str, int],
 ) -> Stage:
+    color_of_top = _NO_COLOR if is_outside else colors.get(top.name, _NO_COLOR)
     return Stage(
         name=Label.of(span.name),
         key=span.key,
@@ -262,23 +308,12 @@ def _stage(
         lane=span.lane,
         start_s=span.start_s,
         duration_s=span.duration_s,
-        share=span.duration_s / timing.total_s if timing.total_s > 0 else 0.0,
+        share=span.duration_s / total_s if total_s > 0 else 0.0,
         median_s=medians.get(_span_id(span)),
         ms_per_token=span.ms_per_token,
         is_outside=is_outside,
-        color=colors.get(span.name, _color_of_parent(span, timing, colors)),
+        color=colors.get(span.name, color_of_top),
     )
-
-
-def _color_of_parent(span: Span, timing: StepTiming, colors: Mapping[str, int]) -> int:
-    for top in timing.spans:
-        if _contains(top, span):
-            return colors.get(top.name, 7)
-    return 7
-
-
-def _contains(parent: Span, span: Span) -> bool:
-    return any(child is span or _contains(child, span) for child in parent.children)
 
 
 def _strip_step(timing: StepTiming) -> StripStep:
@@ -294,7 +329,7 @@ def _outlier(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:
     worst = max(strip, key=lambda step: step.total_s)
     if not worst.total_s > _OUTLIER * usual or not math.isfinite(worst.total_s):
         return None
-    names = {name for step in strip for name, _ in step.parts}
-    typical = {name: median(dict(step.parts).get(name, 0.0) for step in strip) for name in names}
+    parts = [dict(step.parts) for step in strip]
+    typical = {name: median(one.get(name, 0.0) for one in parts) for name, _ in worst.parts}
     grown = max(worst.parts, key=lambda part: part[1] - typical[part[0]], default=("", 0.0))
     return worst, grown[0]

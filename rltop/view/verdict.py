@@ -193,8 +193,11 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         facts += " · provisional: history is still being read"
     first = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} {word}", role)
     first.add("  ").add(Label.of(verdict.title).display, "strong")
-    first.to(max(first.column + 2, width - len(facts) - 1)).add(facts, "dim")
     headline = wrap(Label.of(verdict.headline).display, width - 2, 3)
+    if first.room < len(facts) + 3:
+        lines = [text_row(line, width, glyphs, "dim") for line in wrap(facts, width - 2, 2)]
+        return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline), *lines]
+    first.to(width - len(facts) - 1).add(facts, "dim")
     return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline)]
 
 
@@ -250,15 +253,16 @@ def _paint_axis(window: Window, verdict: Verdict, line_at: int, cells: int, widt
     if at > len(start) + 2:
         builder.add(start, "dim").add(" ").add(glyphs.rule * (at - len(start) - 2), "rule").add(" ")
     builder.to(line_at + at).add(onset, "restart")
-    rest = line_at + cells - builder.column - 5
-    builder.add(" ").add(glyphs.rule * max(0, rest), "rule").add(" now", "dim")
+    end = line_at + shown.column(window.stop - 1) // 2 + 1
+    rest = end - builder.column - 5
+    builder.add(" ").add(glyphs.rule * max(0, rest), "rule").add(" now" if rest > 0 else "now", "dim")
     return builder.row()
 
 
 def _shown_window(window: Window, cells: int) -> Window:
     """The window of the lines once they are fitted into `cells`."""
     empty = [float("nan")] * window.columns
-    full = SparkData(empty, [*empty[:-1], 0.0], window)
+    full = SparkData(empty, [*empty[:-1], 0.0], window, newest=window.columns - 1)
     return fitted(full, cells * 2).window
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 from rltop import units
+from rltop.derive.middle import median
 from rltop.model import Label, SpanKind, Unit
 from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
@@ -23,10 +24,12 @@ ASSUMED_SHORT = "order assumed"
 BESIDE = "‖"
 
 _LEAST_WIDTH = 64
-_NAME, _LONG_NAME = 17, 31
+_NAME, _LONG_NAME, _SHORT_NAME = 17, 31, 11
 _NUMBERS = 9 + 6
 _STRIP_LABEL = 17
 _NAMED = 3
+_HIGHEST = 3.0
+"""Times the median step, where the strip ends if a step takes more than twice as long as that."""
 
 
 def full_height(view: TimingView, width: int) -> int:
@@ -45,8 +48,10 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
     builder.add(f"   {units.duration(view.total_s)}", "value")
     stop = min((column for column, _ in columns), default=width)
+    # That positions are assumed is said wherever they are drawn; the comparison takes what that leaves.
+    reserved = len(ASSUMED_SHORT) + 5 if columns and view.is_assumed and width >= _LEAST_WIDTH else 0
     for text in _comparisons(view):
-        if text and builder.column + 3 + cell_width(text) <= stop:
+        if text and builder.column + 3 + cell_width(text) <= stop - reserved:
             builder.add("   ").add(text, "note")
             break
     note = _assumption(view, stop - builder.column - 5)
@@ -71,7 +76,21 @@ def _comparisons(view: TimingView) -> list[str]:
     texts = []
     if delta > 0 and grown is not None and len(view.top) > 1 and (grown.delta_s or 0.0) > 0.3 * delta:
         texts.append(f"({usual}, {moved}: {grown.name} +{units.duration(grown.delta_s or 0.0)})")
+    elif delta > 0 and (rare := _rarest_cost(view)) is not None and rare.duration_s > 0.3 * delta:
+        texts.append(f"({usual}, {moved}: {rare.name} {units.duration(rare.duration_s)})")
+        texts.append(f"({usual}, {moved}: {rare.name})")
     return [*texts, f"({usual}, {moved})", f"({moved})"]
+
+
+def _rarest_cost(view: TimingView) -> Stage | None:
+    """The largest stage of the step that most steps do not have, such as a checkpoint."""
+    seen = [dict(step.parts) for step in view.strip]
+    rare = [
+        stage
+        for stage in view.top
+        if stage.kind is not SpanKind.OTHER and 2 * sum(stage.name.raw in parts for parts in seen) < len(seen)
+    ]
+    return max(rare, key=lambda stage: stage.duration_s, default=None)
 
 
 def _assumption(view: TimingView, room: int) -> str:
@@ -88,13 +107,13 @@ def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> l
     if height <= 0:
         return []
     stages, left_out = _chosen(view, height - 1)
-    has_tokens = any(stage.ms_per_token is not None for stage in stages)
+    has_tokens = width >= _LEAST_WIDTH and any(stage.ms_per_token is not None for stage in stages)
     has_delta = width >= 100 and any(stage.median_s is not None for stage in stages)
     right = (10 if has_delta else 0) + (10 if has_tokens else 0)
-    longest = max((2 * stage.depth + 2 + cell_width(stage.name.display) for stage in stages), default=_NAME)
-    name = min(max(_NAME, longest), _LONG_NAME) if width >= 110 else _NAME
+    longest = max((2 * stage.depth + 3 + cell_width(stage.name.display) for stage in stages), default=_NAME)
+    name = min(max(_NAME, longest), _LONG_NAME) if width >= 110 else _NAME if width >= 56 else _SHORT_NAME
     bar_at = 2 + name + 2 + _NUMBERS + 2
-    bar_width = max(8, width - bar_at - right - 1)
+    bar_width = max(1, width - bar_at - right - 1)
     columns = []
     if has_delta:
         columns.append((bar_at + bar_width + 1, "vs median"))
@@ -134,10 +153,13 @@ def _chosen(view: TimingView, room: int) -> tuple[list[Stage], list[Stage]]:
     outer = [stage for stage in stages if stage.depth == 0]
     if len(outer) > room:
         kept = sorted(outer, key=lambda stage: -stage.duration_s)[: max(0, room - 1)]
-        return [stage for stage in outer if stage in kept], [stage for stage in outer if stage not in kept]
+        ids = {id(stage) for stage in kept}
+        return [stage for stage in outer if id(stage) in ids], [stage for stage in outer if id(stage) not in ids]
     inner = sorted((stage for stage in stages if stage.depth), key=lambda stage: (stage.depth, -stage.duration_s))
     kept_inner = inner[: room - len(outer)]
-    return [stage for stage in stages if stage.depth == 0 or stage in kept_inner], []
+    # By identity: comparing two stages field by field, for each pair of them, took longer than painting.
+    kept_ids = {id(stage) for stage in kept_inner}
+    return [stage for stage in stages if stage.depth == 0 or id(stage) in kept_ids], []
 
 
 def _paint_name(builder: RowBuilder, stage: Stage, width: int, glyphs: Glyphs) -> None:
@@ -261,8 +283,9 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
         if is_last and note and builder.room > 12:
             builder.add("   ").add(note, "note", target)
         if y == 0 and not is_last:
-            top = max(step.total_s for step in steps)
-            builder.add(f"   {glyphs.baseline} {units.duration(top)}", "dim")
+            top = _top(steps)
+            cut = ", cut off" if top < max(step.total_s for step in steps) else ""
+            builder.add(f"   {glyphs.baseline} {units.duration(top)}{cut}", "dim")
         rows.append(builder.row(Target(TargetKind.TIMING, "", view.step)))
     return rows
 
@@ -278,13 +301,20 @@ def _outlier_notes(view: TimingView) -> tuple[list[str], Target | None]:
     return texts, Target(TargetKind.STEP, "", step.step)
 
 
+def _top(steps: Sequence[StripStep]) -> float:
+    """The time at the upper edge of the strip; one step that took far longer must not flatten the others."""
+    totals = [step.total_s for step in steps]
+    usual = median(totals)
+    return _HIGHEST * usual if max(totals) > 2 * _HIGHEST * usual > 0 else max(totals)
+
+
 def _heights(steps: Sequence[StripStep], glyphs: Glyphs) -> list[Piece]:
-    return [Piece(block_bars([step.total_s for step in steps], glyphs), "spark")]
+    return [Piece(block_bars([step.total_s for step in steps], glyphs, _top(steps)), "spark")]
 
 
 def _stacked(steps: Sequence[StripStep], view: TimingView, height: int, glyphs: Glyphs) -> list[list[Piece]]:
     """Columns of stacked stages, as rows from the top."""
-    top = max(step.total_s for step in steps)
+    top = _top(steps)
     if not top > 0 or not math.isfinite(top):
         return [_heights(steps, glyphs)]
     sums: dict[str, float] = {}

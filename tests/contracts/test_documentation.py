@@ -68,3 +68,21 @@ def test_links_within_the_documentation_lead_somewhere() -> None:
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
+
+
+def test_the_rooms_that_the_architecture_names_are_there() -> None:
+    import re
+
+    text = (DOCS / "architecture.md").read_text()
+    named = set(re.findall(r"`([\w/]+\.py)`", text)) | set(re.findall(r"^### ([\w/]+\.py)$", text, re.MULTILINE))
+    present = {path.relative_to(ROOT / "rltop").as_posix() for path in (ROOT / "rltop").rglob("*.py")}
+    assert len(named) > 20
+    assert not {name for name in named if not any(path == name or path.endswith(f"/{name}") for path in present)}
+    rooms = {path.parent.name for path in (ROOT / "rltop").glob("*/__init__.py")}
+    assert not {room for room in rooms if f"{room}/" not in text}
+
+
+def test_the_folders_of_tests_are_told_apart() -> None:
+    folders = {f"`tests/{path.name}/`" for path in (ROOT / "tests").iterdir() if list(path.rglob("test_*.py"))}
+    for page in (DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"):
+        assert not {folder for folder in folders if folder not in page.read_text()}, page.name

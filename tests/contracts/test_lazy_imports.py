@@ -89,3 +89,18 @@ def test_the_one_shot_view_loads_nothing_heavy() -> None:
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "--once", str(RUN))
     assert code == 0
     assert not heavy(modules)
+
+
+BEFORE_THE_FIRST_FRAME = "import rltop.cli.arguments, rltop.cli.show, rltop.cli.screen, rltop.cli.early"
+
+
+def test_nothing_stands_between_the_command_and_the_first_frame() -> None:
+    _, modules = modules_after(BEFORE_THE_FIRST_FRAME)
+    late = {"textual", "rich", "plotext", "watchdog", "statistics", "fractions", "random", "difflib", "asyncio"}
+    assert not modules & late
+    assert not {name for name in modules if name.startswith(("rltop.health.engine", "rltop.ui.app"))}
+    assert len(modules - modules_after("pass")[1]) <= MOST_MODULES
+
+
+MOST_MODULES = 220
+"""Modules before the first frame; each one costs about a third of a millisecond."""

@@ -1,7 +1,7 @@
 """The real program, with one thing made to happen that is hard to arrange from outside.
 
 program.py slow-import ARGUMENTS…   Textual takes two seconds to import
-program.py crash ARGUMENTS…         a page raises when it is painted for the third time
+program.py crash ARGUMENTS…         a page raises when it is painted for the second time
 program.py crash-on-import ARG…     Textual cannot be imported
 program.py plain ARGUMENTS…         nothing
 """
@@ -42,7 +42,7 @@ def crash_when_painted() -> None:
     def broken(self: OverviewScreen, width: int, height: int) -> object:
         nonlocal painted
         painted += 1
-        if painted > 3:
+        if painted > 1:
             raise RuntimeError("a page broke")
         return rows(self, width, height)
 

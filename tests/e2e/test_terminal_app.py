@@ -15,6 +15,7 @@ import pytest
 from ptys import Terminal
 
 from rltop import resources
+from rltop.errors import EXIT_FAULT
 
 PROGRAM = str(Path(__file__).parent / "program.py")
 RECORDED = str(resources.folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl")
@@ -119,11 +120,15 @@ def test_the_early_frame_is_neither_cleared_nor_blanked(start: Start) -> None:
 
 
 @pytest.mark.parametrize(("what", "message"), [("crash", b"a page broke"), ("crash-on-import", b"no Textual today")])
-def test_a_crash_leaves_the_terminal_and_a_traceback(start: Start, what: str, message: bytes) -> None:
-    terminal = start(what)
-    assert terminal.wait() == 1
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_a_crash_leaves_the_terminal_and_one_clear_message(start: Start, what: str, message: bytes, debug: str) -> None:
+    terminal = start(what, RLTOP_DEBUG=debug)
+    assert terminal.wait() == EXIT_FAULT
     terminal.assert_untouched()
-    assert message in terminal.output.split(b"\x1b[?1049l")[-1]
+    said = terminal.output.split(b"\x1b[?1049l")[-1]
+    assert message in said and b"please report" in said
+    assert (b"Traceback" in said) == bool(debug)
+    assert b"locals" not in said
 
 
 @pytest.mark.parametrize("what", ["plain", "slow-import"])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from recorded import each_jsonl_run
 from stores import contents
 
@@ -20,9 +24,10 @@ from rltop.ingest.options import IngestOptions
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.session import Session
 from rltop.resources import folder
-from rltop.sources.events import Chunk, TailState, TailStatus
+from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.reader import DirectFeed
 from rltop.sources.replay import ReplayFeed, ReplayOptions
+from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
 FIXTURES = sorted(folder("fixtures").rglob("metrics.jsonl"))
@@ -169,3 +174,91 @@ def test_a_pipeline_that_only_decodes_leaves_nothing_behind():
     pipeline.finish()
     assert pipeline.stream.rows == 0
     assert pipeline.identity is None
+
+
+class LivesFeed:
+    """Lives of one file, each in pieces of random sizes, with a reset between two of them."""
+
+    is_over = False
+    is_network = False
+
+    def __init__(self, lives: list[tuple[bytes, bool]], seed: int | None) -> None:
+        rng = random.Random(seed)
+        largest = rng.choice([3, 40, 700, 20_000])
+        self.events: list[Chunk | Reset] = []
+        for generation, (data, is_restart) in enumerate(lives):
+            if generation:
+                self.events.append(Reset(ResetReason.TRUNCATED, generation, is_restart))
+            offset = 0
+            while offset < len(data):
+                stop = len(data) if seed is None else offset + rng.randint(1, largest)
+                self.events.append(Chunk(data[offset:stop], offset, generation))
+                offset = min(stop, len(data))
+        self.given = 0
+        self.at_once = rng.randint(1, 5)
+
+    def take(self, max_bytes):
+        taken = self.events[self.given : self.given + self.at_once]
+        self.given += len(taken)
+        return taken
+
+    @property
+    def status(self):
+        return TailStatus(TailState.AT_END if self.is_exhausted else TailState.READING)
+
+    @property
+    def is_exhausted(self):
+        return self.given == len(self.events)
+
+    def close(self):
+        pass
+
+
+@st.composite
+def lives(draw):
+    """What stood in a file from one truncation to the next: restarts, late rows, odd values, half lines."""
+    rng = draw(st.randoms(use_true_random=False))
+    found, step = [], 0
+    for _ in range(rng.randint(1, 4)):
+        rows = []
+        for _ in range(rng.randint(0, 60)):
+            kind = rng.random()
+            if kind < 0.04:
+                step = max(0, step - rng.randint(0, 30))
+            elif kind < 0.94:
+                step += 1
+            row = {"step": step, "loss": rng.gauss(1, 0.1), "actor/grad_norm": rng.expovariate(1)}
+            if kind >= 0.94:
+                row = {"step": max(0, step - rng.randint(0, 5)), "val-core/gsm8k/acc/mean@1": rng.random()}
+            if rng.random() < 0.05:
+                row[rng.choice(["loss", "actor/grad_norm"])] = rng.choice([math.nan, math.inf, None, "NaN", "0.5"])
+            if rng.random() < 0.1:
+                row[f"new/{rng.randint(0, 30)}"] = rng.random()
+            time_s = {"time": 1.7e9 + len(rows)} if rng.random() < 0.9 else {}
+            rows.append(json.dumps({**row, **time_s}).encode())
+            if rng.random() < 0.03:
+                rows.append(rng.choice([b"", b"{", b"\0\0", b"[3]", b'{"loss": 1}']))
+        data = b"\n".join(rows) + rng.choice([b"", b"\n", b'\n{"step": 9'])
+        found.append((data, rng.random() < 0.7))
+        step = max(0, step - rng.choice([0, 5, 50, 500]))
+    return found
+
+
+def followed(found, seed, options, *, is_looked_at=False):
+    session = Session([Found("m.jsonl", name_of("m.jsonl"))], lambda *_: LivesFeed(found, seed), FakeClock(), options)
+    run = session.runs[0]
+    while session.step(1e9):
+        if is_looked_at:
+            _ = run.verdicts, run.state, run.loading, run.warm_up
+    session.drain()
+    return outcome(run)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(lives(), st.integers(0, 2**32), st.sampled_from([3_000, 20_000, 10**8]))
+def test_any_lives_of_a_file_are_the_same_run_however_they_arrive(found, seed, memory_bytes):
+    options = IngestOptions(has_preview=False, store=StoreOptions(memory_bytes, head_rows=8))
+    expected = followed(found, None, options)
+    assert followed(found, seed, options, is_looked_at=True) == expected
+    roomy = followed(found, None, IngestOptions(has_preview=False))
+    assert [roomy[name] for name in ("events", "records")] == [expected[name] for name in ("events", "records")]

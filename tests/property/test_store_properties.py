@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stores import contents, decoded, stream_of
 
+from rltop.store import stream as stream_module
 from rltop.store.series import StoreOptions
 
 KEYS = ["loss", "actor/grad_norm", "critic/score/mean", "val-core/gsm8k/acc/mean@1", "timing_s/step", "b", "c"]
@@ -104,3 +107,85 @@ def test_any_split_of_the_bytes_gives_the_same_store(data, cuts, is_tiny):
 @given(metric_files())
 def test_one_byte_at_a_time_gives_the_same_store(data):
     assert contents(decoded(data, range(len(data)))[0]) == contents(decoded(data)[0])
+
+
+@st.composite
+def restarted_runs(draw, max_rows=80):
+    """Rows of training that go back now and then, and the rows that a reader may still see."""
+    step, found, seen = 0, [], {}
+    ways = st.one_of(st.just(-1), st.just(-1), st.just(-1), st.integers(0, 40))
+    for back, row in draw(st.lists(st.tuples(ways, rows), min_size=1, max_size=max_rows)):
+        is_back = back >= 0
+        step = max(0, step - back)
+        if is_back:
+            seen = {known: held for known, held in seen.items() if known < step}
+        number = float(len(found))
+        # Every row has a training key of its own value: a repetition would be no restart.
+        whole = {**row, "loss": number, "actor/lr": number}
+        found.append((step, whole))
+        seen[step] = {**seen.get(step, {}), **whole}
+    return found, seen
+
+
+def with_segments_kept(monkeypatch, kept, run, options=None):
+    monkeypatch.setattr(stream_module, "_SEGMENTS_KEPT", kept)
+    return stream_of(run, options)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(restarted_runs(), st.sampled_from([2, 5, 64]))
+def test_after_any_restarts_a_reader_sees_each_step_as_it_was_last_written(monkeypatch, run_and_seen, kept):
+    run, seen = run_and_seen
+    stream = with_segments_kept(monkeypatch, kept, run)
+    assert len(stream.segments) <= kept + 1
+    assert list(stream.steps()) == sorted(seen)
+    series = stream.series("loss")
+    assert dict(zip(series.steps, series.values, strict=True)) == {step: row["loss"] for step, row in seen.items()}
+    for step, row in seen.items():
+        held = stream.row(step)
+        assert held["actor/lr"] == row["actor/lr"]
+        assert all(held[key] == value for key, value in row.items())
+    buckets = [b for b in stream.buckets("loss", 3, 0, max(seen) + 1) if b.count]
+    assert sum(b.count for b in buckets) == len(seen)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(restarted_runs(), st.sampled_from([2, 5]), st.integers(1, 9))
+def test_joined_segments_fold_without_losing_what_can_be_seen(monkeypatch, run_and_seen, kept, stride):
+    run, seen = run_and_seen
+    stream = with_segments_kept(monkeypatch, kept, run, StoreOptions(memory_bytes=2_000, head_rows=4))
+    buckets = [b for b in stream.buckets("loss", stride, 0, max(seen) + 1) if b.count]
+    assert min(b.low for b in buckets) <= min(row["loss"] for row in seen.values())
+    assert max(b.high for b in buckets) >= max(row["loss"] for row in seen.values())
+    assert sum(b.count for b in buckets) >= len(seen)
+    assert all(a.last_step <= b.first_step or b.is_approximate for a, b in itertools.pairwise(buckets))
+    latest = stream.latest("loss")
+    assert latest is not None and latest == (run[-1][0], run[-1][1]["loss"])
+    raw = stream.series("loss")
+    assert all(seen[step]["loss"] == value for step, value in zip(raw.steps, raw.values, strict=True))
+
+
+def test_two_writers_in_one_file_cost_no_more_than_their_rows():
+    run = [(i // 2 + (100_000 if i % 2 else 1), {"loss": i / 7, "reward": 1.0}) for i in range(4_000)]
+    stream = stream_of(run)
+    assert len(stream.segments) <= 64
+    assert sum(len(segment.blocks) for segment in stream.segments) < 200
+    assert stream.rows == 4_000
+    assert len(stream.steps()) >= 2_000
+
+
+@pytest.mark.parametrize("memory_bytes", [1_000, 10**9])
+def test_an_evaluation_that_is_late_across_a_restart_hides_nothing(memory_bytes):
+    run = [(step, {"loss": float(step)}) for step in range(10, 200)]
+    run += [(step, {"loss": -float(step)}) for step in range(150, 400)]
+    stream = stream_of(
+        [*run, (149, {"eval_loss": 3.0}), (5, {"eval_loss": 7.0})], StoreOptions(memory_bytes, head_rows=4)
+    )
+    assert stream.restarts == (150,)
+    whole = stream.buckets("loss", 1_000, 0, 1_000)[0]
+    assert whole.count >= 390
+    assert whole.low == -399.0
+    assert whole.high >= 149.0
+    late = stream.buckets("eval_loss", 1_000, 0, 1_000)[0]
+    assert (late.count, late.low, late.high) == (2, 3.0, 7.0)
+    assert stream.first_step == 5

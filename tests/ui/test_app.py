@@ -19,6 +19,7 @@ from rltop.ui.screens.page import Page
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
+from rltop.ui.widgets.key_line import KeyLine
 from rltop.view.frame import body_height
 from rltop.view.lines import Target, TargetKind
 
@@ -482,3 +483,70 @@ async def test_text_from_outside_cannot_leave_its_cells(tmp_path: Path) -> None:
         await pilot.press(*"evil")
         await pilot.pause(0.3)
         assert app.is_running
+
+
+async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        app.show_step(120)
+        await press(pilot, "a")
+        assert isinstance(app.screen, VerdictScreen)
+        assert app.screen.rule in {verdict.rule for verdict in app.shown_verdicts} - {"O11"}
+        assert "does not fire" not in page_text(app)
+        await press(pilot, "escape")
+        app.show_step(20)
+        await press(pilot, "a")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(40, 12)) as pilot:
+        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        await press(pilot, "enter")
+        assert isinstance(app.screen, MetricScreen) and app.screen.board.top == 0
+        assert "KL to reference" in page_text(app)
+        await press(pilot, "down")
+        assert app.screen.board.top <= 1
+
+
+async def test_keys_that_come_faster_than_pages_are_painted_in_one() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        painted = 0
+        page = app.screen
+        assert isinstance(page, OverviewScreen)
+        draw = page.draw
+
+        def count() -> None:
+            nonlocal painted
+            painted += 1
+            draw()
+
+        page.draw = count  # type: ignore[method-assign]
+        for _ in range(20):
+            app.action_travel(-1)
+        await pilot.pause()
+        assert painted <= 2
+        assert "at step 130" in page_text(app)
+
+
+async def test_ascii_reaches_the_footer_and_the_palette() -> None:
+    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES, is_ascii=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "ctrl+p")
+        await pilot.pause()
+        lines = ["".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()]
+        assert [line for line in lines if not line.isascii()] == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+async def test_no_key_of_the_footer_is_cut(width: int) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(width, 24)) as pilot:
+        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        await press(pilot, "enter", "comma")
+        await pilot.pause()
+        shown = [child for child in app.screen.query_one(KeyLine).children if child.display]
+        assert len(shown) > 3
+        assert max(child.region.right for child in shown) <= width + 1

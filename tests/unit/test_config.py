@@ -42,13 +42,13 @@ def test_the_usual_file_is_read(tmp_path: Path) -> None:
 
 
 def test_a_named_file_wins_and_must_exist(tmp_path: Path) -> None:
-    environ = home(tmp_path, "theme = 'usual'\n")
+    environ = home(tmp_path, "refresh_hz = 1\n")
     by_variable, by_flag = tmp_path / "variable.toml", tmp_path / "flag.toml"
-    by_variable.write_text("theme = 'variable'\n")
-    by_flag.write_text("theme = 'flag'\n")
+    by_variable.write_text("refresh_hz = 2\n")
+    by_flag.write_text("refresh_hz = 3\n")
     named = environ | {"RLTOP_CONFIG": str(by_variable)}
-    assert load({}, named).ui.theme == "variable"
-    assert load({}, named, by_flag).ui.theme == "flag"
+    assert load({}, named).ui.refresh_hz == 2
+    assert load({}, named, by_flag).ui.refresh_hz == 3
     with pytest.raises(ConfigError, match="No such file"):
         load({}, environ, tmp_path / "none.toml")
 

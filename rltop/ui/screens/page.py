@@ -7,7 +7,7 @@ active page is painted, and only when there is something new to see.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -15,12 +15,12 @@ from textual.app import ComposeResult
 from textual.getters import query_one
 from textual.screen import Screen
 from textual.types import CSSPathType
-from textual.widgets import Footer
 
 from rltop.ui.messages import Opened, Selected
 from rltop.ui.status import paint_status
 from rltop.ui.textual_shim import update_by_cells
 from rltop.ui.widgets.board import Board
+from rltop.ui.widgets.key_line import KeyLine
 from rltop.view.frame import ROOMY_ROWS
 from rltop.view.lines import Row, Target
 
@@ -65,11 +65,16 @@ class Page(Screen[None]):
         status = Board(self.rltop.palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyLine()
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         row = paint_status(self.rltop.moment, self.board.target, width, has_counts=not self.TELLS_COUNTS)
         return [row][:height]
+
+    def face(self) -> Hashable:
+        """What the page shows that changes with time alone; equal faces need no new picture."""
+        run = self.rltop.moment.run
+        return run.state, run.state_note, tuple((one.rule, one.level, one.state) for one in run.verdicts)
 
     def draw(self) -> None:
         """Paint with what is known now; only what changed goes to the terminal."""

@@ -142,7 +142,8 @@ class Board(Widget, can_focus=True):
         self._strips.clear()
         self._selection.update(self._rows)
         self._top = min(self._top, self._last_top())
-        self._follow()
+        if old is not None:
+            self._follow()
         if self.target != old:
             self.post_message(Selected(self.target))
 
@@ -211,11 +212,25 @@ class Board(Widget, can_focus=True):
 
     def action_up(self) -> None:
         """Select the row above, or scroll where there is none."""
-        self._move(lambda: self._selection.vertical(-1)) or self._scroll(self._top - 1)
+        self._browse(-1)
 
     def action_down(self) -> None:
         """Select the row below, or scroll where there is none."""
-        self._move(lambda: self._selection.vertical(1)) or self._scroll(self._top + 1)
+        self._browse(1)
+
+    def _browse(self, by: int) -> None:
+        """Select the row above or below; scroll towards it as long as it is out of sight."""
+        row = self._selection.next_row(by)
+        is_near = row is not None and self._top - 1 <= row <= self._top + self.size.height
+        if self._hidden_by() * by > 0 or not is_near or not self._move(lambda: self._selection.vertical(by)):
+            self._scroll(self._top + by)
+
+    def _hidden_by(self) -> int:
+        """-1 or 1 where the selection is above or below what can be seen, else 0."""
+        spot = self._selection.spot
+        if spot is None or self._top <= spot.y < self._top + self.size.height:
+            return 0
+        return -1 if spot.y < self._top else 1
 
     def action_left(self) -> None:
         """Select what is to the left in the same row."""
@@ -242,8 +257,10 @@ class Board(Widget, can_focus=True):
         self._scroll(self._last_top())
 
     def action_open(self) -> None:
-        """Open what is selected."""
-        if self.target is not None:
+        """Open what is selected; what is out of sight is shown first."""
+        if self._hidden_by():
+            self._follow()
+        elif self.target is not None:
             self.post_message(Opened(self.target))
 
     def on_click(self, event: events.Click) -> None:

@@ -116,8 +116,8 @@ def _limits(
         else:
             far.append(level)
     if high == low:
-        margin = 0.5 if is_log else abs(high) * 0.1 or 1.0
-        low, high = low - margin, high + margin
+        margin = 0.5 if is_log else abs(high) * 0.1
+        low, high = (low - margin, high + margin) if margin else (0.0, 1.0)
     return (10.0**low, 10.0**high, tuple(far)) if is_log else (low, high, tuple(far))
 
 
@@ -145,7 +145,7 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
         for factor in factors
         if low * 0.999 <= factor * 10.0**power <= high * 1.001
     )
-    return ticks or (low, high)
+    return ticks if len(ticks) > 1 else nice_ticks(low, high, max(2, rows // 3))
 
 
 def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:

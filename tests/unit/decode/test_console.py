@@ -122,6 +122,15 @@ def test_a_half_line_of_the_old_file_is_forgotten():
     assert (record.step, record.place) == (7, (1, 0))
 
 
+def test_a_rotated_log_goes_on_counting():
+    decoder = ConsoleDecoder()
+    decoder.feed(hf(0.1).encode(), 0, 0)
+    decoder.reset(is_restart=False)
+    assert [record.step for record in decoder.feed(hf(0.2).encode(), 0, 1)] == [2]
+    decoder.reset()
+    assert [record.step for record in decoder.feed(hf(0.1).encode(), 0, 2)] == [1]
+
+
 def test_the_named_bar_of_verl_tells_the_total():
     records, _ = decode(
         f"step:0 - val-core/x/acc:0.5\n\rTraining Progress:   0%|          | 1/400 [00:10<1:00:00]\nstep:1 - {PAIRS}\n"

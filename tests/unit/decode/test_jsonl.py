@@ -141,6 +141,46 @@ def test_a_header_without_a_step_is_no_row():
     assert counts.no_step_lines == 2
 
 
+@pytest.mark.parametrize("odd", [{"iteration": 3, "args": {}}, {"update": 0, "loss": 9.0}, {"steps": 500, "lr": 0.1}])
+def test_an_odd_first_row_does_not_choose_the_step_key_for_all(odd):
+    records, counts = decode(odd, *({"global_step": step, "loss": 1.0} for step in range(1, 9)))
+    assert [record.step for record in records][1:] == list(range(1, 9))
+    assert counts.no_step_lines == 0
+
+
+def test_a_step_key_that_has_served_is_not_exchanged():
+    rows = [*({"step": step, "loss": 1.0} for step in range(1, 9)), {"iteration": 2000, "loss": 1.0}]
+    records, counts = decode(*rows)
+    assert [record.step for record in records] == list(range(1, 9))
+    assert counts.no_step_lines == 1
+
+
+def test_a_writer_that_starts_anew_counts_its_rows_anew():
+    for is_restart, expected in ((True, [1, 2, 3]), (False, [4, 5, 6])):
+        decoder, rows = JsonlDecoder(), b'{"loss": 1}\n' * 3
+        decoder.feed(rows, 0, 0)
+        decoder.reset(is_restart=is_restart)
+        assert [record.step for record in decoder.feed(rows, 0, 1)] == expected
+
+
+def test_a_row_that_waited_for_its_step_is_counted_when_the_file_begins_anew():
+    decoder = JsonlDecoder()
+    decoder.feed(b'{"loss": 1}\n', 0, 0)
+    decoder.reset()
+    assert decoder.counts.no_step_lines == 1
+
+
+def test_a_key_of_absurd_length_is_one_key_beside_numbers_and_beside_text():
+    records, _ = decode({"step": 1, "k" * 600: 2.0}, {"step": 2, "k" * 600: 3.0, "note": "x"})
+    assert records[0].shape.keys == records[1].shape.keys
+
+
+@pytest.mark.parametrize("time", ["0001-01-01", "9999-12-31T23:59:59", "1970-01-01"])
+def test_a_time_that_cannot_be_is_no_time(time):
+    (record,), _ = decode({"step": 1, "time": time, "loss": 1.0})
+    assert record.time_s is None
+
+
 def test_offsets_name_the_start_of_each_line():
     lines = [b'{"step":1,"a":1}', b'{"step":2,"a":2,"b":3}', b'{"step":3,"a":3}']
     data = b"\n".join(lines) + b"\n"

@@ -16,9 +16,9 @@ def test_steps(value, step):
     assert step_of(value) == step
 
 
-@pytest.mark.parametrize("value", ["0001-01-01T00:00:00", "9999-12-31T23:59:59", "yesterday", 12.0, None])
+@pytest.mark.parametrize("value", ["0001-01-01T00:00:00", "yesterday", 12.0, None])
 def test_a_time_that_cannot_be_placed_does_not_raise(value):
-    assert time_of(value) is None or value.startswith(("0001", "9999"))
+    assert time_of(value) is None
 
 
 def test_step_time_and_total_are_taken_from_a_row():

@@ -53,7 +53,7 @@ def test_bounds_do_not_sort_on_every_push(monkeypatch: pytest.MonkeyPatch) -> No
 
     def counted(self: Window) -> list[float]:
         nonlocal sorts
-        sorts += not self._is_sorted
+        sorts += self._stale > 0
         return original(self)
 
     monkeypatch.setattr(Window, "_sorted", counted)
@@ -61,6 +61,21 @@ def test_bounds_do_not_sort_on_every_push(monkeypatch: pytest.MonkeyPatch) -> No
         window.push(math.sin(i))
         _ = window.floor
     assert sorts < 70
+
+
+@given(st.lists(st.floats(-5, 5).map(lambda x: round(x, 1)), min_size=1, max_size=40), st.floats(0, 6))
+def test_a_window_asked_on_every_push_is_as_exact_and_never_claims_too_much_spread(
+    values: list[float], width: float
+) -> None:
+    asked, left = Window(7), Window(7)
+    for value in values:
+        asked.push(value)
+        _ = asked.median
+        left.push(value)
+    assert asked.median == left.median
+    assert asked.mad == left.mad
+    assert not (left.has_spread(width) and left.mad < width)
+    assert left.mad <= width or left.has_spread(width * 0.49) or len(values) < 2 or left.count % 2 == 0
 
 
 def test_an_empty_window_has_no_opinion() -> None:

@@ -1,0 +1,58 @@
+"""What does watching cost: processor time and bytes to the terminal, idle and per record?
+
+A veRL-shaped file of 300 keys × 2,000 steps in a pseudo-terminal of 120×40.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import made
+from screened import HELLO, RLTOP, Screened
+
+SETTLE_S = 4.0
+IDLE_S = 10.0
+LIVE_S = 8.0
+
+
+def measure(program: Screened, lines: Sequence[bytes], path: Path, rate: float, seconds: float) -> tuple[float, float]:
+    """Processor share in per cent and bytes a second while `rate` rows a second arrive."""
+    cpu_s, size, start_s = program.cpu_s, len(program.output), time.perf_counter()
+    with path.open("ab", buffering=0) as file:
+        for i, line in enumerate(lines):
+            file.write(line)
+            program.read_for(max(0.0, start_s + (i + 1) / rate - time.perf_counter()))
+    program.read_for(max(0.0, start_s + seconds - time.perf_counter()))
+    elapsed_s = time.perf_counter() - start_s
+    return 100 * (program.cpu_s - cpu_s) / elapsed_s, (len(program.output) - size) / elapsed_s
+
+
+def main() -> None:
+    print("| program | what happens | % of a core | bound | B/s | bound |\n|---|---|---|---|---|---|")
+    import sys
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        with Screened((sys.executable, "-c", HELLO)) as hello:
+            hello.read_for(2.0)
+            cpu, size = measure(hello, (), path, 1.0, IDLE_S)
+            print(f"| Textual hello world | nothing | {cpu:.2f} | | {size:.0f} | |")
+        shutil.copyfile(made.made_file(300, 2000), path)
+        rows = list(made.lines(300, 200, first_step=2001))
+        with Screened((*RLTOP, str(path))) as program:
+            program.read_for(SETTLE_S)
+            cpu, size = measure(program, rows[:8], path, 1.0, LIVE_S)
+            print(f"| rltop | 1 record/s | {cpu:.2f} | 3 | {size:.0f} | 4,000 |")
+            cpu, size = measure(program, rows[8:88], path, 10.0, LIVE_S)
+            print(f"| rltop | 10 records/s | {cpu:.2f} | 8 | {size:.0f} | 14,000 |")
+            program.read_for(2.0)
+            cpu, size = measure(program, (), path, 1.0, IDLE_S)
+            print(f"| rltop | nothing | {cpu:.2f} | 0.5 | {size:.0f} | 30 |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""A program on a terminal of its own, measured from outside: bytes, processor time, what it shows.
+
+The program runs in a pseudo-terminal whose other end is read here, so that a
+benchmark counts exactly what a terminal would receive.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).resolve().parent.parent
+
+RLTOP = (sys.executable, "-m", "rltop")
+"""The program under test, run by the interpreter that runs the benchmark."""
+
+HELLO = """
+from textual.app import App
+from textual.widgets import Static
+class Hello(App):
+    def compose(self):
+        yield Static("hello, world")
+Hello().run()
+"""
+"""The least that a program built with Textual can do: the floor."""
+
+_QUERY_ANSWERS = ((b"\x1b[?2026$p", b"\x1b[?2026;2$y"),)
+"""What a present-day terminal answers, so that the program behaves as on one."""
+
+_ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
+
+
+class Screened:
+    """A running program; use as a context manager, which ends it.
+
+    Attributes:
+        output: everything it has written so far, escape codes included.
+        started_s: `time.perf_counter()` at the moment it was started.
+    """
+
+    def __init__(self, command: Sequence[str], width: int = 120, height: int = 40) -> None:
+        """Start `command` on a terminal of `width` × `height` cells."""
+        self.output = bytearray()
+        self.arrivals: list[tuple[float, int]] = []
+        self._answered = 0
+        self.started_s = time.perf_counter()
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+            own = {
+                k: v for k, v in os.environ.items() if k not in {"NO_COLOR", "TMUX", "STY", "PYTHONDONTWRITEBYTECODE"}
+            }
+            os.execve(command[0], list(command), {**own, "TERM": "xterm-256color", "COLORTERM": "truecolor"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+        deadline = time.perf_counter() + 3.0
+        while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+            self.read(0.02)
+            if time.perf_counter() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+        os.close(self._fd)
+
+    def read(self, timeout_s: float) -> bool:
+        """Take what has been written, waiting at most `timeout_s` for it; False if there was nothing."""
+        if not select.select([self._fd], [], [], timeout_s)[0]:
+            return False
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:
+            time.sleep(min(timeout_s, 0.01))
+            return False
+        self.output += data
+        self.arrivals.append((time.perf_counter(), len(self.output)))
+        for query, answer in _QUERY_ANSWERS:
+            asked = self.output.count(query, max(0, len(self.output) - len(data) - len(query)))
+            for _ in range(asked):
+                os.write(self._fd, answer)
+        return True
+
+    def read_for(self, seconds: float) -> None:
+        """Go on reading for so long."""
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self.read(left)
+
+    def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> float:
+        """Read until `condition()` holds; seconds since the start.
+
+        Raises:
+            TimeoutError: it never held.
+        """
+        end = time.perf_counter() + timeout_s
+        while not condition():
+            if time.perf_counter() > end:
+                raise TimeoutError(f"not shown within {timeout_s} s: {bytes(self.output[-300:])!r}")
+            self.read(0.05)
+        return time.perf_counter() - self.started_s
+
+    def until_quiet(self, quiet_s: float = 0.4, timeout_s: float = 30.0) -> None:
+        """Read until nothing has been written for `quiet_s`."""
+        end = time.perf_counter() + timeout_s
+        while self.read(quiet_s):
+            if time.perf_counter() > end:
+                raise TimeoutError("the program does not fall silent")
+
+    def press(self, keys: bytes) -> None:
+        """Type."""
+        os.write(self._fd, keys)
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time that the program has used, all its threads together."""
+        # The clock id of another process, as clock_getcpuclockid(3) makes it.
+        return time.clock_gettime((~self.pid << 3) | 2)
+
+    def text(self, since: int = 0) -> bytes:
+        """What was written from byte `since` on, without escape codes."""
+        return _ESCAPES.sub(b"", bytes(self.output[since:]))

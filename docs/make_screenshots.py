@@ -1,0 +1,132 @@
+"""Draws docs/screenshots/*.svg: `make screenshots`.
+
+Drives the real application over a bundled recording, played live by a clock that
+stands still for each picture: the same code gives the same bytes on any machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from picture import Cell, Look, picture
+from rich.cells import cell_len
+from rich.style import Style
+from textual.strip import Strip
+
+from rltop.clock import FakeClock
+from rltop.ingest.discover import Found
+from rltop.ingest.options import IngestOptions
+from rltop.ingest.session import Session
+from rltop.model import Label
+from rltop.resources import folder
+from rltop.sources.replay import ReplayFeed, ReplayOptions
+from rltop.ui.app import RltopApp
+from rltop.ui.options import UiOptions
+from rltop.view.lines import Target, TargetKind
+
+TARGET = Path(__file__).with_name("screenshots")
+RECORDING = folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl"
+STEP = 147
+"""The step on the screen: time is lost since 97, and the policy has begun to leave the reference at 140."""
+SEEN_S = 12.0
+"""How long ago its row came."""
+NO_THEMES = Path("/nonexistent")
+"""Only the themes that ship: the person's own do not belong into the documentation."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture: what is opened, which keys are pressed, how large the terminal is."""
+
+    name: str
+    title: str
+    target: Target | None = None
+    keys: tuple[str, ...] = ()
+    size: tuple[int, int] = (120, 40)
+    theme: str = "dark"
+
+
+SHOTS = (
+    Shot("overview", "rltop logs/metrics.jsonl"),
+    Shot("overview-80x24", "rltop in 80 × 24", size=(80, 24)),
+    Shot("metric", "Enter on a row", target=Target(TargetKind.METRIC, "actor/kl_loss")),
+    Shot("timing", "t: where the time of a step goes", keys=("t",)),
+    Shot("verdict", "a: the worst verdict", keys=("a",)),
+    Shot("metrics", "/ and a part of a key", keys=("slash", *"length", "enter")),
+)
+
+
+def session_at(step: int, clock: FakeClock) -> Session:
+    """The recording as it stands when `step` has just been written."""
+    feeds: list[ReplayFeed] = []
+
+    def open_feed(path: str, last_lines: int | None) -> ReplayFeed:
+        del last_lines
+        feeds.append(ReplayFeed(path, 1.0, clock, ReplayOptions(warm_start=0.5)))
+        return feeds[-1]
+
+    session = Session(
+        [Found(str(RECORDING), Label.of("qwen2.5-7b-tools"))], open_feed, clock, IngestOptions(total_steps=200)
+    )
+    session.step(1.0)
+    while (session.runs[0].stream.last_step or 0) < step:
+        wait_s = feeds[0].wait_s
+        if wait_s is None:
+            raise SystemExit(f"{RECORDING} ends before step {step}")
+        clock.advance(wait_s + 0.001)
+        session.step(1.0)
+    clock.advance(SEEN_S)
+    return session
+
+
+async def draw(shot: Shot) -> str:
+    """The picture as SVG."""
+    clock = FakeClock()
+    session = session_at(STEP, clock)
+    app = RltopApp(session, UiOptions(theme=shot.theme, themes_folder=NO_THEMES, has_colour=True), clock=clock)
+    async with app.run_test(size=shot.size) as pilot:
+        await pilot.pause()
+        if shot.target is not None:
+            app.open(shot.target)
+            await pilot.pause()
+        for key in shot.keys:
+            await pilot.press(key)
+            await pilot.pause()
+        app.draw()
+        await pilot.pause()
+        ink, ground = app.palette.colours["foreground"], app.palette.colours["background"]
+        rows = [cells_of(strip, ink, ground) for strip in app.screen._compositor.render_strips()]
+    session.close()
+    return picture(rows, ground, shot.title)
+
+
+def cells_of(strip: Strip, ink: str, ground: str) -> list[Cell]:
+    """The cells of a row as the screen has them; `ink` and `ground` where a style has none."""
+    cells: list[Cell] = []
+    for segment in strip:
+        style = segment.style or Style.null()
+        front = style.color.get_truecolor().hex if style.color and not style.color.is_default else ink
+        back = style.bgcolor.get_truecolor().hex if style.bgcolor and not style.bgcolor.is_default else ground
+        if style.reverse:
+            front, back = back, front
+        look = Look(front, back, bool(style.bold), bool(style.italic), bool(style.underline), bool(style.dim))
+        for character in segment.text:
+            cells += [(character, look), ("", look)][: cell_len(character)]
+    return cells
+
+
+def main(names: list[str]) -> None:
+    """Draw the shots called `names`, or all of them."""
+    TARGET.mkdir(exist_ok=True)
+    for shot in SHOTS:
+        if not names or shot.name in names:
+            path = TARGET / f"{shot.name}.svg"
+            path.write_text(asyncio.run(draw(shot)), encoding="utf-8")
+            print(f"{path.name}: {path.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,48 @@
+"""What a person is told when rltop itself is at fault.
+
+Owns the message only. A traceback in the middle of a training night helps nobody
+but the one who mends the program, so it is printed on request.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+import rltop
+from rltop.model import Label
+
+DEBUG_VARIABLE = "RLTOP_DEBUG"
+
+_LONGEST = 300
+
+
+def describe_fault(error: Exception, environ: Mapping[str, str]) -> str:
+    """What happened, where, and what to do about it; with the traceback if it was asked for.
+
+    Args:
+        error: what nothing has caught.
+        environ: the environment; `RLTOP_DEBUG` set to anything asks for the traceback.
+    """
+    what = Label.of(f"{type(error).__name__}: {error}"[:_LONGEST]).display
+    lines = []
+    if environ.get(DEBUG_VARIABLE):
+        lines += ["".join(traceback.format_exception(error)).rstrip(), ""]
+    lines.append(f"rltop: this is a fault of rltop {rltop.__version__}, not of your run: {what}{_place(error)}")
+    lines.append("  the run goes on: rltop only reads its files")
+    if environ.get(DEBUG_VARIABLE):
+        lines.append("  please report the above where you got rltop from, with the line of the file that it stopped at")
+    else:
+        lines.append(f"  please report it where you got rltop from, with the traceback that {DEBUG_VARIABLE}=1 prints")
+    return "\n".join(lines)
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of rltop's own code on the way to the error."""
+    root = Path(rltop.__file__).parent
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_relative_to(root):
+            return f" ({path.relative_to(root.parent)}:{frame.lineno})"
+    return ""

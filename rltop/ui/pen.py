@@ -1,0 +1,93 @@
+"""Styled text as escape codes, each code only where it changes something.
+
+Rich closes every segment with a reset and opens the next one with all of its
+colours: twice the bytes for a row of short segments. Assumes a terminal without
+attributes at the start, and leaves it so.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+
+
+class _Look(NamedTuple):
+    """What is switched on: attribute codes, and the codes of the two colours (empty: the terminal's own)."""
+
+    attributes: frozenset[str] = frozenset()
+    foreground: str = ""
+    background: str = ""
+
+
+_PLAIN = _Look()
+
+
+class Pen:
+    """Writes segments one after the other and remembers how the last one looked."""
+
+    def __init__(self, system: ColorSystem | None) -> None:
+        """A pen for a terminal of this colour depth; None has no styles at all."""
+        self._system = system
+        self._look = _PLAIN
+        self._written: list[str] = []
+
+    def move_to(self, x: int, y: int) -> None:
+        """Go on at a cell, both counted from 0."""
+        self._written.append(f"\x1b[{y + 1};{x + 1}H")
+
+    def write(self, segment: Segment) -> None:
+        """Write a segment in its style."""
+        text, style, control = segment
+        if control:
+            self._written.append(text)
+            return
+        if not text:
+            return
+        if style is not None and style.link:
+            # Hyperlinks are rare here, and Rich knows how to open and close them.
+            self._go(_PLAIN)
+            self._written.append(style.render(text, color_system=self._system))
+            return
+        self._go(_PLAIN if style is None or self._system is None else _look(style, self._system))
+        self._written.append(text)
+
+    def _go(self, look: _Look) -> None:
+        old, self._look = self._look, look
+        if look == old:
+            return
+        if look == _PLAIN:
+            self._written.append("\x1b[0m")
+            return
+        anew = ";".join(["0", *_changes(_PLAIN, look)])
+        added = ";".join(_changes(old, look)) if old.attributes <= look.attributes else anew
+        self._written.append(f"\x1b[{min(added, anew, key=len)}m")
+
+    def finish(self) -> str:
+        """Everything written, with the attributes off at its end."""
+        self._go(_PLAIN)
+        written, self._written = "".join(self._written), []
+        return written
+
+
+def _changes(old: _Look, look: _Look) -> list[str]:
+    """The codes that make `look` of `old`, where nothing has to be switched off."""
+    codes = sorted(look.attributes - old.attributes)
+    if look.foreground != old.foreground:
+        codes.append(look.foreground or "39")
+    if look.background != old.background:
+        codes.append(look.background or "49")
+    return codes
+
+
+@lru_cache(maxsize=1024)
+def _look(style: Style, system: ColorSystem) -> _Look:
+    attributes = style.without_color.render("x", color_system=system)
+    codes = attributes[2 : attributes.index("m")].split(";") if attributes.startswith("\x1b[") else []
+    foreground = ";".join(style.color.downgrade(system).get_ansi_codes(foreground=True)) if style.color else ""
+    background = ";".join(style.bgcolor.downgrade(system).get_ansi_codes(foreground=False)) if style.bgcolor else ""
+    default = {"39": "", "49": ""}
+    return _Look(frozenset(codes), default.get(foreground, foreground), default.get(background, background))

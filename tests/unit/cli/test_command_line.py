@@ -1,0 +1,137 @@
+"""The command line as a person or a CI job meets it: words, exit codes, documents."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rltop.cli import main
+
+FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
+
+
+def rows(path: Path, count: int, bad: range = range(0)) -> Path:
+    """A small run; on the steps of `bad` the gradient norm is NaN."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        "".join(
+            json.dumps({"step": i, "loss": 0.1, "grad_norm": float("nan") if i in bad else 1.0, "reward": 0.5}) + "\n"
+            for i in range(1, count + 1)
+        )
+    )
+    return path
+
+
+def run(argv: list[object], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    try:
+        code = main([str(each) for each in argv])
+    except SystemExit as leaving:
+        code = int(leaving.code or 0)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.parametrize(
+    ("bad", "flags", "code"),
+    [
+        (range(0), [], 0),
+        (range(0), ["--ever", "--fail-on", "warn"], 0),
+        (range(38, 41), [], 1),
+        (range(10, 11), [], 0),
+        (range(10, 11), ["--ever"], 1),
+    ],
+)
+def test_exit_codes_of_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], bad: range, flags: list[str], code: int
+) -> None:
+    path = rows(tmp_path / "metrics.jsonl", 40, bad)
+    assert run(["check", path, *flags], capsys)[0] == code
+
+
+@pytest.mark.parametrize("content", [b"", b"not json\n", bytes(range(256)) * 8, b'{\n  "a": 1\n}\n'])
+def test_a_file_without_metrics_is_3_with_a_whole_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(content)
+    code, out, _ = run(["check", "--json", path], capsys)
+    assert code == 3
+    assert json.loads(out)["records"] == 0
+    assert run(["--once", path], capsys)[0] == 3
+
+
+def test_what_cannot_be_read_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in (["check", tmp_path / "missing"], ["check", tmp_path], ["replay", tmp_path / "missing"]):
+        code, out, err = run(argv, capsys)
+        assert (code, out) == (2, "")
+        assert str(tmp_path) in err
+
+
+def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_json(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def refuse(literal: str) -> None:
+        raise AssertionError(literal)
+
+    for path in (FIRING, rows(tmp_path / "metrics.jsonl", 40, range(30, 41))):
+        first, second = (run(["check", "--json", path], capsys)[1] for _ in range(2))
+        assert first == second
+        document = json.loads(first, parse_constant=refuse)
+        assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "verdicts", "events"]
+        assert document["events"]
+        assert {tuple(each) for each in document["events"]} == {
+            ("record", "step", "rule", "family", "level", "state", "message")
+        }
+
+
+def test_check_does_not_choose_among_several_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        rows(tmp_path / name / "metrics.jsonl", 40)
+    code, _, err = run(["check", tmp_path], capsys)
+    assert code == 2
+    assert str(Path("a", "metrics.jsonl")) in err and str(Path("b", "metrics.jsonl")) in err
+
+
+def test_once_says_which_of_several_runs_it_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [rows(tmp_path / name / "metrics.jsonl", 40) for name in ("a", "b")]
+    code, out, err = run(["--once", *paths], capsys)
+    assert code == 0
+    assert " a " in out.splitlines()[0]
+    assert "one of 2 runs" in err and str(paths[1]) in err
+
+
+def test_a_theme_that_does_not_exist_is_refused_where_it_was_set(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('theme = "nope"\n')
+    for argv, place in ((["--config", config], str(config)), (["--theme", "nope"], "--theme")):
+        code, _, err = run(["check", *argv, FIRING], capsys)
+        assert code == 2
+        assert place in err and "'nope'" in err and "dark, terminal" in err
+
+
+@pytest.mark.parametrize("speed", ["abc", "0", "-1", "nan", "1e9"])
+def test_a_speed_that_cannot_be_is_refused_in_words(capsys: pytest.CaptureFixture[str], speed: str) -> None:
+    code, _, err = run(["replay", FIRING, f"--speed={speed}"], capsys)
+    assert code == 2
+    assert speed in err and "_speed" not in err
+
+
+@pytest.mark.parametrize("argv", [["check", "--json", str(FIRING)], ["--once", str(FIRING)], ["--json", str(FIRING)]])
+def test_a_closed_pipe_is_not_a_crash(argv: list[str]) -> None:
+    """A pipe of one page that nobody reads from: the first write already fails."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "rltop", *argv], stdout=write_end, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(write_end)
+    assert done.stderr == b""
+    assert done.returncode == 141
