@@ -18,6 +18,8 @@ from rltop.model import Counts, Record
 
 SLICE_BYTES = 256 * 1024
 """Decompressed bytes held at a time: a bomb is read in pieces, and its pieces are dropped."""
+_PIECE_BYTES = 4 * 1024
+"""Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
 HEAD_BYTES = 4
 """How many bytes of a file tell its codec."""
 
@@ -140,8 +142,8 @@ class CompressedDecoder:
 
     @property
     def is_rewritten(self) -> bool:
-        """A compressed file is history: it is not written again."""
-        return False
+        """As the inner decoder says."""
+        return self.inner.is_rewritten
 
     @property
     def is_finished(self) -> bool:
@@ -150,8 +152,8 @@ class CompressedDecoder:
 
     @property
     def stopped(self) -> str:
-        """As the inner decoder says."""
-        return self.inner.stopped
+        """What is wrong with the compressed stream, or as the inner decoder says."""
+        return self.note or self.inner.stopped
 
     @property
     def envelope(self) -> Envelope:
@@ -161,14 +163,18 @@ class CompressedDecoder:
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decompress what has come and decode it."""
         records: list[Record] = []
-        while data and not self._is_broken:
-            if self._inflater is None:
-                data = self._before_member(data)
-                if not data:
-                    break
-                self._inflater = self._new_inflater()
-            data = self._pull(data, generation, records)
+        for start in range(0, len(data), _PIECE_BYTES):
+            self._feed_piece(data[start : start + _PIECE_BYTES], generation, records)
         return records
+
+    def _feed_piece(self, piece: bytes, generation: int, records: list[Record]) -> None:
+        while piece and not self._is_broken:
+            if self._inflater is None:
+                piece = self._before_member(piece)
+                if not piece:
+                    return
+                self._inflater = self._new_inflater()
+            piece = self._pull(piece, generation, records)
 
     def flush(self) -> list[Record]:
         """What the inner decoder has gathered."""

@@ -72,6 +72,7 @@ class ConsoleDecoder:
         self._scanner = LineScanner(self.counts)
         self._builder = RecordBuilder(self.counts)
         self._steps = StepCounter()
+        self._next_steps = StepCounter()
         self._last_step = 0
         self._named_total: int | None = None
         self._waiting: deque[_Waiting] = deque()
@@ -100,9 +101,10 @@ class ConsoleDecoder:
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """A new file begins: forget the half line, the numbers of rows and the error of the old one."""
-        del is_restart
+        """A new file begins: forget the half line; if the writer began anew, also the numbers of rows and the error."""
         self._scanner.reset()
+        if not is_restart:
+            return
         self.counts.no_step_lines += len(self._waiting)
         self._waiting.clear()
         self._steps, self._last_step = StepCounter(), 0
@@ -111,11 +113,11 @@ class ConsoleDecoder:
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
+        if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
+            self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & Kind.METRIC and len(hit.line) <= _MAX_METRIC_BYTES:
             for found in read_line(hit.line.decode("utf-8", "replace"), is_ended=hit.is_ended):
                 self._take_row(found, hit, records)
-        if hit.kind & Kind.BAR and len(hit.line) <= _MAX_BAR_BYTES:
-            self._take_bar(hit.line, records)
         if hit.kind & Kind.ERROR:
             self._note_error(hit)
 
@@ -127,6 +129,8 @@ class ConsoleDecoder:
             self._named_total = bar.total
         else:
             self._release(self._steps.see(bar), records)
+            if self._is_summed_up:
+                self._next_steps.see(bar)
 
     def _note_error(self, hit: Hit) -> None:
         error = read_error(strip_escapes(hit.line[:2048].decode("utf-8", "replace")))
@@ -181,11 +185,12 @@ class ConsoleDecoder:
         if "train_runtime" in found.row:
             self._release(self._steps.flush(), records)
             self._is_summed_up = True
+            self._next_steps = StepCounter()
 
     def _begin_anew(self, records: list[Record]) -> None:
         """The log holds another training run: its rows are counted from 1 again."""
         self._release(self._steps.flush(), records)
-        self._steps, self._last_step = StepCounter(), 0
+        self._steps, self._last_step = self._next_steps, 0
         self._is_summed_up = False
 
     def _release(self, steps: list[int], records: list[Record]) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rltop.model import Label
 
 MAX_TEXT_CHARS = 300
-_PREFIX = re.compile(r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{1,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))*\s?")
+_PREFIX = re.compile(r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))*\s?")
 _EXCEPTION = re.compile(
     r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)"
     r"(?:\(\w{1,60}\))?(?::\s.*|\s*$)"

@@ -40,7 +40,7 @@ _STEP_DICT = re.compile(
     r"(?<![A-Za-z_])(?:(?i:global )?[Ss]tep)[ :]{1,2}(\d{1,15})(?: \[[^\]]{0,64}\])?\s*:\s*(?=\{)",
 )
 _STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| ?(?=\S)")
-_BAR_PAIR = re.compile(rf"(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
+_BAR_PAIR = re.compile(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
 _ITEM = re.compile(
     r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}?)(?P=quote)\s*:\s*"
     rf"(?:(?P<text_quote>['\"])(?P<text>(?:(?!(?P=text_quote))[^\\]|\\.)*?)(?P=text_quote)|{_SCALAR}(?=\s*[,}}]))"

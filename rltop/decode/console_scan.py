@@ -81,6 +81,7 @@ class LineScanner:
         if self._is_skipping:
             first = min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
             self._number += data.count(b"\n", 0, first + 1)
+            self._counts.lines += data.count(b"\n", 0, first + 1)
             self._is_skipping = False
             body, start = data[first + 1 : cut + 1], offset + first + 1
         elif self._parts:

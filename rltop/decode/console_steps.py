@@ -20,7 +20,7 @@ import re
 from typing import NamedTuple
 
 _BAR = re.compile(
-    r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{1,80}pid=[^()]{1,60}\)[ \t]*)?"
+    r"^[ \t]*(?:\d{1,5}:[ \t]*)?(?:\([^()]{0,80}pid=[^()]{1,60}\)[ \t]*)?"
     r"(?P<name>Training Progress:)?[ \t]*\d{1,3}%\|[^|]{0,200}\|[ \t]*(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
 )
 _MAX_EPOCHS = 1000
@@ -74,7 +74,8 @@ class StepCounter:
 
     def see(self, bar: Bar) -> list[int]:
         """A bar was drawn; the steps of rows that waited for it."""
-        if self.total is None:
+        is_over = self.total is not None and self._bar is not None and self._bar >= self.total
+        if self.total is None or (is_over and not bar.done and not self._rows):
             self.total = bar.total
         elif bar.total != self.total:
             return []
@@ -86,8 +87,10 @@ class StepCounter:
         """A training row came; the steps of rows that are known now, in order."""
         self._rows += 1
         self._waiting += 1
-        if not self._has_bar_between:
+        if not self._has_bar_between and not self._is_in_blocks:
             self._is_in_blocks = True
+            if self.total is not None:
+                self.distance = None  # what one row and a bar said is void where bars run ahead
         if epoch is not None:
             self._epoch = epoch
         self._bar_before = self._bar
@@ -96,9 +99,6 @@ class StepCounter:
             self.distance = 1
             return self._give()
         if self.distance is None:
-            if self._waiting == 1 and self._fits(self._bar or 0):
-                self.distance = self._bar
-                return self._give()
             return []
         if self._is_in_blocks or abs(self._step(self._rows) - (self._bar or 0)) <= 1:
             return self._give()
@@ -128,12 +128,13 @@ class StepCounter:
 
     def _decide(self) -> None:
         bar, rows = self._bar or 0, self._rows
-        if rows == 1:
-            for done in (bar, self._bar_before or 0, bar - 1):
-                if self._fits(done):
-                    self.distance = done
-                    return
-        self.distance = self._by_epoch(rows, bar) or max(1, bar // rows)
+        if rows == 1 and not self._is_in_blocks:
+            # Drawn again at once behind the row, or one step late: the epoch tells which.
+            behind = [done for done in (bar, self._bar_before or 0, bar - 1) if self._fits(done)]
+            self.distance = behind[0] if behind else max(1, bar)
+        else:
+            before = self._bar_before or bar
+            self.distance = self._by_epoch(rows, before) or max(1, before // rows)
 
     def _correct(self) -> None:
         """A row between two bars that is not where it was expected: trust the bar, and the distance that it shows."""
@@ -153,16 +154,19 @@ class StepCounter:
         return round(epochs) >= 1 and abs(epochs - round(epochs)) <= min(_MAX_DOUBT, max(doubt, 0.02))
 
     def _by_epoch(self, rows: int, bar: int) -> int | None:
-        """The distance for the fewest epochs that keep the rows behind the bar; None if the epoch is too coarse."""
+        """The distance that some whole number of epochs gives and the bar allows; None if there is none.
+
+        Rows are written out when the block is full or a little later, so the bar
+        stands between the newest row and two distances behind it.
+        """
         if self._epoch <= 0 or self.total is None:
             return None
         for epochs in range(1, _MAX_EPOCHS + 1):
             exact = self._epoch * self.total / (epochs * rows)
-            if exact < 1 - _MAX_DOUBT:
-                return None
             distance = round(exact)
-            if distance * rows > bar + 1:
-                continue
-            doubt = _EPOCH_ROUNDING * self.total / (epochs * rows)
-            return distance if abs(exact - distance) <= max(_MAX_DOUBT, min(doubt, distance / 4)) else None
+            if distance < 1 or distance * (rows + 2) <= bar:
+                return None
+            doubt = max(_MAX_DOUBT, min(_EPOCH_ROUNDING * self.total / (epochs * rows), distance / 4))
+            if distance * rows <= bar + 1 and abs(exact - distance) <= doubt:
+                return distance
         return None

@@ -39,8 +39,6 @@ class CsvDecoder:
     is_finished = False
     stopped = ""
 
-    is_rewritten_whole = True
-
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
@@ -82,8 +80,7 @@ class CsvDecoder:
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """The file begins anew, with a header."""
-        del is_restart
+        """The file begins anew, with a header, whoever goes on writing it."""
         self._framer.reset()
         self._open.clear()
         self._header = []
@@ -109,30 +106,33 @@ class CsvDecoder:
         yield from self._take_record(text.removesuffix("\r"), is_ended=is_ended)
 
     def _take_record(self, text: str, *, is_ended: bool) -> Iterator[Record]:
-        if not text.strip():
+        is_comment = not self._header and text.startswith("#")  # what some monitors write above the header
+        if is_comment or not text.strip():
             return
-        if not self._header:
-            if text.startswith("#"):  # what some monitors write above the header
-                return
+        cells = self._cells(text) if self._header else None
+        if not self._header or (cells is not None and self._is_new_header(cells)):
             self._take_header(text)
             return
-        cells = self._cells(text)
-        if cells is None:
-            self._refuse("a record that is no CSV")
-            return
-        if len(cells) == len(self._header) and not any(_is_number(cell) for cell in cells) and _is_header(cells):
-            self._take_header(text)
-            return
-        if len(cells) > len(self._header) or (len(cells) < len(self._header) and not is_ended):
-            self._refuse("a record that was cut off" if not is_ended else "more cells than the header has")
+        reason = self._why_not(cells, is_ended=is_ended)
+        if cells is None or reason:
+            self._refuse(reason)
             return
         record = self._record(cells if is_ended else cells[:-1])
-        if record is None:
-            return
-        if self._repeated.is_new(record):
+        if record is not None and self._repeated.is_new(record):
             yield record
-        else:
+        elif record is not None:
             self.counts.rows -= 1
+
+    def _is_new_header(self, cells: list[str]) -> bool:
+        return len(cells) == len(self._header) and _is_header(cells) and not any(_is_number(cell) for cell in cells)
+
+    def _why_not(self, cells: list[str] | None, *, is_ended: bool) -> str:
+        """Why a record is no row; empty if it is one."""
+        if cells is None:
+            return "a record that is no CSV"
+        if len(cells) > len(self._header):
+            return "more cells than the header has"
+        return "a record that was cut off" if len(cells) < len(self._header) and not is_ended else ""
 
     def _record(self, cells: list[str]) -> Record | None:
         row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell}

@@ -30,6 +30,8 @@ class LineFramer:
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
         """Yield each line that `data` completes, without its end, and its offset."""
+        if not data:
+            return
         if not self._parts and not self._is_skipping:
             self._start = offset
         first, newline, rest = data.partition(b"\n")

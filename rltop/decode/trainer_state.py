@@ -42,8 +42,6 @@ class DocumentDecoder:
     is_finished = False
     stopped = ""
 
-    is_rewritten_whole = True
-
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
@@ -94,8 +92,7 @@ class DocumentDecoder:
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
-        """The file begins anew."""
-        del is_restart
+        """The file begins anew; whether the run does, its rows tell."""
         self._bytes = bytearray()
         self._attempts = 0
         self._is_done = self._is_too_large = self._is_overfull = False

@@ -93,7 +93,9 @@ class LengthExplosion(Judge):
             return QUIET
         reward = now.reward
         is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
+        # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
+        is_hurt = is_hurt and "reward" in now.alarms
         return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
 
     def headline(self, reading: Reading) -> str:
@@ -183,7 +185,7 @@ RULES = (
         judge=LengthExplosion,
         condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
         "`truncated` cut off or a "
-        "quarter of the reward's range lost.",
+        "quarter of the reward's range lost after a verdict on the reward.",
         limits={"warn": 2.0, "truncated": 0.2},
         patience=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,

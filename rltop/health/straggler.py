@@ -91,7 +91,12 @@ class BatchTail(Judge):
             return None
         tool = values.get("slowest_tool", 0.0)
         mean += values.get("time_tool_sample_mean", 0.0)
+        # One part of a rollout is less than the whole of it: where only the longest tool call is
+        # logged, the slowest rollout took at least that.
+        longest_tool = values.get("time_tool_sample_max", 0.0)
         slowest = max(slowest, values.get("slowest_gen", 0.0) + tool)
+        if longest_tool > slowest:
+            slowest = tool = longest_tool
         ratio = slowest / mean
         start = self.start
         base = start.value

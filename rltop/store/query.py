@@ -24,13 +24,15 @@ class _Fold:
     __slots__ = ("approximate", "count", "first", "high", "last", "low", "nonfinite", "total")
 
     def __init__(self) -> None:
-        self.first = self.last = -1
+        self.first: int | None = None
+        self.last = -1
         self.low, self.high, self.total, self.count = math.inf, -math.inf, 0.0, 0
         self.nonfinite = self.approximate = False
 
     def see_steps(self, first: int, last: int) -> None:
-        self.first = first if self.first < 0 else min(self.first, first)
-        self.last = max(self.last, last)
+        # Steps may be negative: some runs evaluate at step -1 before they begin.
+        self.last = last if self.first is None else max(self.last, last)
+        self.first = first if self.first is None else min(self.first, first)
 
     def add_values(self, values: Sequence[float]) -> None:
         total = sum(values)
@@ -53,12 +55,13 @@ class _Fold:
             self.count += bucket.count
 
     def bucket(self) -> Bucket:
+        first = -1 if self.first is None else self.first
         if not self.count:
-            return Bucket(self.first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
+            return Bucket(first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
         mean = self.total / self.count
         if not math.isfinite(mean):
             mean = self.low / 2 + self.high / 2
-        return Bucket(self.first, self.last, self.low, self.high, mean, self.count, self.nonfinite, self.approximate)
+        return Bucket(first, self.last, self.low, self.high, mean, self.count, self.nonfinite, self.approximate)
 
 
 class StreamQueries:

@@ -61,8 +61,15 @@ APP_BINDINGS = (
     _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
     _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
     _key("next-run", "r", "next_run", "Next run", "Show the next run, where several are followed", show=True),
-    _key("theme", "T", "next_theme", "Theme", "Switch to the next theme"),
-    _key("palette", "ctrl+p", "command_palette", "Palette", "Find a metric, a verdict, a theme or an action by name"),
+    _key(
+        "palette",
+        "ctrl+p",
+        "command_palette",
+        "Palette",
+        "Find a metric, a verdict, a theme or an action by name",
+        show=True,
+    ),
+    _key("theme", "T", "next_theme", "Theme", "Switch to the next theme", show=True),
     _key("suspend", "ctrl+z", "suspend_process", "Suspend", "Back to the shell; fg returns"),
     _key("interrupt", "ctrl+c,ctrl+q", "quit", "Quit", "End the program from anywhere", priority=True),
 )

@@ -20,6 +20,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import Screen
+from textual.widgets._footer import FooterKey as FooterKey  # noqa: PLC0414 - handed on
+from textual.widgets._footer import FooterLabel as FooterLabel  # noqa: PLC0414 - handed on
+from textual.widgets._footer import KeyGroup as KeyGroup  # noqa: PLC0414 - handed on
 from textual.worker import WorkerFailed
 
 from rltop.ui.pen import Pen

@@ -176,14 +176,15 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
     role = LEVEL_ROLES[reading.level]
     builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(reading.level)} ", role)
     builder.add(Label.of(reading.signal.metric.title).display, "strong")
-    if reading.key.display != reading.signal.metric.title:
+    # Where there is no room for a key that can be read, its value is worth more.
+    if reading.key.display != reading.signal.metric.title and builder.room >= 52:
         builder.add("  ").add(clip_middle(reading.key.display, max(8, builder.room - 40)), "key")
     text, unit = value_text(reading)
     builder.add("   ").add(text, "crit" if reading.is_nonfinite_now else "value").add(
         f" {unit}" if unit else "", "unit"
     )
     change = change_text(reading)
-    if change != units.UNKNOWN:
+    if change != units.UNKNOWN and builder.room >= len(change) + 3:
         builder.add(f"   {change}", "note")
     if reading.verdict is not None:
         text = f"{Label.of(reading.verdict.title)} since {units.step(reading.verdict.since_step)}"

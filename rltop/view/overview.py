@@ -48,6 +48,8 @@ LEAST = (40, 12)
 
 _GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "rm_accuracy", "val_loss", "loss")
 _EVENTS = 8
+_INNER_SPANS = 16
+"""More unclaimed durations than this are never painted here."""
 _FIXED_ROWS = 26
 _UNKNOWN_ROWS = 12
 
@@ -104,7 +106,7 @@ def build_overview(
             read it again.
     """
     verdicts = verdicts_at(run, at)
-    timing = build_timing(run, at, row)
+    timing = build_timing(run, at, row, inner=_INNER_SPANS)
     is_empty = nothing_yet(run) is not None
     rows, more = ((), ()) if is_empty else _read_rows(run, at, verdicts, width, height)
     return OverviewView(

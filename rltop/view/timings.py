@@ -10,6 +10,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 
 from rltop.derive.middle import median
 from rltop.derive.timing import step_timing
@@ -163,7 +164,11 @@ def timing_history(run: RunSource, until: int | None, count: int) -> list[StepTi
 
 
 def build_timing(
-    run: RunSource, at: int | None = None, row: Mapping[str, float] | None = None, count: int = STRIP_STEPS
+    run: RunSource,
+    at: int | None = None,
+    row: Mapping[str, float] | None = None,
+    count: int = STRIP_STEPS,
+    inner: int | None = None,
 ) -> TimingView | None:
     """The timing of a step, compared with the steps before it.
 
@@ -173,6 +178,8 @@ def build_timing(
         row: the row of that step, where memory has thinned it and the caller has
             read it again.
         count: how many steps to compare with.
+        inner: of the durations that no stage claims, only so many of the longest are
+            compared: a trainer may log hundreds, and a page may show a few; None is all.
 
     Returns:
         None if the trainer logs no timing, or not on any step still held.
@@ -187,7 +194,7 @@ def build_timing(
         return None
     timing = history[-1]
     colors = _colors(history)
-    medians = _medians(history)
+    medians = _medians(history, inner)
     strip = tuple(_strip_step(one) for one in history)
     totals = [one.total_s for one in history]
     return TimingView(
@@ -224,7 +231,21 @@ def _span_id(span: Span) -> str:
     return span.key or (OTHER if span.kind is SpanKind.OTHER else span.name)
 
 
-def _medians(history: Sequence[StepTiming]) -> dict[str, float]:
+def _compared(timing: StepTiming, inner: int | None) -> list[str]:
+    """The spans that are compared with what is usual, by `_span_id`."""
+    compared: list[str] = []
+    rest: list[Span] = []
+    for span, top, depth, _ in _flat(timing):
+        if depth and top.kind is SpanKind.OTHER:
+            rest.append(span)
+        else:
+            compared.append(_span_id(span))
+    if inner is not None:
+        rest = nlargest(inner, rest, key=lambda span: span.duration_s)
+    return compared + [_span_id(span) for span in rest]
+
+
+def _medians(history: Sequence[StepTiming], inner: int | None) -> dict[str, float]:
     """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
 
     A span that is only now and then there, such as a checkpoint, is compared
@@ -232,7 +253,7 @@ def _medians(history: Sequence[StepTiming]) -> dict[str, float]:
     """
     each = [_durations(timing) for timing in history]
     medians: dict[str, float] = {}
-    for name in each[-1]:
+    for name in _compared(history[-1], inner):
         values = sorted(durations[name] for durations in each if name in durations)
         if len(values) >= _MIN_FOR_MEDIAN:
             medians[name] = (values[len(values) // 2] + values[(len(values) - 1) // 2]) / 2

@@ -19,6 +19,7 @@ from rltop.ui.screens.page import Page
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
+from rltop.ui.widgets.key_line import KeyLine
 from rltop.view.frame import body_height
 from rltop.view.lines import Target, TargetKind
 
@@ -537,3 +538,15 @@ async def test_ascii_reaches_the_footer_and_the_palette() -> None:
         await pilot.pause()
         lines = ["".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()]
         assert [line for line in lines if not line.isascii()] == []
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+async def test_no_key_of_the_footer_is_cut(width: int) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(width, 24)) as pilot:
+        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        await press(pilot, "enter", "comma")
+        await pilot.pause()
+        shown = [child for child in app.screen.query_one(KeyLine).children if child.display]
+        assert len(shown) > 3
+        assert max(child.region.right for child in shown) <= width + 1

@@ -15,12 +15,12 @@ from textual.app import ComposeResult
 from textual.getters import query_one
 from textual.screen import Screen
 from textual.types import CSSPathType
-from textual.widgets import Footer
 
 from rltop.ui.messages import Opened, Selected
 from rltop.ui.status import paint_status
 from rltop.ui.textual_shim import update_by_cells
 from rltop.ui.widgets.board import Board
+from rltop.ui.widgets.key_line import KeyLine
 from rltop.view.frame import ROOMY_ROWS
 from rltop.view.lines import Row, Target
 
@@ -65,7 +65,7 @@ class Page(Screen[None]):
         status = Board(self.rltop.palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyLine()
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         row = paint_status(self.rltop.moment, self.board.target, width, has_counts=not self.TELLS_COUNTS)

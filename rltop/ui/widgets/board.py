@@ -219,8 +219,10 @@ class Board(Widget, can_focus=True):
         self._browse(1)
 
     def _browse(self, by: int) -> None:
-        """Move the selection by a row; scroll towards it as long as it lies farther that way, out of sight."""
-        if self._hidden_by() * by > 0 or not self._move(lambda: self._selection.vertical(by)):
+        """Select the row above or below; scroll towards it as long as it is out of sight."""
+        row = self._selection.next_row(by)
+        is_near = row is not None and self._top - 1 <= row <= self._top + self.size.height
+        if self._hidden_by() * by > 0 or not is_near or not self._move(lambda: self._selection.vertical(by)):
             self._scroll(self._top + by)
 
     def _hidden_by(self) -> int:

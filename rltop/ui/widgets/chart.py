@@ -116,8 +116,8 @@ def _limits(
         else:
             far.append(level)
     if high == low:
-        margin = 0.5 if is_log else abs(high) * 0.1 or 1.0
-        low, high = low - margin, high + margin
+        margin = 0.5 if is_log else abs(high) * 0.1
+        low, high = (low - margin, high + margin) if margin else (0.0, 1.0)
     return (10.0**low, 10.0**high, tuple(far)) if is_log else (low, high, tuple(far))
 
 

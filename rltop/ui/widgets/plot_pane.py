@@ -20,6 +20,7 @@ from rltop.view.cells import RowBuilder, text_row
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import ROLES, Line, Piece, Row
 from rltop.view.plot import PlotData, PlotLevel
+from rltop.view.widths import cell_width
 
 LEAST = (24, 6)
 """Below this many columns and rows there is no room for axes."""
@@ -157,6 +158,8 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
         entries.append(("", "dim", "older steps summarised"))
     row = RowBuilder(width, glyphs).add(" ")
     for sign, role, label in entries:
+        if cell_width(label) + len(sign) + 1 > row.room:
+            continue
         if sign:
             row.add(f"{sign} ", role)
         row.add(label, role if not sign else "dim").add("   ")

@@ -72,6 +72,14 @@ class Selection:
                 return True
         return False
 
+    def next_row(self, by: int) -> int | None:
+        """The nearest selectable row above (-1) or below (1), or None."""
+        here = self.spot
+        if here is None:
+            return None
+        rows = [spot.y for spot in self._spots if (spot.y - here.y) * by > 0]
+        return (min(rows) if by > 0 else max(rows)) if rows else None
+
     def vertical(self, rows: int) -> bool:
         """Move to another row, `rows` down, staying in the column one came from.
 

@@ -183,3 +183,18 @@ def test_p8_trap_the_spread_before_balancing_is_not_imbalance() -> None:
 def test_p8_balancing_that_is_off() -> None:
     off = {"seqlen_mean": 1000.0, "seqlen_min": 700.0, "seqlen_max": 1300.0}
     assert first(play(20, seqlen_balanced_min=700.0, seqlen_balanced_max=1300.0, **off), "P8").level is Level.WARN
+
+
+def test_p6_a_tail_of_tool_calls_is_seen_where_only_their_longest_is_logged() -> None:
+    engine = play(
+        79,
+        time_step=noisy(400.0, 0.01),
+        time_gen=noisy(330.0, 0.01),
+        time_gen_sample_max=lambda r: 20.0,
+        time_gen_sample_mean=lambda r: 10.0,
+        time_tool_sample_max=lambda r: 3.0 if r < 40 else 300.0,
+        time_tool_sample_mean=lambda r: 1.0 if r < 40 else 6.0,
+    )
+    verdict = next(v for v in engine.verdicts if v.rule == "P6")
+    assert verdict.since_step == 40
+    assert "against a mean of 16.0 s, 100 % of it in tool calls" in verdict.headline

@@ -130,3 +130,10 @@ def test_a_bucket_across_a_restart_in_folded_history_says_approximate():
     buckets = stream.buckets(T, 40, 0, 120)
     assert any(bucket.is_approximate for bucket in buckets)
     assert stream.restarts == (100,)
+
+
+def test_a_bucket_of_negative_steps_says_which_ones_it_has():
+    stream = stream_of([(step, {T: 1.0}) for step in range(-7, 3)])
+    first, second = stream.buckets(T, 5, -10, 0)
+    assert (first.first_step, first.last_step, first.count) == (-7, -6, 2)
+    assert (second.first_step, second.last_step, second.count) == (-5, -1, 5)
