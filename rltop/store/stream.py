@@ -1,7 +1,7 @@
 """One writer's step axis: rows merged by step, split into segments at restarts.
 
 The single place that decides what a row that goes back in time means. It knows
-keys, not their meaning, save for one question that it asks of `metrics.keys`:
+keys, not their meaning, save for one question that `layout` asks of `metrics.keys`:
 is this key written by training or by an evaluation that may come late?
 """
 
@@ -9,25 +9,20 @@ from __future__ import annotations
 
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rltop.metrics.keys import is_bookkeeping_key, is_evaluation_key
-from rltop.model import GAP, Counts, NonFinite, Place, Record, Shape
+from rltop.model import Counts, NonFinite, Place, Record
 from rltop.store.blocks import Block
+from rltop.store.layout import Columns, Layout
+from rltop.store.marks import MarkRegister
 from rltop.store.query import StreamQueries
 from rltop.store.segment import Segment
 from rltop.store.series import Mark, StoreOptions
 
-_SHAPES_KEPT = 1024
-_MARKS_KEPT = 64
 _RECALLED_KEPT = 64
 _SEGMENTS_KEPT = 64
 """Segments kept apart; the oldest ones are joined: two writers in one file make a restart of every row."""
-_REFUSED_KEPT = 20_000
-"""Refused keys told apart; past that the count stands for "at least"."""
 
 
 class ClosedRow(NamedTuple):
@@ -60,37 +55,6 @@ class RawRow(NamedTuple):
     is_training: bool
 
 
-@dataclass(slots=True)
-class _Layout:
-    """Where the cells of one shape go: worked out once per shape."""
-
-    columns: tuple[int, ...]
-    is_prefix: bool
-    gather: Callable[[array[float]], tuple[float, ...]] | None
-    width: int
-    is_training: bool
-    has_numbers: bool = False
-
-
-@dataclass(slots=True)
-class _KeyMarks:
-    """Places where one key was not finite: the first ones and the newest ones."""
-
-    first: list[Mark]
-    newest: deque[Mark]
-    count: int = 0
-
-    def add(self, mark: Mark) -> None:
-        self.count += 1
-        if len(self.first) < _MARKS_KEPT:
-            self.first.append(mark)
-        else:
-            self.newest.append(mark)
-
-    def all(self) -> list[Mark]:
-        return [*self.first, *self.newest]
-
-
 class Stream(StreamQueries):
     """All rows of one writer.
 
@@ -102,7 +66,6 @@ class Stream(StreamQueries):
     def __init__(self, name: str = "", options: StoreOptions | None = None) -> None:
         self.name = name
         self.options = options or StoreOptions()
-        self.keys: list[str] = []
         self.segments: list[Segment] = []
         self.version = 0
         self.rows = 0
@@ -110,12 +73,10 @@ class Stream(StreamQueries):
         self.total_steps: int | None = None
         self.counts = Counts()
         self.closed: deque[ClosedRow] = deque()
-        self._columns: dict[str, int] = {}
-        self._is_training_column = bytearray()
-        self._layouts: dict[Shape, _Layout] = {}
-        self._numeric: set[int] = set()
-        self._marks: dict[int, _KeyMarks] = {}
-        self._refused: set[str] = set()
+        self._space = Columns(self.options.max_keys, self.counts)
+        self.keys = self._space.keys
+        self._columns = self._space.by_key
+        self._marks = MarkRegister(self.counts)
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._joined_restarts: array[int] = array("q")
         self._must_restart = False
@@ -131,7 +92,7 @@ class Stream(StreamQueries):
             self.total_steps = record.total_steps
         if record.time_s is not None and (self.last_time_s is None or record.time_s > self.last_time_s):
             self.last_time_s = record.time_s
-        layout = self._layouts.get(record.shape) or self._layout(record.shape)
+        layout = self._space.layout(record.shape)
         segment = self.segments[-1] if self.segments else None
         last = self._open_step
         if segment is None or last is None:
@@ -188,92 +149,40 @@ class Stream(StreamQueries):
     def _segment_numbered(self, number: int) -> Segment:
         return self.segments[number - self.segments[0].number]
 
-    def _restart(self, record: Record, layout: _Layout) -> None:
+    def _restart(self, record: Record, layout: Layout) -> None:
         self._close()
         self._start_segment()
         self._add_row(record, layout)
 
-    def _add_row(self, record: Record, layout: _Layout) -> None:
+    def _add_row(self, record: Record, layout: Layout) -> None:
         segment = self.segments[-1]
         width = len(self.keys)
         block = segment.block_for_append(width)
-        cells = self._arrange(record.values, layout, block.width)
+        cells = layout.arrange(record.values, block.width)
         block.append(record.step, record.time_s, record.place, cells, layout.is_training)
         self.rows += layout.is_training
         self._open_step, self._is_open = record.step, True
         if record.marks:
             self._add_marks(block, record, layout)
-        elif not layout.has_numbers:
-            self._numeric.update(layout.columns)
-            layout.has_numbers = True
+        else:
+            self._note_numbers(layout)
         if len(block) == 1:
             self._keep_budget()
 
-    def _arrange(self, values: array[float], layout: _Layout, width: int) -> array[float]:
-        """The cells of a row in column order, padded with gaps to `width`."""
-        if layout.is_prefix:
-            missing = width - layout.width
-            cells = values[: layout.width] if len(values) > layout.width else values
-            return cells + array("d", [GAP]) * missing if missing else cells
-        if layout.gather is None or layout.width != width:
-            layout.gather, layout.width = _gatherer(layout.columns, width), width
-        return array("d", layout.gather(values + array("d", [GAP])))
-
-    def _layout(self, shape: Shape) -> _Layout:
-        columns = []
-        for key in shape.keys:
-            column = self._columns.get(key)
-            if column is None:
-                column = self._new_column(key)
-            columns.append(column)
-        known = [column for column in columns if column >= 0]
-        is_prefix = columns[: len(known)] == list(range(len(known)))
-        layout = _Layout(
-            columns=tuple(columns),
-            is_prefix=is_prefix,
-            gather=None,
-            width=len(known) if is_prefix else -1,
-            is_training=any(self._is_training_column[column] for column in known),
-        )
-        if len(self._layouts) >= _SHAPES_KEPT:
-            self._layouts.clear()
-        self._layouts[shape] = layout
-        return layout
-
-    def _new_column(self, key: str) -> int:
-        if len(self.keys) >= self.options.max_keys:
-            if len(self._refused) < _REFUSED_KEPT and key not in self._refused:
-                self._refused.add(key)
-                self.counts.keys_over_cap += 1
-            return -1
-        column = len(self.keys)
-        self._columns[key] = column
-        self.keys.append(key)
-        self._is_training_column.append(not (is_evaluation_key(key) or is_bookkeeping_key(key)))
-        return column
-
-    def _add_marks(self, block: Block, record: Record, layout: _Layout) -> None:
-        marked = {layout.columns[mark.cell] for mark in record.marks}
+    def _add_marks(self, block: Block, record: Record, layout: Layout) -> None:
         if not layout.has_numbers:
-            self._numeric.update(column for column in layout.columns if column not in marked)
+            marked = {layout.columns[mark.cell] for mark in record.marks}
+            self._marks.saw_numbers(column for column in layout.columns if column not in marked)
         for mark in record.marks:
             column = layout.columns[mark.cell]
-            if column < 0:
-                continue
-            if mark.kind is NonFinite.NULL and column not in self._numeric:
-                self.counts.null_values += 1
-                continue
-            self.counts.nonfinite_values += 1
-            if mark.kind is not NonFinite.NULL:
-                self._numeric.add(column)
-            block.mark(record.step, column, mark.kind)
-            self._remember_mark(column, Mark(record.step, mark.kind))
+            if column >= 0 and self._marks.accept(record.step, column, mark.kind):
+                block.mark(record.step, column, mark.kind)
 
-    def _remember_mark(self, column: int, mark: Mark) -> None:
-        known = self._marks.get(column)
-        if known is None:
-            known = self._marks[column] = _KeyMarks([], deque(maxlen=_MARKS_KEPT))
-        known.add(mark)
+    def _note_numbers(self, layout: Layout) -> None:
+        """A row without marks holds a number in every cell."""
+        if not layout.has_numbers:
+            self._marks.saw_numbers(column for column in layout.columns if column >= 0)
+            layout.has_numbers = True
 
     def _keep_budget(self) -> None:
         """Fold the oldest rows while the raw ones exceed the memory budget.
@@ -291,7 +200,7 @@ class Stream(StreamQueries):
 
     # -- rows that do not come in order ----------------------------------------------------------------------
 
-    def _go_back(self, segment: Segment, record: Record, layout: _Layout) -> None:
+    def _go_back(self, segment: Segment, record: Record, layout: Layout) -> None:
         """A row of a step already passed: late, repeated, or a restart."""
         if not layout.is_training:
             # An evaluation of the part before a restart is late, and must not pull the restart back.
@@ -302,7 +211,7 @@ class Stream(StreamQueries):
             clashes = self._clashes(block, row, record, layout)
             if clashes is None:
                 self.counts.repeated_rows += 1
-            elif any(self._is_training_column[column] for column in clashes):
+            elif any(self._space.is_training[column] for column in clashes):
                 self._restart(record, layout)
             else:
                 self._merge(segment, record, layout, is_late=True)
@@ -311,7 +220,7 @@ class Stream(StreamQueries):
         else:
             self._insert_late(segment, record, layout)
 
-    def _clashes(self, block: Block, row: int, record: Record, layout: _Layout) -> list[int] | None:
+    def _clashes(self, block: Block, row: int, record: Record, layout: Layout) -> list[int] | None:
         """Columns that hold another value already; None if the row is a mere repetition."""
         clashes, is_new = [], False
         marked = {layout.columns[mark.cell] for mark in record.marks}
@@ -333,7 +242,7 @@ class Stream(StreamQueries):
         before, after = segment.neighbours(step)
         return before is not None and after is not None and step - before == after - step
 
-    def _merge(self, segment: Segment, record: Record, layout: _Layout, *, is_late: bool) -> None:
+    def _merge(self, segment: Segment, record: Record, layout: Layout, *, is_late: bool) -> None:
         """Write the row's cells over the row of the same step: the last write wins."""
         found = segment.find(record.step)
         assert found is not None
@@ -356,13 +265,12 @@ class Stream(StreamQueries):
             block.times[row] = record.time_s
         if record.marks:
             self._add_marks(block, record, layout)
-        elif not layout.has_numbers:
-            self._numeric.update(column for column in layout.columns if column >= 0)
-            layout.has_numbers = True
+        else:
+            self._note_numbers(layout)
         if is_late:
             self._close_late(segment, record.step, layout)
 
-    def _insert_late(self, segment: Segment, record: Record, layout: _Layout) -> None:
+    def _insert_late(self, segment: Segment, record: Record, layout: Layout) -> None:
         first_raw = segment.first_raw_step
         if segment.pyramid is not None and first_raw is not None and record.step < first_raw:
             marked = {layout.columns[mark.cell]: mark.kind for mark in record.marks}
@@ -370,17 +278,17 @@ class Stream(StreamQueries):
                 if column >= 0 and (value == value or column in marked):
                     segment.pyramid.add_late(record.step, column, value, column in marked)
                     if column in marked:
-                        self._remember_mark(column, Mark(record.step, marked[column]))
+                        self._marks.remember(column, Mark(record.step, marked[column]))
             self.counts.late_rows += 1
             return
-        cells = self._arrange(record.values, layout, len(self.keys))
+        cells = layout.arrange(record.values, len(self.keys))
         block = segment.insert(record.step, record.time_s, record.place, cells, layout.is_training)
         self.rows += layout.is_training
         if record.marks:
             self._add_marks(block, record, layout)
         self._close_late(segment, record.step, layout)
 
-    def _close_late(self, segment: Segment, step: int, layout: _Layout) -> None:
+    def _close_late(self, segment: Segment, step: int, layout: Layout) -> None:
         self.counts.late_rows += 1
         self._recalled.pop(step, None)
         self.closed.append(ClosedRow(segment.number, step, layout.columns))
@@ -423,24 +331,9 @@ class Stream(StreamQueries):
     def mark_count(self, key: str) -> int:
         """How many values of a key were not finite."""
         column = self._columns.get(key)
-        known = None if column is None else self._marks.get(column)
-        return 0 if known is None else known.count
+        return 0 if column is None else self._marks.count(column)
 
     def marks(self, key: str) -> Sequence[Mark]:
         """Where a key was not finite: the first 64 places and the newest 64."""
         column = self._columns.get(key)
-        known = None if column is None else self._marks.get(column)
-        return [] if known is None else known.all()
-
-
-def _gatherer(columns: tuple[int, ...], width: int) -> Callable[[array[float]], tuple[float, ...]]:
-    """A function that puts the cells of a shape, and a gap behind them, in column order."""
-    gap = len(columns)
-    source = [gap] * width
-    for cell, column in enumerate(columns):
-        if column >= 0:
-            source[column] = cell
-    if width == 1:
-        only = source[0]
-        return lambda values: (values[only],)
-    return itemgetter(*source)
+        return [] if column is None else self._marks.of(column)
