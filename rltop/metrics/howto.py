@@ -40,7 +40,7 @@ class HowTo:
     @property
     def is_followed(self) -> bool:
         """Whether rltop follows this kind of file as it grows."""
-        return self.kind is StreamKind.JSONL
+        return self.kind in (StreamKind.JSONL, StreamKind.TENSORBOARD)
 
     @property
     def summary(self) -> str:
