@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import itertools
 import random
 from pathlib import Path
 
@@ -27,7 +28,7 @@ FILES = sorted(
 def decoded(name: str, data: bytes, cuts: list[int]):
     decoder, stream = AutoDecoder(name, JsonlOptions()), Stream()
     edges = sorted({0, len(data), *cuts})
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         for record in decoder.feed(data[start:stop], start, 0):
             stream.append(record)
     for record in decoder.finish():
