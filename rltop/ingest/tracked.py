@@ -113,28 +113,30 @@ class TrackedRun:
         if self._preview is not None:
             has_moved = self._preview.advance(budget) or has_moved
         if not budget.is_spent():
-            pipeline = self._main.pipeline
-            if self._has_caught_up:
-                pipeline.arrived_s = self._clock.now()
-            before = pipeline.stream.version
-            has_moved = self._take_in(pipeline, budget) or has_moved
-            if self._has_caught_up and pipeline.stream.version != before:
-                self._arrived_s = pipeline.arrived_s
+            has_moved = self._take_in(self._main.pipeline, budget) or has_moved
         self._note_progress()
         if self._main.feed.is_over and not self._main.has_waiting:
             self.finish()
         return has_moved
 
     def _take_in(self, pipeline: Pipeline, budget: Budget) -> bool:
-        """Decode what has come; after a moment without anything, show the newest row as far as it goes."""
+        """Decode what has come; after a moment without anything, show the newest row as far as it goes.
+
+        What comes once history has been read is new; the rest of a row that was
+        there before is not.
+        """
         now = self._clock.monotonic()
+        before = pipeline.stream.version
+        if self._has_caught_up:
+            pipeline.arrived_s = self._clock.now()
         if self._main.advance(budget):
             self._settles_at = now + SETTLE_S
+            if self._has_caught_up and pipeline.stream.version != before:
+                self._arrived_s = pipeline.arrived_s
             return True
         if self._settles_at is None or now < self._settles_at:
             return False
         self._settles_at = None
-        before = pipeline.stream.version
         pipeline.flush()
         return pipeline.stream.version != before
 

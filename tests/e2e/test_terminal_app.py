@@ -155,12 +155,12 @@ def test_a_closed_error_stream_is_no_trouble(start: Start, tmp_path: Path) -> No
 def test_a_tour_of_every_page(start: Start) -> None:
     terminal = start(width=120, height=40)
     terminal.until_text(FOOTER)
-    terminal.until_text("ended")
+    terminal.until_text("step 150")
     for keys, text in (
         ("t", "p95"),
         ("m", "METRICS"),
         ("/clipfrac", "match clipfrac"),
-        ("\r", "actor/pg_clipfrac"),
+        ("\r", "Fold all"),  # the footer says that the keys go to the list now
         ("\r", "smoothed"),
         ("l", "log scale"),
         ("a", "look next"),

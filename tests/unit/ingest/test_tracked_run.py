@@ -18,6 +18,7 @@ from rltop.ingest.recall import read_row
 from rltop.ingest.session import Session
 from rltop.model import Place
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
+from rltop.sources.feed import DirectFeed
 from rltop.store.series import StoreOptions
 
 
@@ -199,3 +200,22 @@ def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
     place = Place(0, 0)
     assert read_row(str(path), 45, place, JsonlOptions()) is None
     assert read_row(str(path), 40, place, JsonlOptions()) == {"loss": 40 / 7}
+
+
+def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
+    from rltop.model import RunState
+    from rltop.resources import folder
+
+    path = folder("fixtures") / "tensorboard" / "events.out.tfevents.1795000001.node-1.1.simple"
+    clock = FakeClock(1_900_000_000.0)
+    found = Found(str(path), name_of(str(path)), modified_s=path.stat().st_mtime)
+    session = Session([found], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    run = session.runs[0]
+    while session.step(1e9):
+        pass
+    rows = run.stream.rows
+    clock.advance(2.0)
+    session.step(1e9)
+    assert run.stream.rows == rows + 1
+    assert run.state in (RunState.ENDED, RunState.FINISHED)
+    assert run.age_s is None or run.age_s > 1_000_000
