@@ -23,8 +23,8 @@ TABLE = r"""
 31 27 0:41 / /home/local rw - xfs /dev/vdb rw
 32 27 0:42 / /mnt/my\040runs rw - fuse.sshfs me@host:/runs rw
 33 27 0:43 / /scratch rw - lustre mds@tcp:/scratch rw
-34 27 0:44 / /work rw - autofs systemd-1 rw
-35 34 0:45 / /work rw - cifs //server/work rw
+34 27 0:44 / /group rw - autofs systemd-1 rw
+35 34 0:45 / /group rw - cifs //server/group rw
 36 27 0:46 / /overlay rw - overlay overlay rw,lowerdir=/a
 not a line of the table
 """
@@ -40,7 +40,7 @@ not a line of the table
         ("/home/local/metrics.jsonl", "/home/local", "xfs", False),
         ("/mnt/my runs/metrics.jsonl", "/mnt/my runs", "fuse.sshfs", True),
         ("/scratch/metrics.jsonl", "/scratch", "lustre", True),
-        ("/work/metrics.jsonl", "/work", "cifs", True),
+        ("/group/metrics.jsonl", "/group", "cifs", True),
         ("/overlay/metrics.jsonl", "/overlay", "overlay", False),
     ],
 )
