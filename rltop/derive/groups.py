@@ -12,6 +12,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop.derive.middle import median
 
@@ -95,10 +96,37 @@ class StragglerReading:
     balance: float | None = None
 
 
-_STAND_INS = (
-    (StragglerKind.ROLLOUT, "time_gen_sample_max", "time_gen_sample_mean"),
-    (StragglerKind.LENGTH, "response_len_max", "response_len_mean"),
-)
+class RolloutTimes(NamedTuple):
+    """How long rollouts took, tool calls included, in seconds.
+
+    Attributes:
+        slowest_s: the slowest rollout, or the least that it can have taken.
+        mean_s: the mean over rollouts.
+        tool_s: of the slowest one, in tool calls; None where nothing tells.
+    """
+
+    slowest_s: float
+    mean_s: float
+    tool_s: float | None
+
+
+def rollout_times(values: Mapping[str, float]) -> RolloutTimes | None:
+    """Generation and tool calls of the slowest rollout against the mean; None where rollouts are not timed.
+
+    A rollout is its generation and its tool calls. Of the slowest one both parts may
+    be logged; one part of a rollout is less than the whole of it, so where only the
+    longest tool call is, the slowest rollout took at least that.
+    """
+    slowest, mean = values.get("time_gen_sample_max"), values.get("time_gen_sample_mean")
+    if slowest is None or mean is None or mean <= 0.0:
+        return None
+    mean += values.get("time_tool_sample_mean", 0.0)
+    tool = values.get("slowest_tool")
+    slowest = max(slowest, values.get("slowest_gen", 0.0) + (tool or 0.0))
+    longest_tool = values.get("time_tool_sample_max", 0.0)
+    if longest_tool > slowest:
+        slowest = tool = longest_tool
+    return RolloutTimes(slowest, mean, tool)
 
 
 def straggler_reading(values: Mapping[str, float], group_size: int | None = None) -> StragglerReading | None:
@@ -112,7 +140,10 @@ def straggler_reading(values: Mapping[str, float], group_size: int | None = None
         The reading, or None where the step logs nothing that tells. A LENGTH reading
         says little where the longest answer sits at the length limit.
     """
-    tools = _tool_share(values)
+    rollout = rollout_times(values)
+    tools = None
+    if rollout is not None and rollout.tool_s is not None and rollout.slowest_s > 0.0:
+        tools = rollout.tool_s / rollout.slowest_s
     gini = values.get("group_len_gini")
     balance = balance_spread(values)
     ratio = values.get("group_len_ratio")
@@ -120,18 +151,16 @@ def straggler_reading(values: Mapping[str, float], group_size: int | None = None
         usual = expected_ratio(group_size) if group_size is not None and group_size >= 2 else None
         kind = StragglerKind.GROUP
         return StragglerReading(kind, "group_len_ratio", ratio, None, None, usual, tools, gini, balance)
-    for kind, worst_name, typical_name in _STAND_INS:
-        worst, typical = values.get(worst_name), values.get(typical_name)
-        if worst is not None and typical is not None and typical > 0.0:
-            return StragglerReading(kind, worst_name, worst / typical, worst, typical, None, tools, gini, balance)
+    if rollout is not None:
+        kind, worst, typical = StragglerKind.ROLLOUT, rollout.slowest_s, rollout.mean_s
+        return StragglerReading(
+            kind, "time_gen_sample_max", worst / typical, worst, typical, None, tools, gini, balance
+        )
+    longest, mean = values.get("response_len_max"), values.get("response_len_mean")
+    if longest is not None and mean is not None and mean > 0.0:
+        kind = StragglerKind.LENGTH
+        return StragglerReading(kind, "response_len_max", longest / mean, longest, mean, None, tools, gini, balance)
     return None
-
-
-def _tool_share(values: Mapping[str, float]) -> float | None:
-    generate, tools = values.get("slowest_gen"), values.get("slowest_tool")
-    if generate is None or tools is None or not generate + tools > 0.0:
-        return None
-    return tools / (generate + tools)
 
 
 def balance_spread(values: Mapping[str, float]) -> float | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.derive.detectors import OfLast
-from rltop.derive.groups import expected_ratio
+from rltop.derive.groups import expected_ratio, rollout_times
 from rltop.derive.rolling import Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
@@ -86,17 +86,10 @@ class BatchTail(Judge):
     def read(self, now: Moment) -> Reading | None:
         """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
         values = now.values
-        slowest, mean = values.get("time_gen_sample_max"), values.get("time_gen_sample_mean")
-        if slowest is None or mean is None or mean <= 0.0:
+        times = rollout_times(values)
+        if times is None:
             return None
-        tool = values.get("slowest_tool", 0.0)
-        mean += values.get("time_tool_sample_mean", 0.0)
-        # One part of a rollout is less than the whole of it: where only the longest tool call is
-        # logged, the slowest rollout took at least that.
-        longest_tool = values.get("time_tool_sample_max", 0.0)
-        slowest = max(slowest, values.get("slowest_gen", 0.0) + tool)
-        if longest_tool > slowest:
-            slowest = tool = longest_tool
+        slowest, mean, tool = times.slowest_s, times.mean_s, times.tool_s or 0.0
         ratio = slowest / mean
         start = self.start
         base = start.value

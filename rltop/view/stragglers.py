@@ -25,7 +25,8 @@ from rltop.view.widths import cell_width
 _ANCHORS = ("group_len_ratio", "time_gen_sample_max", "response_len_max")
 _NAMES = (
     "group_len_ratio", "group_len_gini", "time_gen_sample_max", "time_gen_sample_mean", "response_len_max",
-    "response_len_mean", "slowest_gen", "slowest_tool", "seqlen_mean", "seqlen_balanced_max",
+    "response_len_mean", "slowest_gen", "slowest_tool", "time_tool_sample_max",
+    "time_tool_sample_mean", "seqlen_mean", "seqlen_balanced_max",
     "seqlen_balanced_min", "seqlen_minmax_diff", "truncated_frac",
 )  # fmt: skip
 _TYPICAL = {"time_gen_sample_max": "time_gen_sample_mean", "response_len_max": "response_len_mean"}
@@ -107,7 +108,7 @@ def _view(
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     signal = signals[reading.metric]
     is_group = reading.kind is StragglerKind.GROUP
-    start = _start(run, signal, None if is_group else signals[_TYPICAL[reading.metric]])
+    start = _start(run, reading.kind, signals)
     return StragglerView(
         reading=reading,
         step=step,
@@ -122,18 +123,15 @@ def _view(
     )
 
 
-def _start(run: RunSource, signal: Signal, typical: Signal | None) -> float | None:
+def _start(run: RunSource, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
     """The measure at the start of the newest segment, like every other baseline."""
+    heads = {name: (signal, run.stream.head(signal.key).values) for name, signal in signals.items()}
     frozen = Frozen()
-    worst = run.stream.head(signal.key).values
-    below = run.stream.head(typical.key).values if typical is not None else None
-    for i, raw in enumerate(worst):
-        value = signal.read(raw)
-        if below is not None and typical is not None:
-            under = typical.read(below[i])
-            value = value / under if under > 0 else math.nan
-        if math.isfinite(value):
-            frozen.push(value)
+    for i in range(max(len(values) for _, values in heads.values())):
+        row = {name: signal.read(raw[i]) for name, (signal, raw) in heads.items() if raw[i] == raw[i]}
+        reading = straggler_reading(row, run.group_size)
+        if reading is not None and reading.kind is kind and math.isfinite(reading.ratio):
+            frozen.push(reading.ratio)
     return frozen.value
 
 

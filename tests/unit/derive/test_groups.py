@@ -15,6 +15,7 @@ from rltop.derive.groups import (
     gini,
     group_statistics,
     length_ratio,
+    rollout_times,
     straggler_reading,
 )
 
@@ -74,12 +75,21 @@ def test_the_slowest_rollout_stands_in_then_the_longest_answer() -> None:
         8,
     )
     assert rollout is not None
-    assert (rollout.kind, rollout.ratio, rollout.worst, rollout.typical) == (StragglerKind.ROLLOUT, 3.0, 90.0, 30.0)
+    assert (rollout.kind, rollout.worst, rollout.typical) == (StragglerKind.ROLLOUT, 100.0, 30.0)
+    assert rollout.ratio == pytest.approx(100 / 30)
     assert rollout.tool_share == pytest.approx(0.6)
     assert rollout.usual is None
     length = straggler_reading(lengths)
     assert length is not None
     assert (length.kind, length.metric, length.ratio) == (StragglerKind.LENGTH, "response_len_max", 4.0)
+
+
+def test_tool_calls_are_part_of_a_rollout_however_little_is_logged_of_them() -> None:
+    generation = {"time_gen_sample_max": 40.0, "time_gen_sample_mean": 20.0}
+    assert rollout_times(generation) == (40.0, 20.0, None)
+    assert rollout_times(generation | {"time_tool_sample_mean": 5.0}) == (40.0, 25.0, None)
+    assert rollout_times(generation | {"time_tool_sample_max": 110.0}) == (110.0, 20.0, 110.0)
+    assert rollout_times({"time_gen_sample_max": 40.0}) is None
 
 
 @pytest.mark.parametrize(
