@@ -15,6 +15,9 @@ from collections import deque
 MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
 
+_ROUNDING = 4e-16
+"""A width below this share of the median is lost when it is added to it."""
+
 
 def median_of(values: list[float]) -> float:
     """The median of unsorted `values`; raises `IndexError` when there are none."""
@@ -128,6 +131,8 @@ class Window:
         order = self._sorted()
         reach = width * (1.0 + 1e-9)
         centre = _middle(order) if order else 0.0
+        if reach <= abs(centre) * _ROUNDING:
+            return False
         nearer = bisect_left(order, centre + reach) - bisect_right(order, centre - reach)
         return nearer <= (len(order) - 1) >> 1 and bool(order)
 

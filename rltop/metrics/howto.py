@@ -133,13 +133,6 @@ HOWTO: tuple[HowTo, ...] = (
         note="Up to 0.10 the flag was --use_tensorboard. OpenRLHF writes no JSONL.",
     ),
     HowTo(
-        "Telescope",
-        "use_wandb: true",
-        "wandb/run-*/files/steps/*.zip",
-        StreamKind.PARQUET,
-        note="Everything goes through W&B; the tables are rewritten in place every 5 seconds.",
-    ),
-    HowTo(
         "Trinity-RFT",
         "monitor: {monitor_type: tensorboard}",
         "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
@@ -169,6 +162,13 @@ HOWTO: tuple[HowTo, ...] = (
     HowTo("AReaL", "stats_logger.tensorboard.path=/shared/run/tb", "/shared/run/tb/", StreamKind.TENSORBOARD),
     HowTo("SkyRL", "trainer.logger=tensorboard", "$TENSORBOARD_DIR or tensorboard_log/", StreamKind.TENSORBOARD),
     HowTo("ROLL", "track_with: tensorboard", "the log_dir of tracker_kwargs", StreamKind.TENSORBOARD),
+    HowTo(
+        "Telescope",
+        "use_wandb: true",
+        "wandb/run-*/files/steps/*.zip",
+        StreamKind.PARQUET,
+        note="Everything goes through W&B; the tables are rewritten in place every 5 seconds.",
+    ),
     HowTo(
         "open-instruct",
         "--with_tracking",
