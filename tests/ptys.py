@@ -116,6 +116,19 @@ class Terminal:
         """Read until `text` stands somewhere on the screen."""
         self.until(lambda: text in self.text, timeout_s, repr(text))
 
+    def until_still(self, still_s: float = 1.0, timeout_s: float = 15.0) -> None:
+        """Read until nothing but the clock of the first line has changed for `still_s` seconds."""
+        seen, since = "", time.monotonic()
+
+        def is_still() -> bool:
+            nonlocal seen, since
+            below = self.text.partition("\n")[2]
+            if below != seen:
+                seen, since = below, time.monotonic()
+            return time.monotonic() - since >= still_s
+
+        self.until(is_still, timeout_s, "a screen that stands still")
+
     def press(self, keys: str) -> None:
         """Type."""
         os.write(self.master, keys.encode())
