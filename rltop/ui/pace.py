@@ -18,8 +18,8 @@ MOST_HZ = 4.0
 MULTIPLEXER_HZ = 2.0
 """Inside tmux and its like nobody tells how fast the link to the person is."""
 
-IDLE_GAP = 4.0
-"""After a picture, this many times what it took is left to reading and to the keys."""
+IDLE_GAP = 15.0
+"""After a picture, this many times what it took is left to others: the login node has two hundred users."""
 
 LOADING_S = 0.5
 """While history is read, reading it is worth more than showing how far it has come."""

@@ -5,10 +5,12 @@ Owns the counting; what is done with text that does not fit is in `cells`.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _ZERO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 _VARIATION_SELECTORS = frozenset(chr(code) for code in (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
+_SINGLE = re.compile("[ -~\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2190-\u21ff\u2500-\u25fc\u2800-\u28ff]*").fullmatch
 _MOST_MARKS = 2
 _MOST_KNOWN = 8192
 _WIDE_SOMEWHERE = (
@@ -20,6 +22,19 @@ _WIDE_SOMEWHERE = (
 )
 
 
+class _Known(dict[str, int]):
+    """Widths of characters met so far; every cell of every line asks for one."""
+
+    def __missing__(self, char: str) -> int:
+        if len(self) > _MOST_KNOWN:
+            self.clear()
+        self[char] = width = _measured(char)
+        return width
+
+
+_KNOWN = _Known()
+
+
 def char_width(char: str) -> int:
     """Cells that one character takes: 0, 1 or 2.
 
@@ -27,6 +42,10 @@ def char_width(char: str) -> int:
     East Asian locales draw them; flag letters, and signs that Unicode 16 made wide,
     count as two, the worst case.
     """
+    return _KNOWN[char]
+
+
+def _measured(char: str) -> int:
     if char < "\u0300":
         return 1
     if unicodedata.category(char) in _ZERO_WIDTH:
@@ -36,17 +55,12 @@ def char_width(char: str) -> int:
     return 1
 
 
-class _Known(dict[str, int]):
-    """Widths of characters met so far; every cell of every line asks for one."""
+def is_single(text: str) -> bool:
+    """Whether `text` is surely as many cells as characters: Latin, arrows, lines, blocks and dots.
 
-    def __missing__(self, char: str) -> int:
-        if len(self) > _MOST_KNOWN:
-            self.clear()
-        self[char] = width = char_width(char)
-        return width
-
-
-_KNOWN = _Known()
+    False only means that it has to be counted.
+    """
+    return _SINGLE(text) is not None
 
 
 def cell_width(text: str) -> int:

@@ -6,9 +6,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from rltop.health.liveness import SPEC
-from rltop.ui.moment import Moment
 from rltop.ui.screens.page import Page
-from rltop.view.header import build_header, header_clock
+from rltop.view.header import build_header, header_clock, paint_header
 from rltop.view.lines import Row
 from rltop.view.overview import OverviewView, build_overview, paint_overview
 
@@ -29,7 +28,7 @@ class OverviewScreen(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last: tuple[Hashable, OverviewView] | None = None
+        self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
 
     def face(self) -> Hashable:
         """The age of the newest row and how much of the file has been read, as they are shown."""
@@ -37,18 +36,17 @@ class OverviewScreen(Page):
         return super().face(), header_clock(run)
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
-        """The overview of the run and the step that are shown."""
+        """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
         moment = self.rltop.moment
-        view = self._read(moment, width, height)
-        return paint_overview(view, width, height, moment.glyphs)
-
-    def _read(self, moment: Moment, width: int, height: int) -> OverviewView:
-        """What the page says; where only time has gone by, only the header is read again."""
-        run = moment.run
+        run, glyphs = moment.run, moment.glyphs
         now = (self.rltop.session.version, id(run), moment.at_step, width, height, run.loading, super().face())
         if self._last is not None and self._last[0] == now and not any(one.rule == SILENCE for one in run.verdicts):
-            view = self._last[1]
-            return replace(view, header=build_header(run, view.timing, moment.at_step))
+            _, view, rows = self._last
+            header = build_header(run, view.timing, moment.at_step)
+            if rows[:1] == [paint_header(view.header, width, glyphs)] and not view.is_empty:
+                return [paint_header(header, width, glyphs), *rows[1:]]
+            return paint_overview(replace(view, header=header), width, height, glyphs)
         view = build_overview(run, moment.at_step, width=width, height=height)
-        self._last = (now, view)
-        return view
+        rows = paint_overview(view, width, height, glyphs)
+        self._last = (now, view, rows)
+        return rows

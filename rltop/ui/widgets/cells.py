@@ -8,7 +8,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from rltop.view.lines import Line
-from rltop.view.widths import cell_width, char_width
+from rltop.view.widths import cell_width, char_width, is_single
 
 GAP_CELLS = 8
 """Spans closer than this are one: moving the cursor costs about as many bytes."""
@@ -25,7 +25,7 @@ def cells_of(line: Line) -> list[Cell]:
     """
     cells: list[Cell] = []
     for text, role in line:
-        if text.isascii():
+        if is_single(text):
             cells += [(character, role) for character in text]
             continue
         for character in text:
@@ -41,8 +41,8 @@ def cells_of(line: Line) -> list[Cell]:
 
 def has_certain_cells(line: Line) -> bool:
     """Whether Rich, which cuts strips, places every character where we do."""
-    text = "".join(piece.text for piece in line)
-    return text.isascii() or cell_len(text) == cell_width(text)
+    text = "".join([piece.text for piece in line])
+    return is_single(text) or cell_len(text) == cell_width(text)
 
 
 def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
@@ -61,14 +61,31 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
         return []
     if not (has_certain_cells(old) and has_certain_cells(new)):
         return [(0, width)]
-    before, after = cells_of(old)[:width], cells_of(new)[:width]
+    same = _same_pieces(old, new)
+    x = sum([cell_width(piece.text) for piece in old[:same]])
+    room = max(0, width - x)
+    before, after = cells_of(old[same:])[:room], cells_of(new[same:])[:room]
     length = max(len(before), len(after))
     before += [_NO_CELL] * (length - len(before))
     after += [_NO_CELL] * (length - len(after))
+    return [(x + start, x + stop) for start, stop in _differing(before, after)]
+
+
+def _same_pieces(old: Line, new: Line) -> int:
+    """How many pieces at the front are the same and surely end where a character ends."""
+    same = 0
+    for mine, its in zip(old, new, strict=False):
+        if mine != its or not is_single(mine.text):
+            break
+        same += 1
+    return max(0, same - 1)
+
+
+def _differing(before: list[Cell], after: list[Cell]) -> list[tuple[int, int]]:
+    """Where two rows of as many cells differ; what is nearly together is one span."""
+    length = len(after)
     spans: list[tuple[int, int]] = []
-    for x in range(length):
-        if before[x] == after[x]:
-            continue
+    for x in [x for x, (mine, its) in enumerate(zip(before, after, strict=True)) if mine != its]:
         start = x
         while start and (not before[start][0] or not after[start][0]):
             start -= 1
