@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.health import registry
-from rltop.health.moment import Moment
+from rltop.health.moment import Moment, Onset
 from rltop.health.options import EngineOptions
 from rltop.health.rule import QUIET, Rule, RuleSpec
 from rltop.metrics.dialect import Identity
@@ -33,6 +33,8 @@ class Engine:
         self.identity = identity
         self.options = options or EngineOptions()
         self.events: list[Event] = []
+        self._muted: set[str] = set()
+        self._checkpoints: tuple[int, ...] = ()
         self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
         self._segment: int | None = None
         self._rules = self._fresh_rules()
@@ -46,7 +48,10 @@ class Engine:
         return bool(is_enabled) and spec.applies(self.identity.algorithm, self.identity.traits)
 
     def _fresh(self, spec: RuleSpec) -> Rule:
-        return Rule(spec, self.options.limits(spec.id))
+        rule = Rule(spec, self.options.limits(spec.id))
+        if self._checkpoints:
+            rule.judge.take_checkpoints(self._checkpoints)
+        return rule
 
     def _fresh_rules(self) -> list[Rule]:
         return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
@@ -86,13 +91,25 @@ class Engine:
             event = rule.advance(now, reading)
             if event is not None:
                 happened.append(event)
-                self._note(event)
+                self._note(event, rule)
         return happened
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: Event, rule: Rule) -> None:
+        """Log a transition, and remember which families stand and since when: composites ask."""
         self.events.append(event)
-        if event.level >= Level.WARN and event.state is not EventState.RECOVERED:
-            self._now.alarms[event.family] = self._now.record
+        if event.level < Level.WARN or event.state is EventState.FACT:
+            return
+        now, family = self._now, event.family
+        onset = now.onsets.get(family)
+        if event.state is EventState.RECOVERED:
+            if onset is not None and onset.rule == event.rule:
+                del now.onsets[family]
+            return
+        now.alarms[family] = now.record
+        # Records are counted in the segment here, in the run there.
+        began = now.record - (event.record - rule.since_record)
+        if onset is None or began < onset.record:
+            now.onsets[family] = Onset(began, rule.since_step, event.rule, self._subject(rule.spec)[0])
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
@@ -145,6 +162,10 @@ class Engine:
             if rule.is_firing and not self._applies(registry.BY_ID[name])
         ]
         self.events += happened
+        for event in happened:
+            onset = now.onsets.get(event.family)
+            if onset is not None and onset.rule == event.rule:
+                del now.onsets[event.family]
         self._rules = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
         self._select()
         return happened
@@ -153,13 +174,44 @@ class Engine:
         """The recording is over. Nothing fires for silence here: that needs a clock."""
         return []
 
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Take a rule's verdicts out of `verdicts`, or put them back.
+
+        The rule goes on judging and its events go on being logged, so that nothing
+        is lost while it is muted, and composites see what they saw.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
+        if rule not in registry.BY_ID:
+            raise KeyError(rule)
+        if is_muted:
+            self._muted.add(rule)
+        else:
+            self._muted.discard(rule)
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted for this run."""
+        return frozenset(self._muted)
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
+        """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
+        self._checkpoints = tuple(steps)
+        for rule in self._rules:
+            rule.judge.take_checkpoints(self._checkpoints)
+
     @property
     def verdicts(self) -> list[Verdict]:
-        """What fires, then what recovered lately; worst first, oldest first among equals."""
+        """What fires, then what recovered lately, without what is muted; worst first, oldest first among equals."""
         if self._now.record == 0:
             return []
         record = self._now.observation.record
-        shown = [rule.verdict(*self._subject(rule.spec)) for rule in self._rules if rule.is_shown(record)]
+        shown = [
+            rule.verdict(*self._subject(rule.spec))
+            for rule in self._rules
+            if rule.spec.id not in self._muted and rule.is_shown(record)
+        ]
         shown.sort(key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.since_record))
         return shown
 
@@ -186,6 +238,7 @@ class Engine:
         """An independent copy of the state; the event log of the copy begins empty."""
         twin = Engine.__new__(Engine)
         twin.identity, twin.options, twin.events = self.identity, self.options, []
+        twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
         twin._now = self._now.clone()
         twin._segment = self._segment
         twin._rules = [rule.clone() for rule in self._rules]

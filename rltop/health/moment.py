@@ -8,6 +8,7 @@ warms up. Fed once per record before the rules look.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rltop.derive.rolling import Window
 from rltop.model import Algorithm, Observation, Traits
@@ -126,6 +127,21 @@ class RewardTrack:
         return twin
 
 
+class Onset(NamedTuple):
+    """Where a family of symptoms that stands now began.
+
+    Attributes:
+        record: number in the segment.
+        step: the trainer's step.
+        rule, metric: which rule saw it, in which canonical metric.
+    """
+
+    record: int
+    step: int
+    rule: str
+    metric: str
+
+
 class Moment:
     """One record and what has gone before it in its segment.
 
@@ -136,6 +152,7 @@ class Moment:
         lr: learning rate of this record or the latest known, or None.
         is_lr_rising: the learning rate still warms up (or rose on this record).
         alarms: family → record of the segment in which a verdict of it last began or got worse.
+        onsets: family → where the oldest of its verdicts that stand now, at WARN or above, began.
         algorithm, traits, group_size: what kind of run it is.
     """
 
@@ -146,6 +163,7 @@ class Moment:
         "is_lr_rising",
         "lr",
         "observation",
+        "onsets",
         "record",
         "reward",
         "traits",
@@ -158,6 +176,7 @@ class Moment:
         self.group_size = group_size
         self.reward = RewardTrack()
         self.alarms: dict[str, int] = {}
+        self.onsets: dict[str, Onset] = {}
         self.record = 0
         self.lr: float | None = None
         self.is_lr_rising = False
@@ -180,6 +199,7 @@ class Moment:
         """Forget the segment; the kind of run stays."""
         self.reward = RewardTrack()
         self.alarms = {}
+        self.onsets = {}
         self.record = 0
         self.lr = None
         self.is_lr_rising = False
@@ -187,7 +207,7 @@ class Moment:
     def clone(self) -> Moment:
         """An independent copy; the observation is shared, it is never changed."""
         twin = Moment(self.algorithm, self.traits, self.group_size)
-        twin.reward, twin.alarms = self.reward.clone(), self.alarms.copy()
+        twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:
             twin.observation, twin.values = self.observation, self.values

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Self
@@ -113,6 +113,13 @@ class Judge(ABC):
         if reading.threshold is not None:
             parts.append(Evidence("threshold", reading.threshold))
         return tuple(parts)
+
+    def began(self) -> tuple[int, int] | None:
+        """(Record, step) at which the verdict began, where the judge dates it better than its own readings do."""
+        return None
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:  # noqa: B027 - most judges have no use for them
+        """Steps of which a checkpoint is known to exist, in any order."""
 
     def clone(self) -> Self:
         """An independent copy of the state."""
@@ -293,6 +300,10 @@ class Rule:
         return None
 
     def _mark_beginning(self, level: Level) -> None:
+        dated = self.judge.began()
+        if dated is not None:
+            self.since_record, self.since_step = dated
+            return
         lasting = self._crit if level >= CRIT else self._warn if level >= WARN else self._info
         behind = min(lasting.oldest, len(self._recent) - 1)
         self.since_record, self.since_step = self._recent[-1 - behind]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rltop.health.engine import Engine
 from rltop.health.liveness import Liveness
 from rltop.health.options import EngineOptions
+from rltop.health.registry import BY_ID
 from rltop.ingest.observe import Observer
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, Observation, Verdict
@@ -35,11 +36,18 @@ class Judge:
         self._engine: Engine | None = None
         self._observer: Observer | None = None
         self._segment = 0
+        self._muted: set[str] = set()
 
     def begin(self, stream: Stream, identity: Identity) -> None:
         """The dialect is settled: judging starts."""
-        self._engine = Engine(identity, self.options)
+        self._engine = self._new_engine(identity)
         self._observer = Observer(stream, identity)
+
+    def _new_engine(self, identity: Identity) -> Engine:
+        engine = Engine(identity, self.options)
+        for rule in self._muted:
+            engine.mute(rule)
+        return engine
 
     def identified(self, identity: Identity) -> None:
         """New keys have come."""
@@ -74,6 +82,19 @@ class Judge:
         """Every transition so far, in the order of the file."""
         return () if self._engine is None else self._engine.events
 
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Take a rule's verdicts out of what is shown, or put them back; raises `KeyError` for an unknown rule."""
+        if rule not in BY_ID:
+            raise KeyError(rule)
+        if self._engine is not None:
+            self._engine.mute(rule, is_muted)
+        (self._muted.add if is_muted else self._muted.discard)(rule)
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted for this run."""
+        return frozenset(self._muted)
+
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
@@ -90,7 +111,7 @@ class Judge:
 
     def _peek_unsettled(self, stream: Stream, identity: Identity) -> Sequence[Verdict]:
         """Judge the few rows that there are with a judge that is thrown away."""
-        engine, observer, records = Engine(identity, self.options), Observer(stream, identity), 0
+        engine, observer, records = self._new_engine(identity), Observer(stream, identity), 0
         open_row = stream.open_row()
         for row in [*stream.closed, *([] if open_row is None else [open_row])]:
             raw = stream.raw_row(row)

@@ -28,6 +28,7 @@ SETTLE_S = 0.5
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
+LIVENESS_RULE = "L4"
 _BEFORE_HISTORY = frozenset({"nonfinite"})
 """Families that may speak before the whole history has been judged."""
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
@@ -103,6 +104,7 @@ class TrackedRun:
         self._settles_at: float | None = None
         self._has_caught_up = False
         self._is_finished = False
+        self._mutes = 0
         self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -215,9 +217,9 @@ class TrackedRun:
         return None if self.identity is None else self.identity.group_size
 
     @property
-    def version(self) -> tuple[int, int, bool, bool]:
+    def version(self) -> tuple[int, int, bool, bool, int]:
         """Moves whenever something that a view shows has moved, time aside."""
-        return (id(self._shown.stream), self._shown.stream.version, self._is_finished, self._has_caught_up)
+        return (id(self._shown.stream), self._shown.stream.version, self._is_finished, self._has_caught_up, self._mutes)
 
     @property
     def loading(self) -> float | None:
@@ -269,6 +271,23 @@ class TrackedRun:
             self._peeked = (version, verdicts)
         return self._peeked[1]
 
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Leave a rule's verdicts out of `verdicts` for this run, or put them back; its events go on being logged.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
+        for intake in (self._main, self._preview):
+            if intake is not None and intake.pipeline.judge is not None:
+                intake.pipeline.judge.mute(rule, is_muted)
+        self._mutes += 1
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted for this run."""
+        judge = self._main.pipeline.judge
+        return frozenset() if judge is None else judge.muted
+
     @property
     def records(self) -> int:
         """Training rows judged so far."""
@@ -319,6 +338,8 @@ class TrackedRun:
         """The verdict on a run that wrote while it was watched and has stopped."""
         judge = self._shown.judge
         if judge is None or age_s is None or self._arrived_s is None or self._shown.is_finished:
+            return None
+        if LIVENESS_RULE in judge.muted:
             return None
         identity = self.identity
         step_time = None if identity is None else identity.primary("time_step")
