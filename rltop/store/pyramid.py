@@ -14,6 +14,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rltop.store.blocks import Block
 from rltop.store.series import Bucket, Point
@@ -24,6 +25,13 @@ LEVEL_BUCKETS = 320
 """Buckets a level may hold."""
 HANDED_UP = 32
 """Buckets handed to the next level at a time: bounds the longest pause."""
+
+
+class Means(NamedTuple):
+    """The first step of a bucket and the mean of every column in it."""
+
+    step: int
+    cells: array[float]
 
 
 class _Column:
@@ -79,6 +87,12 @@ class _Column:
     def keep_first(self, buckets: int) -> None:
         del self.lows[buckets:], self.highs[buckets:], self.sums[buckets:], self.counts[buckets:]
         del self.nonfinite[buckets:]
+
+    def mean(self, i: int) -> float:
+        """The mean of an entry; NaN where it has no value."""
+        if i >= len(self.counts) or not self.counts[i]:
+            return math.nan
+        return self.sums[i] / self.counts[i]
 
     def bucket(self, i: int, first_step: int, last_step: int) -> Bucket:
         count = self.counts[i]
@@ -275,6 +289,19 @@ class Pyramid:
                 bucket = bisect_right(level.first_steps, step) - 1
                 return level.first_steps[bucket], level.last_steps[bucket]
         return None
+
+    def around(self, step: int, before: int, after: int) -> tuple[list[Means], list[Means]]:
+        """The buckets before a step, and those from the one that covers it on: first step, and every column's mean."""
+        places = [(level, i) for level in reversed(self._levels) for i in range(len(level))]
+        at = bisect_right(places, step, key=lambda place: place[0].first_steps[place[1]])
+        if at and places[at - 1][0].last_steps[places[at - 1][1]] >= step:
+            at -= 1
+        found = [
+            Means(level.first_steps[i], array("d", (column.mean(i) for column in level.columns)))
+            for level, i in places[max(0, at - before) : at + after]
+        ]
+        split = min(at, before)
+        return found[:split], found[split:]
 
     def last_point(self, column: int) -> Point | None:
         """The newest finite value of a column, exactly as logged."""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rltop.model import GAP
 from rltop.store.blocks import Block
 from rltop.store.segment import Segment
-from rltop.store.series import Bucket, Point, Series
+from rltop.store.series import Bucket, Point, Series, Stretch
 
 
 class _Fold:
@@ -170,6 +170,22 @@ class StreamQueries:
     def raw_from(self) -> int | None:
         """The oldest step still held raw; what is older comes from buckets."""
         return next((s.first_raw_step for s, clip in self._visible() if _starts_before(s, clip)), None)
+
+    def around(self, step: int, before: int, after: int) -> Stretch:
+        """Every key over `before` rows before a step and `after` rows from it on.
+
+        Stays inside the segment that is seen at the step: what was before a restart
+        is no measure of what came after it. Costs as much as the rows that it
+        returns, however long the run is.
+        """
+        segment, clip = None, None
+        for one, its_clip in self._visible():
+            first = one.first_step
+            if first is not None and (segment is None or first <= step):
+                segment, clip = one, its_clip
+        if segment is None:
+            return Stretch((), (), 0)
+        return segment.around(step, before, after, clip)
 
     def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
         """Fold a key over steps [start, stop) into buckets of `stride` steps.

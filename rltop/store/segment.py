@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from rltop.model import GAP, Place
 from rltop.store.blocks import Block
 from rltop.store.pyramid import Pyramid
-from rltop.store.series import Point
+from rltop.store.series import Point, Stretch
 
 MAX_BLOCK_ROWS = 128
 CELLS_PER_BLOCK = 40_000
@@ -103,6 +103,33 @@ class Segment:
             else:
                 high = middle
         return low - 1 if low else None
+
+    def around(self, step: int, before: int, after: int, clip: int | None) -> Stretch:
+        """Rows on both sides of a step, all before step `clip`; folded ones as the means of their buckets."""
+        rows: list[tuple[int, array[float]]] = []
+        later: list[tuple[int, array[float]]] = []
+        i = self._block_at(step)
+        for block in self.blocks[i or 0 :]:
+            start = bisect_left(block.steps, step)
+            stop = len(block) if clip is None else bisect_left(block.steps, clip)
+            later += [
+                (block.steps[row], block.cells(row)) for row in range(start, min(stop, start + after - len(later)))
+            ]
+            if len(later) >= after:
+                break
+        for block in reversed(self.blocks[: (i or 0) + 1]):
+            stop = bisect_left(block.steps, step)
+            wanted = before - len(rows)
+            rows[:0] = [(block.steps[row], block.cells(row)) for row in range(max(0, stop - wanted), stop)]
+            if len(rows) >= before:
+                break
+        raw = len(rows) + len(later)
+        if self.pyramid is not None and len(rows) < before:
+            earlier, covering = self.pyramid.around(step, before - len(rows), after)
+            rows[:0] = earlier
+            later = [*covering, *later][:after]
+        both = [*rows, *later]
+        return Stretch([at for at, _ in both], [cells for _, cells in both], len(rows), len(both) > raw)
 
     def neighbours(self, step: int) -> tuple[int | None, int | None]:
         """The raw steps just before and just after a step that has no row."""

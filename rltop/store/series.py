@@ -7,6 +7,7 @@ was not finite is a `Mark`.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +33,23 @@ class Series(NamedTuple):
 
     steps: array[int]
     values: array[float]
+
+
+class Stretch(NamedTuple):
+    """All keys over a few rows on both sides of a step.
+
+    Attributes:
+        steps: of the rows; where history is folded, the first step of each bucket.
+        rows: cells by column of the stream's keys, maybe fewer than there are keys
+            now; NaN where the row did not log the key. A bucket is its mean.
+        split: number of the first row at or after the step.
+        is_approximate: some of the rows are buckets.
+    """
+
+    steps: Sequence[int]
+    rows: Sequence[array[float]]
+    split: int
+    is_approximate: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from rltop.ui.commands import RltopCommands, RltopPalette
 from rltop.ui.moment import Moment, travelled
 from rltop.ui.options import UiOptions
 from rltop.ui.pace import LinkPing, Pace, is_multiplexed
+from rltop.ui.screens.change import ChangeScreen
 from rltop.ui.screens.help import HelpScreen
 from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
@@ -259,6 +260,19 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         else:
             self.push_screen(VerdictScreen(rules[0]))
 
+    def action_change(self) -> None:
+        """Rank the metrics by how far they moved at the step on the screen; from a verdict, at its beginning."""
+        page = self.page
+        if isinstance(page, ChangeScreen):
+            return
+        since = page.since_step if isinstance(page, VerdictScreen) else None
+        if since is None:
+            self.push_screen(ChangeScreen())
+            return
+        before = self._cursor
+        self.show_step(since)
+        self.push_screen(ChangeScreen(before, has_travelled=True))
+
     def action_help(self) -> None:
         """Say what the page shows and which keys it takes."""
         if self.page is not None and not isinstance(self.page, HelpScreen):
@@ -328,6 +342,8 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 is_allowed = self.page is not None and not _is_typing(self.screen)
             case "help":
                 is_allowed = not _is_typing(self.screen)
+            case "change":
+                is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangeScreen)
             case "travel":
                 is_allowed = True if self.followed.stream.last_step is not None else None
             case "alerts":

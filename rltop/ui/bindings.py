@@ -58,6 +58,7 @@ APP_BINDINGS = (
     # With priority: what is typed after it must find the filter there, however fast it comes.
     _key("find", "slash", "find", "Find", "Find a metric by a part of its key", show=True, shown_as="/", priority=True),
     _key("alerts", "a", "alerts", "Alerts", "Open the worst verdict; again: the next one", show=True),
+    _key("change", "c", "change", "Changed", "What changed around the step on the screen, or the verdict's", show=True),
     _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
     _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
     _key("next-run", "r", "next_run", "Next run", "Show the next run, where several are followed", show=True),

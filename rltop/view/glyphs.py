@@ -27,6 +27,7 @@ class Glyphs:
         threshold: in front of a threshold's value.
         baseline: in front of a baseline's value.
         rule: a line across the screen.
+        upright: a step marked in a line.
         bar: a full cell of a bar.
         bar_ends: the last cell of a bar by eighths, thinnest first.
         fills: full cells that can be told apart without colour, for stacked bars.
@@ -46,6 +47,7 @@ class Glyphs:
     threshold: str
     baseline: str
     rule: str
+    upright: str
     bar: str
     bar_ends: str
     fills: str
@@ -107,6 +109,7 @@ UNICODE = Glyphs(
     threshold="┄",
     baseline="╌",
     rule="─",
+    upright="│",
     bar="█",
     bar_ends="▏▎▍▌▋▊▉█",
     fills="█▓▒░▚▞▪▫",
@@ -148,6 +151,7 @@ ASCII = Glyphs(
     threshold="=",
     baseline="-",
     rule="-",
+    upright=":",
     bar="#",
     bar_ends="-#",
     fills="#%=+:*.o",

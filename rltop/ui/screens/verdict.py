@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.ui.screens.page import Page
+from rltop.view.badges import verdicts_at
 from rltop.view.lines import Row
 from rltop.view.verdict import LEAST, build_verdict, paint_verdict
 
@@ -28,9 +29,20 @@ class VerdictScreen(Page):
         self.rule, self._step = rule, None
         self.draw()
 
+    @property
+    def since_step(self) -> int | None:
+        """Where the verdict began, or None if it does not stand at the step that is shown."""
+        found = verdicts_at(self.rltop.moment.run, self._at)
+        return next((verdict.since_step for verdict in found if verdict.rule == self.rule), None)
+
+    @property
+    def _at(self) -> int | None:
+        at_step = self.rltop.moment.at_step
+        return self._step if at_step is None else at_step
+
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The page of this verdict; the board scrolls."""
         moment = self.rltop.moment
-        view = build_verdict(moment.run, self.rule, self._step if moment.at_step is None else moment.at_step)
+        view = build_verdict(moment.run, self.rule, self._at)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_verdict(view, width, height if is_small else None, moment.glyphs)

@@ -1,0 +1,43 @@
+"""What changed around the step on the screen: every key, by how far it moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.ui.screens.page import Page
+from rltop.view.change import LEAST, build_change, paint_change
+from rltop.view.lines import Row
+
+
+class ChangeScreen(Page):
+    """The metrics that moved most at a step."""
+
+    HELP = (
+        "What changed around the step on the screen: every key that is logged, by how far its values from that step on "
+        "lie outside what the records before say is usual, in robust sigmas (1.4826 times the median distance from the "
+        "median, with the trend carried on). The upright line in each chart is the step. , and . go to other steps, "
+        "Enter opens a metric. That two things moved together says where to look, not which caused which."
+    )
+
+    def __init__(self, returns_to: int | None = None, *, has_travelled: bool = False) -> None:
+        """The page at the step of the time cursor.
+
+        Args:
+            returns_to: where the cursor was before it was set for this page.
+            has_travelled: the cursor was set for this page, and goes back with it.
+        """
+        super().__init__()
+        self._returns_to = returns_to
+        self._has_travelled = has_travelled
+
+    def rows(self, width: int, height: int) -> Sequence[Row]:
+        """The ranking at the step that is shown; the board scrolls."""
+        moment = self.rltop.moment
+        view = build_change(moment.run, moment.at_step, width=width)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_change(view, width, height if is_small else None, moment.glyphs)
+
+    def on_unmount(self) -> None:
+        """Put the time cursor back where it was."""
+        if self._has_travelled:
+            self.rltop.show_step(self._returns_to)
