@@ -71,7 +71,8 @@ _LABELS = (
 
 _JUDGE = (
     *(_row("rm_accuracy"), _row("rm_margin"), _row("val_acc"), _LOSS, _row("val_loss"), _row("val_margin")),
-    *(_row("rm_reward_mean"), _row("rm_reward_max", beside="rm_reward_min"), _GRADIENT, _RATE, _SPEED, _USE),
+    *(_row("rm_chosen", beside="rm_rejected"), _row("rm_reward_mean"), _row("rm_reward_max", beside="rm_reward_min")),
+    *(_GRADIENT, _RATE, _SPEED, _USE),
 )
 
 _SUPERVISED = (
@@ -85,8 +86,9 @@ _DISTILL = (
 )
 
 _EMBODIED = (
-    *(_row("success_frac"), _VALIDATION, _row("reward_mean", "score_mean"), _CLIP, _STEP_KL, _ENTROPY, *_VALUE),
-    *(_GRADIENT, _row("num_turns_mean"), _SPEED, _USE, _LOSS),
+    *(_row("success_frac"), _VALIDATION, _row("reward_mean", "score_mean"), _row("episode_return"), _CLIP, _STEP_KL),
+    *(_row("ratio_mean"), _ENTROPY, *_VALUE, _GRADIENT, _row("episode_len", "num_turns_mean"), _row("env_reward")),
+    *(_SPEED, _USE, _RATE, _LOSS, _row("queue_size")),
 )
 
 _ANY = (

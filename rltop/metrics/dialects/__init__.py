@@ -3,7 +3,26 @@
 from __future__ import annotations
 
 from rltop.metrics.dialect import Dialect
-from rltop.metrics.dialects import generic, llama_factory, ms_swift, prime_rl, skyrl, tinker, trl, verl
+from rltop.metrics.dialects import (
+    areal,
+    art,
+    generic,
+    llama_factory,
+    ms_swift,
+    nemo_rl,
+    open_instruct,
+    openrlhf,
+    prime_rl,
+    rlinf,
+    roll,
+    skyrl,
+    slime,
+    telescope,
+    tinker,
+    trinity,
+    trl,
+    verl,
+)
 
 GENERIC: Dialect = generic.DIALECT
 """Stands for every file that no trainer's fingerprint matches."""
@@ -11,13 +30,25 @@ GENERIC: Dialect = generic.DIALECT
 ALL: tuple[Dialect, ...] = (
     verl.DIALECT,
     verl.V1,
+    openrlhf.DIALECT,
     trl.DIALECT,
+    trl.ASYNC,
+    telescope.DIALECT,
+    trinity.DIALECT,
+    rlinf.EMBODIED,
+    rlinf.DIALECT,
     ms_swift.DIALECT,
     llama_factory.DIALECT,
     tinker.DIALECT,
     skyrl.BACKEND,
     skyrl.DIALECT,
     prime_rl.DIALECT,
+    slime.DIALECT,
+    nemo_rl.DIALECT,
+    areal.DIALECT,
+    roll.DIALECT,
+    open_instruct.DIALECT,
+    art.DIALECT,
     GENERIC,
 )
 """Every dialect; where two match equally well, the earlier one wins."""

@@ -6,6 +6,8 @@ and `eval/…` in TensorBoard and the trackers.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rltop.metrics.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 
@@ -162,11 +164,21 @@ _PROGRESS = (
     Alias("buffer_qsize", "queue_size"),
 )
 
+_PROFILE = "profiling/Time taken: "
+_PROFILED = (
+    Alias(f"{_PROFILE}*.vLLM.generate", "time_gen"),
+    Alias(f"{_PROFILE}*.transformers.generate", "time_gen"),
+    Alias(f"{_PROFILE}*._calculate_rewards", "time_reward"),
+    Alias(f"{_PROFILE}*.sync_weights", "time_weight_sync"),
+    Alias(f"{_PROFILE}*.compute_loss", "time_forward"),
+)
+"""Written to trackers only, several times per step; the last of a step is what a row holds."""
+
 DIALECT = Dialect(
     name="TRL",
     fingerprints=FINGERPRINTS,
-    aliases=(*_OPTIMISER, *_REWARDS, *_LENGTH, *_PREFERENCE, *_EVALUATION, *_PROGRESS),
-    timing=TimingPlan(step_keys=("step_time",)),
+    aliases=(*_OPTIMISER, *_REWARDS, *_LENGTH, *_PREFERENCE, *_EVALUATION, *_PROGRESS, *_PROFILED),
+    timing=TimingPlan(step_keys=("step_time",), namespace=(_PROFILE,)),
     hidden=("epoch", "train_*", "total_flos", "eval_runtime", "eval_*_per_second", "num_input_tokens_seen"),
     training_keys=("loss", "grad_norm", "learning_rate", "lr"),
     evaluation_keys=("eval_*",),
@@ -178,3 +190,12 @@ DIALECT = Dialect(
     ),
     group_size_keys=("num_generations", "group_size"),
 )
+
+ASYNC = replace(
+    DIALECT,
+    fingerprints=(
+        Fingerprint(Algorithm.GRPO, all_of=("reward",), any_of=("weight_sync_time_s", "queue_wait_time_s"), weight=26),
+    ),
+    aliases=(Alias("kl", "off_policy_kl"), *(alias for alias in DIALECT.aliases if alias.pattern != "kl")),
+)
+"""The asynchronous trainer, whose `kl` is the distance to the policy that sampled, not to a reference."""

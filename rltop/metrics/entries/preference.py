@@ -72,6 +72,16 @@ ENTRIES = (
         "Towards zero the model no longer tells them apart.",
     ),
     _judge(
+        name="rm_chosen", title="chosen score", direction=UP, related="rm_rejected rm_accuracy rm_margin",
+        help_text="Mean score of the chosen answers. "
+        "Only its distance from the rejected ones means something, not its level.",
+    ),
+    _judge(
+        name="rm_rejected", title="rejected score", direction=DOWN, related="rm_chosen rm_accuracy rm_margin",
+        help_text="Mean score of the rejected answers. "
+        "Only its distance from the chosen ones means something, not its level.",
+    ),
+    _judge(
         name="rm_reward_mean", title="mean score", direction=TARGET, related="rm_margin rm_reward_min rm_reward_max",
         help_text="Mean output of the reward model. "
         "Pairs fix differences only, so the level may drift; a large drift makes scores hard to compare.",

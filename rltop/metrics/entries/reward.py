@@ -64,6 +64,16 @@ ENTRIES = (
         "reward_mean val_score num_turns_mean",
     ),
     _reward(
+        name="episode_return", title="episode return", direction=UP, related="success_frac env_reward episode_len",
+        help_text="Sum of the environment's rewards over an episode. "
+        "With a reward that comes only at the goal it says little before the first successes.",
+    ),
+    _reward(
+        name="env_reward", title="step reward", direction=UP, related="episode_return success_frac",
+        help_text="Reward per step of the environment, which some trainers divide by the episode's length. "
+        "Shorter episodes can raise it by themselves.",
+    ),
+    _reward(
         name="return_mean", title="return", direction=NONE, related="reward_mean value_mean adv_mean",
         help_text="Mean discounted return per token, the target that a critic is trained towards. "
         "It should stay on the scale of the critic's values.",
@@ -82,6 +92,11 @@ ENTRIES = (
         name="adv_min", title="smallest advantage", direction=NONE, related="adv_mean adv_max reward_std",
         help_text="Smallest advantage of any token in the step. "
         "Strongly negative outliers push single tokens down hard and are a frequent source of gradient spikes.",
+    ),
+    _reward(
+        name="adv_std", title="advantage spread", direction=NONE, related="adv_mean adv_max reward_std", low=0.0,
+        help_text="Standard deviation of the advantages in the step. "
+        "At zero no answer is better than another and nothing is learned.",
     ),
     _val(
         name="val_score", title="validation", direction=UP, related="reward_mean val_best val_acc response_len_mean",
@@ -194,6 +209,30 @@ ENTRIES = (
         "Samples or groups that were generated but not trained on. "
         "Every one of them is generation time lost.",
         "evicted_samples zero_std_count stale_count", 0.0,
+    ),
+    fraction(
+        "discarded_stale_frac", "discarded: stale", "groups", DOWN,
+        "Share of the discarded samples that were dropped because their policy was too old. "
+        "A high share means that generation cannot keep up with the trainer.",
+        "discarded_count staleness_mean",
+    ),
+    fraction(
+        "discarded_zero_frac", "discarded: equal", "groups", DOWN,
+        "Share of the discarded samples whose group earned one and the same reward. "
+        "It is the price of tasks that are too easy or too hard.",
+        "discarded_count zero_std_frac",
+    ),
+    entry(
+        "cancelled_count", "cancelled", "groups", Unit.COUNT, DOWN,
+        "Samples whose generation was stopped before it ended. "
+        "What they had generated is lost.",
+        "discarded_count cancelled_frac", 0.0,
+    ),
+    entry(
+        "sample_count", "samples", "groups", Unit.COUNT, NONE,
+        "Answers or experiences in this step. "
+        "With dynamic sampling it varies, and statistics of few samples are noisy.",
+        "zero_std_count discarded_count", 0.0,
     ),
     entry(
         "evicted_samples", "groups evicted", "groups", Unit.COUNT, DOWN,

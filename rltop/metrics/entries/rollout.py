@@ -84,6 +84,17 @@ ENTRIES = (
         help_text="Mean length of prompt and answer together. "
         "It sets the cost of training and the memory that it needs.",
     ),
+    fraction(
+        "repetition_frac", "repetitive", "length", DOWN,
+        "Share of answers that repeat themselves. "
+        "It rises before lengths do when a policy falls into loops.",
+        "response_len_mean truncated_frac entropy",
+    ),
+    _agent(
+        name="episode_len", title="episode length", direction=NONE, related="success_frac num_turns_mean",
+        help_text="Mean number of environment steps of an episode. "
+        "Where success ends an episode it falls as the policy learns.",
+    ),
     _agent(
         name="num_turns_mean", title="turns", direction=NONE, related="num_turns_max tool_calls_mean reward_mean",
         help_text="Mean number of turns of an episode. "
@@ -144,6 +155,12 @@ ENTRIES = (
         related="rollout_prob_diff_mean",
         help_text="Spread of the difference in probability between inference engine and trainer. "
         "It grows with low precision and with stale weights.",
+    ),
+    _match(
+        name="prob_ratio_error", title="prob. ratio error", direction=DOWN, low=0.0,
+        related="off_policy_kl rollout_logp_diff_mean",
+        help_text="Mean factor by which the probabilities of inference engine and trainer differ; 1 is agreement. "
+        "What matters is a rising level, not a spike that returns.",
     ),
     _match(
         name="rollout_prob_corr", title="prob. correlation", direction=UP, low=-1.0, high=1.0,

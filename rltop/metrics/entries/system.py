@@ -91,6 +91,22 @@ _TIMING = (
           "It should be a small share.", "time_step"),
     _time("time_load_data", "data loading", "Time for loading a batch. "
           "It should be a small share.", "time_step time_wait_data"),
+    _time("time_make_experience", "experience", "Time for scoring rollouts: log-probabilities, values, rewards and "
+          "advantages. It scales with the number of tokens.", "time_step time_gen time_update_actor"),
+    _time("time_active", "active time", "Time of the step in which the trainer works, without waiting for data. "
+          "With the waiting time it makes up the step.", "time_step time_wait_data"),
+    _time("time_backward", "backward pass", "Time for the backward pass. "
+          "It scales with the number of tokens.", "time_forward time_update_actor"),
+    _time("time_loss", "loss", "Time for computing the loss. "
+          "It is small beside the passes; growth hints at long sequences.", "time_forward time_backward"),
+    _time("time_kl", "KL", "Time for computing the KL divergence. "
+          "It is part of the loss in most trainers.", "time_loss"),
+    _time("time_entropy", "entropy pass", "Time for computing the entropy. "
+          "Over a large vocabulary it is not free.", "time_loss"),
+    _time("time_to_device", "copy to GPU", "Time for moving the batch to the GPU. "
+          "It should be a small share.", "time_prepare"),
+    _time("time_weight_sync_infer", "sync, samplers", "Time that the samplers spend taking over new weights. "
+          "It runs on their GPUs, beside the trainer's own work.", "time_weight_sync"),
     _time("time_forward", "forward pass", "Time for the forward pass. "
           "It scales with the number of tokens.", "time_update_actor"),
     _time("time_gen_sample_mean", "rollout, mean", "Mean time that one rollout takes to generate. "
@@ -170,6 +186,23 @@ _PERFORMANCE = (
         "mfu_critic", "MFU, critic", "performance", UP,
         "Share of the hardware's peak arithmetic that the critic update uses. "
         "Compare the run with itself.", "mfu time_update_critic",
+    ),
+    _perf(
+        name="tflops_train", title="training TFLOP/s", unit=Unit.NONE, direction=UP,
+        related="mfu time_update_actor tflops_rollout",
+        help_text="Arithmetic per second and GPU while training, in TFLOP/s. "
+        "Compare the run with itself.",
+    ),
+    _perf(
+        name="tflops_rollout", title="rollout TFLOP/s", unit=Unit.NONE, direction=UP,
+        related="gen_throughput time_gen tflops_train",
+        help_text="Arithmetic per second and GPU while generating, in TFLOP/s. "
+        "It falls when few long answers keep many GPUs waiting.",
+    ),
+    fraction(
+        "prefix_cache_hit", "prefix cache hits", "performance", UP,
+        "Share of prompt tokens that the inference engine found in its cache. "
+        "Groups share their prompt, so it should be high.", "gen_throughput time_gen",
     ),
     fraction(
         "spec_accept_rate", "drafts accepted", "performance", UP,
