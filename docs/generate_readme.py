@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from rltop.errors import EXIT_FAULT, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
+from rltop.errors import EXIT_DIED, EXIT_FAULT, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
 from rltop.health.registry import ALL_SPECS
 from rltop.health.rule import Group, RuleSpec
 from rltop.metrics.dialects import ALL, GENERIC
@@ -101,12 +101,14 @@ def trainers() -> str:
 
 
 def codes() -> str:
-    """What `rltop check` answers a script."""
+    """What `rltop check` and `rltop watch` answer a script."""
     rows = {
-        EXIT_OK: "nothing at or above `--fail-on` (default `crit`) fires at the end; with `--ever`: fired at any time",
-        EXIT_FIRING: "something does",
+        EXIT_OK: "nothing at or above `--fail-on` (default `crit`) fires at the end; with `--ever`: fired at any time; "
+        "`watch`: the run is over, and no CRIT has fired",
+        EXIT_FIRING: "something does; `watch`: a CRIT has fired",
         EXIT_USAGE: "wrong usage, or a file that cannot be read",
         EXIT_NO_METRICS: "no metrics in it",
+        EXIT_DIED: "`watch`: the run has died, or was given up",
         EXIT_FAULT: "a fault of rltop itself; says nothing about the run",
     }
     return "\n".join(["| exit code | |", "|---|---|", *(f"| {code} | {meaning} |" for code, meaning in rows.items())])

@@ -15,6 +15,8 @@ EXIT_OK = 0
 EXIT_FIRING = 1
 EXIT_USAGE = 2
 EXIT_NO_METRICS = 3
+EXIT_DIED = 4
+"""A run that was watched has died, or was given up (`rltop watch`)."""
 EXIT_FAULT = 70
 """A fault of the program itself (`EX_SOFTWARE` of sysexits.h); never to be taken for a verdict."""
 

@@ -22,8 +22,13 @@ if TYPE_CHECKING:
 
 PREFIX = "RLTOP_"
 CONFIG_VARIABLE = "RLTOP_CONFIG"
-OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_DEBUG"})
-"""Variables of this prefix that are no settings: the file's path, and the tests' recorded runs."""
+VERDICT_VARIABLES = (
+    "RLTOP_RULE", "RLTOP_TITLE", "RLTOP_FAMILY", "RLTOP_LEVEL", "RLTOP_STEP", "RLTOP_SINCE_STEP", "RLTOP_METRIC",
+    "RLTOP_KEY", "RLTOP_HEADLINE", "RLTOP_RUN", "RLTOP_PATH",
+)  # fmt: skip
+"""What a command of `rltop watch` is told, in its environment."""
+OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLTOP_DEBUG", *VERDICT_VARIABLES})
+"""Variables of this prefix that are no settings."""
 
 RULES_TABLE = "rules"
 KEYS_TABLE = "keys"

@@ -11,11 +11,18 @@ from rltop.settings import add_flags
 _COMMANDS = """\
 commands:
   rltop [PATH ...]        watch runs: files, directories or globs; nothing: the current directory
-  rltop check FILE        replay the whole file through the rules and say what fires
+  rltop watch FILE ...    no screen: run a command when a verdict fires, end with the run
+  rltop check FILE ...    replay the whole file through the rules and say what fires
   rltop replay FILE       play a recording as if it were being written
   rltop demo              a bundled recording in which something goes wrong
 """
 _CODES = "exit codes: 0 nothing firing, 1 something is (check), 2 usage or unreadable, 3 no metrics found"
+
+_WATCH_NOTES = """\
+A command runs at most once per verdict. It learns of it from its environment: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY,
+RLTOP_LEVEL, RLTOP_STEP, RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH.
+exit codes: 0 the run is over, 1 a CRIT has fired, 2 usage, 3 given up without a record, 4 the run died or was given
+up, 128 + N stopped by signal N"""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -24,7 +31,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: for --help and --version, and for what argparse refuses.
     """
-    words = {"check": _check_parser, "replay": _replay_parser, "demo": _demo_parser}
+    words = {"check": _check_parser, "watch": _watch_parser, "replay": _replay_parser, "demo": _demo_parser}
     if argv and argv[0] in words:
         return words[argv[0]]().parse_args(argv[1:])
     return _show_parser().parse_args(argv)
@@ -74,6 +81,42 @@ def _check_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _watch_parser() -> argparse.ArgumentParser:
+    parser = _parser(
+        "rltop watch",
+        "Watch runs without a screen: run a command when a verdict fires, log what happens, end with the run.",
+        _WATCH_NOTES,
+    )
+    parser.add_argument(
+        "paths", nargs="+", metavar="FILE", help="metric files, which need not exist yet, or run directories; - is "
+        "standard input",
+    )  # fmt: skip
+    for flag, what in (
+        ("--on-crit", "shell command to run when a CRIT verdict fires"),
+        ("--on-warn", "the same for WARN; also for CRIT where there is no --on-crit"),
+        ("--on-stall", "the same when the run has fallen silent, whatever the level"),
+    ):
+        parser.add_argument(flag, type=_command, metavar="CMD", help=what)
+    parser.add_argument("--json", action="store_true", help="log JSON objects, one a line")
+    parser.add_argument(
+        "--from-now", action="store_true", help="run nothing for what already fires at the end of the history"
+    )
+    parser.add_argument("--pid", type=_pid, metavar="N", help="the run is over when this process has ended")
+    parser.add_argument(
+        "--give-up", type=_seconds, metavar="S", help="end after so many seconds without a record (default: never)"
+    )
+    parser.add_argument(
+        "--timeout", dest="hook_timeout", type=_seconds, default=60.0, metavar="S",
+        help="seconds after which a command is ended (default 60)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--per-hour", type=_whole, default=20, metavar="N", help="how often each command runs at most (default 20)"
+    )
+    add_flags(parser)
+    parser.set_defaults(command=_watch)
+    return parser
+
+
 def _replay_parser() -> argparse.ArgumentParser:
     parser = _parser("rltop replay", "Play a recorded run as if it were being written now.")
     parser.add_argument("path", metavar="FILE", help="a metric file")
@@ -107,6 +150,31 @@ def _speed(text: str) -> float:
     return value
 
 
+def _command(text: str) -> str:
+    if not text.strip() or "\0" in text:
+        raise argparse.ArgumentTypeError("there is no command in it")
+    return text
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if not 0 < value <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+    return value
+
+
+def _whole(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _pid(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process")
+    return int(text)
+
+
 def _number(text: str) -> float:
     try:
         return float(text)
@@ -131,6 +199,12 @@ def _check(arguments: argparse.Namespace) -> int:
     from rltop.cli.check import check
 
     return check(arguments)
+
+
+def _watch(arguments: argparse.Namespace) -> int:
+    from rltop.cli.watch import watch
+
+    return watch(arguments)
 
 
 def _replay(arguments: argparse.Namespace) -> int:

@@ -45,6 +45,11 @@ class AutoDecoder:
         return self._inner is not None and self._inner.is_finished
 
     @property
+    def failure(self) -> str:
+        """As the decoder of its kind says."""
+        return "" if self._inner is None else self._inner.failure
+
+    @property
     def stopped(self) -> str:
         """As the decoder of its kind says."""
         return "" if self._inner is None else self._inner.stopped

@@ -151,6 +151,11 @@ class CompressedDecoder:
         return self.inner.is_finished
 
     @property
+    def failure(self) -> str:
+        """As the inner decoder says."""
+        return self.inner.failure
+
+    @property
     def stopped(self) -> str:
         """What is wrong with the compressed stream, or as the inner decoder says."""
         return self.note or self.inner.stopped

@@ -79,6 +79,12 @@ class ConsoleDecoder:
         self._is_summed_up = False
         self._generation = 0
 
+    @property
+    def failure(self) -> str:
+        """The newest error line, if no metric row has come since: the run went on after the others."""
+        error = self.last_error
+        return error.text.raw if error is not None and error.rows_before == self.counts.rows else ""
+
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every line that `data` completes."""
         self._generation = generation

@@ -37,6 +37,7 @@ class CsvDecoder:
 
     is_rewritten = True
     is_finished = False
+    failure = ""
     stopped = ""
 
     def __init__(self, step_key: str = "") -> None:

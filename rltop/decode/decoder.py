@@ -29,6 +29,11 @@ class Decoder(Protocol):
         ...
 
     @property
+    def failure(self) -> str:
+        """What the writer says that it died of, raw; empty where it says nothing, or has gone on since."""
+        ...
+
+    @property
     def stopped(self) -> str:
         """Why nothing more can be read, for a person; empty while something can."""
         ...

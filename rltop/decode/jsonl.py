@@ -54,6 +54,7 @@ class JsonlDecoder:
 
     is_rewritten = False
     is_finished = False
+    failure = ""
     stopped = ""
 
     def __init__(self, options: JsonlOptions | None = None) -> None:

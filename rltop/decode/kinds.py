@@ -139,7 +139,9 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
         rest = text[1:].lstrip(b" \t\r")
         if name == "trainer_state.json" or rest.startswith(b"\n"):
             return WHOLE_JSON
-        return JSONL if rest or is_all else None
+        # A printed Python dict: the standard output of transformers, where its bars go to another file.
+        is_printed = rest.startswith(b"'") and not name.endswith((".jsonl", ".ndjson", ".json"))
+        return CONSOLE if is_printed else JSONL if rest or is_all else None
     line, end, _ = text.partition(b"\n")
     if not end and not is_all:
         return None

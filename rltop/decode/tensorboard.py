@@ -51,6 +51,7 @@ class TensorBoardDecoder:
 
     is_rewritten = False
     is_finished = False
+    failure = ""
 
     def __init__(self) -> None:
         self.counts = Counts()

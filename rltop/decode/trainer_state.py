@@ -40,6 +40,7 @@ class DocumentDecoder:
 
     is_rewritten = True
     is_finished = False
+    failure = ""
     stopped = ""
 
     def __init__(self, step_key: str = "") -> None:

@@ -89,6 +89,11 @@ class WandbDecoder:
         return self.exit_code is not None
 
     @property
+    def failure(self) -> str:
+        """The exit code in words, if it was not 0."""
+        return f"the process ended with exit code {self.exit_code}" if self.exit_code else ""
+
+    @property
     def stopped(self) -> str:
         """Why the file cannot be read; empty while all is well."""
         return self._framer.stopped

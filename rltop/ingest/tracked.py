@@ -294,6 +294,16 @@ class TrackedRun:
         judge = self._main.pipeline.judge
         return 0 if judge is None else judge.records
 
+    @property
+    def has_caught_up(self) -> bool:
+        """Has everything been read that was there when it was opened? What comes from now on is new."""
+        return self._has_caught_up or self._is_finished
+
+    @property
+    def failure(self) -> Label:
+        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
+        return Label.of(self._main.pipeline.decoder.failure)
+
     # -- the past -----------------------------------------------------------------------------------------------------
 
     def recall(self, step: int) -> None:
@@ -343,10 +353,11 @@ class TrackedRun:
             return None
         identity = self.identity
         step_time = None if identity is None else identity.primary("time_step")
-        return judge.liveness.verdict(age_s, self._lag_s, "" if step_time is None else step_time.key)
+        return judge.liveness.verdict(age_s, self.lag_s, "" if step_time is None else step_time.key)
 
     @property
-    def _lag_s(self) -> float:
+    def lag_s(self) -> float:
+        """How late a row may be seen: the file lies on a network file system, or 0."""
         return NETWORK_LAG_S if self._main.feed.is_network else 0.0
 
     @property
@@ -371,7 +382,7 @@ class TrackedRun:
             return RunState.LIVE
         if judge is None:
             return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
-        lines = judge.liveness.silence(self._lag_s)
+        lines = judge.liveness.silence(self.lag_s)
         if age_s > lines.warn_s:
             return RunState.STALLED if self._arrived_s is not None else RunState.ENDED
         return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE

@@ -97,6 +97,14 @@ def dumps(document: Document) -> bytes:
         return orjson.dumps(_encodable(document), option=orjson.OPT_INDENT_2)
 
 
+def line(document: Document) -> bytes:
+    """A document as JSON in one line, UTF-8, without a last newline."""
+    try:
+        return orjson.dumps(document)
+    except orjson.JSONEncodeError:
+        return orjson.dumps(_encodable(document))
+
+
 def _encodable(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")

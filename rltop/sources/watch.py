@@ -114,7 +114,12 @@ def _new_observer() -> BaseObserver:
         ImportError: no inotify on this system.
         OSError: no more inotify instances for this user.
     """
+    import logging  # noqa: PLC0415 - late on purpose
+
     from watchdog.utils import UnsupportedLibcError  # noqa: PLC0415 - late on purpose
+
+    # What the library has to say on its way out would land in the log of whoever watches.
+    logging.getLogger("watchdog").addHandler(logging.NullHandler())
 
     try:
         from watchdog.observers.inotify import InotifyObserver  # noqa: PLC0415 - late on purpose

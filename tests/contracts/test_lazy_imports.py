@@ -85,6 +85,11 @@ def test_check_loads_nothing_heavy() -> None:
     assert not heavy(modules)
 
 
+def test_watch_loads_nothing_heavy_until_something_is_to_be_watched() -> None:
+    _, modules = modules_after("import rltop.cli.watch, rltop.health.registry, rltop.ingest.judge")
+    assert not heavy(modules)
+
+
 def test_the_one_shot_view_loads_nothing_heavy() -> None:
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "--once", str(RUN))
     assert code == 0

@@ -24,6 +24,8 @@ HEADS = [
     (b'"time/iterations","loss"\n1,2\n', "progress.csv", CSV),
     (b"(TaskRunner pid=1) step:1 - actor/loss:0.5 - a:1\n", "slurm-1.out", CONSOLE),
     (b"INFO starting, with commas, in a sentence: yes\n", "train.log", CONSOLE),
+    (b"{'loss': 0.5, 'epoch': 0.1}\n", "train.log", CONSOLE),
+    (b"{'loss': 0.5}\n", "m.jsonl", JSONL),
     (b"", "nothing.log", CONSOLE),
 ]
 IDS = [f"{kind.name}{i}" for i, (_, _, kind) in enumerate(HEADS)]

@@ -1,0 +1,244 @@
+"""The commands that `rltop watch` runs on verdicts.
+
+Owns which command a verdict calls for, how often, for how long, and that nothing
+of it is left behind. A verdict reaches a command through its environment only:
+text that a trainer wrote never becomes part of a command line.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import unicodedata
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rltop.clock import Clock
+from rltop.model import Level
+from rltop.report.notices import Notice
+from rltop.settings import VERDICT_VARIABLES
+
+ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"
+STALL_FAMILY = "liveness"
+
+TIMEOUT_S = 60.0
+PER_HOUR = 20
+MOST_AT_ONCE = 4
+MOST_WAITING = 64
+KILL_AFTER_S = 3.0
+"""How long a command that was asked to end has for it."""
+
+_SHELL = "/bin/sh"
+_LONGEST = 2000
+_HOUR_S = 3600.0
+_LOOK_S = 0.02
+_CONTROL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126
+
+
+@dataclass(frozen=True, slots=True)
+class HookOptions:
+    """What a person asked for.
+
+    Attributes:
+        commands: flag (`--on-crit`, `--on-warn`, `--on-stall`) → shell command.
+        timeout_s: seconds after which a command is ended.
+        per_hour: how often each command runs within an hour at most.
+    """
+
+    commands: Mapping[str, str] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+    per_hour: int = PER_HOUR
+
+
+class _Call(NamedTuple):
+    """A command that is to run."""
+
+    flag: str
+    level: Level
+    environment: Mapping[str, str]
+    about: str
+
+
+@dataclass(slots=True)
+class _Running:
+    """A command that runs; its process leads a process group of its own."""
+
+    call: _Call
+    process: subprocess.Popen[bytes]
+    began_s: float
+    ends_s: float
+    is_ended: bool = False
+
+
+class Hooks:
+    """Runs commands beside the watching, each at most once per verdict.
+
+    Args:
+        options: what to run.
+        clock: for time-outs and the limit per hour.
+        say: told in words what was run, and what went wrong.
+    """
+
+    def __init__(self, options: HookOptions, clock: Clock, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._clock = clock
+        self._say = say
+        self._called: set[tuple[str, str, int]] = set()
+        self._starts: dict[str, deque[float]] = {flag: deque() for flag in options.commands}
+        self._waiting: list[_Call] = []
+        self._running: list[_Running] = []
+
+    def call_for(self, notice: Notice, run: str, path: str) -> None:
+        """Have the command run that this verdict calls for, if it has not been yet.
+
+        Args:
+            notice: a verdict that begins or gets worse.
+            run: the run's name, raw.
+            path: its file, raw.
+        """
+        flag = self._flag(notice)
+        if flag is None or (flag, path, notice.episode) in self._called:
+            return
+        self._called.add((flag, path, notice.episode))
+        about = f"{flag} for {notice.rule}"
+        if len(self._waiting) >= MOST_WAITING:
+            self._say(f"{about}: not run, {MOST_WAITING} commands are waiting")
+            return
+        self._waiting.append(_Call(flag, notice.level, environment_of(notice, run, path), about))
+        self._start_waiting()
+
+    def _flag(self, notice: Notice) -> str | None:
+        """The command for a verdict: a silence's own, else its level's, else that of the lower level."""
+        commands = self._options.commands
+        if notice.level < Level.WARN:
+            return None
+        if notice.family == STALL_FAMILY and ON_STALL in commands:
+            return ON_STALL
+        if notice.level is Level.CRIT and ON_CRIT in commands:
+            return ON_CRIT
+        return ON_WARN if ON_WARN in commands else None
+
+    @property
+    def is_idle(self) -> bool:
+        """Neither runs a command nor waits one."""
+        return not self._running and not self._waiting
+
+    def tend(self) -> None:
+        """See which commands have ended, end those that take too long, start those that wait."""
+        now = self._clock.monotonic()
+        for each in list(self._running):
+            if has_ended(each.process):
+                self._reap(each, now)
+            elif now >= each.ends_s:
+                self._end(each, now)
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        while self._waiting and len(self._running) < MOST_AT_ONCE:
+            call = max(self._waiting, key=lambda each: each.level)
+            self._waiting.remove(call)
+            self._start(call)
+
+    def _start(self, call: _Call) -> None:
+        now = self._clock.monotonic()
+        starts = self._starts[call.flag]
+        while starts and now - starts[0] >= _HOUR_S:
+            starts.popleft()
+        if len(starts) >= self._options.per_hour:
+            self._say(f"{call.about}: not run, it has run {len(starts)} times within the hour")
+            return
+        starts.append(now)
+        try:
+            # A session of its own: one signal reaches all that it starts, and the terminal's reach none of it.
+            process = subprocess.Popen(
+                [_SHELL, "-c", self._options.commands[call.flag]],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                stderr=2,
+                env={**os.environ, **call.environment},
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._say(f"{call.about}: cannot be run: {error.strerror or error}")
+            return
+        self._running.append(_Running(call, process, now, now + self._options.timeout_s))
+        self._say(f"{call.about}: started, process {process.pid}")
+
+    def _reap(self, each: _Running, now_s: float) -> None:
+        """Take the exit code; what the command left in the background goes with it."""
+        signal_group(each.process, signal.SIGKILL)
+        code = each.process.wait()
+        self._running.remove(each)
+        if not each.is_ended:
+            self._say(f"{each.call.about}: {outcome(code)} after {now_s - each.began_s:.1f} s")
+
+    def _end(self, each: _Running, now_s: float) -> None:
+        if each.is_ended:
+            signal_group(each.process, signal.SIGKILL)
+            return
+        each.is_ended, each.ends_s = True, now_s + KILL_AFTER_S
+        self._say(f"{each.call.about}: ended, it took longer than {self._options.timeout_s:g} s")
+        signal_group(each.process, signal.SIGTERM)
+
+    def close(self) -> None:
+        """End every command, politely first; returns within about `KILL_AFTER_S`."""
+        self._waiting.clear()
+        for each in self._running:
+            signal_group(each.process, signal.SIGTERM)
+        pause = threading.Event()
+        for _ in range(int(KILL_AFTER_S / _LOOK_S)):
+            if all(has_ended(each.process) for each in self._running):
+                break
+            pause.wait(_LOOK_S)
+        for each in self._running:
+            signal_group(each.process, signal.SIGKILL)
+            each.process.wait()
+            self._say(f"{each.call.about}: ended with the watch")
+        self._running.clear()
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Has it ended? Does not reap, so that its id still names its group and nothing else."""
+    if process.returncode is not None:
+        return True
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    return True
+
+
+def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to a command that has not been reaped and to all that it started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+
+
+def outcome(code: int) -> str:
+    """An exit code in words."""
+    if code < 0:
+        return f"ended by signal {-code}"
+    if code == _NOT_FOUND:
+        return "failed, exit code 127: there is no such command"
+    if code == _NOT_EXECUTABLE:
+        return "failed, exit code 126: the command cannot be executed"
+    return "done" if code == 0 else f"failed, exit code {code}"
+
+
+def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
+    """A verdict as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
+    values = (
+        notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
+        notice.metric, notice.key, notice.headline, run, path,
+    )  # fmt: skip
+    return {name: plain(value) for name, value in zip(VERDICT_VARIABLES, values, strict=True)}
+
+
+def plain(text: str) -> str:
+    """`text` without control, format and bidirectional characters, at most 2000 characters of it."""
+    return "".join(ch for ch in text[:_LONGEST] if unicodedata.category(ch) not in _CONTROL)

@@ -1,0 +1,328 @@
+"""`rltop watch`: no screen; commands run when verdicts fire; ends with the run.
+
+Owns the loop, the log on standard output and the exit code. What is new in a run
+is said by `report.notices`, what is run on it by `cli.hooks`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rltop import units
+from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
+from rltop.cli.looking import load_config, look, nothing_found, one_of_several
+from rltop.cli.opening import threaded
+from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
+from rltop.clock import Clock, SystemClock
+from rltop.config import Config
+from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
+from rltop.ingest.found import Found
+from rltop.ingest.options import Bell, IngestOptions
+from rltop.ingest.session import Session
+from rltop.ingest.tracked import TrackedRun
+from rltop.model import Level, RunState
+from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
+from rltop.sources.pipe import PipeFeed
+from rltop.sources.reader import Reader
+
+SLICE_MS = 50.0
+TICK_S = 0.25
+SETTLED_S = 5.0
+"""How long the newest row of a run that says it is over must be old: what follows it is often a summary."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_KILLED = 128
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """How a run is watched.
+
+    Attributes:
+        is_json: log JSON objects, one a line.
+        is_from_now: what fires at the end of the history runs nothing.
+        pid: the run is over when this process has ended, or None.
+        give_up_s: seconds without a row after which the watch ends, or None.
+    """
+
+    is_json: bool = False
+    is_from_now: bool = False
+    pid: int | None = None
+    give_up_s: float | None = None
+
+
+class Log:
+    """One line for each thing that happens, as text or JSON; survives whoever reads it."""
+
+    def __init__(self, clock: Clock, *, is_json: bool, names_runs: bool) -> None:
+        self._clock = clock
+        self._is_json = is_json
+        self._names_runs = names_runs
+        self._is_read = True
+
+    def write(self, event: str, words: str, run: TrackedRun | None = None, **more: Any) -> None:
+        """Write a line: `words` for a person, `event` and `more` for a program."""
+        time = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        if self._is_json:
+            from rltop.report.document import line
+
+            which = {} if run is None else {"run": run.name.raw, "path": run.path.raw}
+            self._put(line({"time": time, "event": event, **which, **more}).decode())
+        else:
+            name = f"{run.name.display}  " if run is not None and self._names_runs else ""
+            self._put(f"{time}  {name}{words}")
+
+    def notice(self, notice: Notice, run: TrackedRun) -> None:
+        """Write what has happened in a run."""
+        document = notice_document(notice)
+        self.write(document.pop("event"), notice_words(notice), run, **document)
+
+    def _put(self, text: str) -> None:
+        if not self._is_read:
+            return
+        try:
+            print(text, flush=True)  # noqa: T201
+        except OSError:
+            # Whoever read the log has gone, or its disk is full: that ends the log, not the watching.
+            self._is_read = False
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class Vigil:
+    """Runs that are watched until each of them is over.
+
+    Args:
+        session: the runs.
+        hooks: commands to run.
+        log: where it is said.
+        clock: for ages.
+        options: when to act and when to end.
+    """
+
+    def __init__(self, session: Session, hooks: Hooks, log: Log, clock: Clock, options: WatchOptions) -> None:
+        self._session = session
+        self._hooks = hooks
+        self._log = log
+        self._clock = clock
+        self._options = options
+        self._announcers = [Announcer(run) for run in session.runs]
+        self._ended: dict[int, int] = {}
+        self._began_s = clock.monotonic()
+        self._gone_s: float | None = None
+
+    def turn(self) -> None:
+        """Read what has come, say and do what follows, see what is over."""
+        while self._session.step(SLICE_MS):
+            pass
+        for number, announcer in enumerate(self._announcers):
+            if number not in self._ended:
+                self._tell(announcer)
+                code = self._ending(announcer)
+                if code is not None:
+                    self._ended[number] = code
+        self._hooks.tend()
+
+    def _tell(self, announcer: Announcer) -> None:
+        run, is_new = announcer.run, not announcer.has_begun
+        notices = announcer.news()
+        if is_new and announcer.has_begun:
+            self._say_begun(announcer)
+        for notice in notices:
+            self._log.notice(notice, run)
+            is_left = notice.is_past and self._options.is_from_now
+            if notice.kind in (NoticeKind.FIRES, NoticeKind.WORSE) and not is_left:
+                announcer.worst = max(announcer.worst, notice.level)
+                self._hooks.call_for(notice, run.name.raw, run.path.raw)
+
+    def _say_begun(self, announcer: Announcer) -> None:
+        run, stream = announcer.run, announcer.run.stream
+        rows = f"{units.count(stream.rows)} records" + (f" up to step {units.step(stream.last_step or 0)}")
+        words = f"watching {run.path.display}: {rows if stream.rows else run.state_note or 'no record yet'}"
+        if announcer.past_events:
+            words += f", {units.count(announcer.past_events)} past events"
+        self._log.write(
+            "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
+        )
+
+    def _ending(self, announcer: Announcer) -> int | None:
+        """The exit code of a run that is over, or None; says so."""
+        run = announcer.run
+        how = self._how_it_ended(announcer) if announcer.has_begun else None
+        if how is None:
+            return None
+        run.finish()
+        self._tell(announcer)
+        event, words, code = how
+        failure = run.failure.display
+        if failure and code == EXIT_OK:
+            event, words, code = "died", f"died: {failure}", EXIT_DIED
+        if announcer.worst is Level.CRIT:
+            code = EXIT_FIRING
+        step = run.stream.last_step
+        words += f", at step {units.step(step)}" if step is not None else ""
+        self._log.write(
+            event, words, run, step=step, failure=failure or None, worst=announcer.worst.word, exit_code=code
+        )
+        return code
+
+    def _how_it_ended(self, announcer: Announcer) -> tuple[str, str, int] | None:
+        run, state = announcer.run, announcer.run.state
+        age_s = run.age_s
+        if state is RunState.FINISHED and (age_s is None or age_s >= SETTLED_S):
+            return "finished", "finished", EXIT_OK
+        if state is RunState.ENDED and age_s is None:
+            return "finished", "the stream has ended", EXIT_OK
+        # An error that was logged may be one that the trainer survives: only silence after it tells.
+        if run.failure.raw and state in (RunState.QUIET, RunState.STALLED, RunState.ENDED):
+            return "died", f"died: {run.failure.display}", EXIT_DIED
+        if self._is_process_gone(run):
+            return "finished", f"process {self._options.pid} has ended", EXIT_OK
+        give_up_s = self._options.give_up_s
+        silent_s = self._clock.monotonic() - self._began_s if age_s is None else age_s
+        if give_up_s is not None and silent_s >= give_up_s:
+            words = f"given up: no record for {units.duration(silent_s)}"
+            return "given up", words, EXIT_DIED if run.stream.rows else EXIT_NO_METRICS
+        return None
+
+    def _is_process_gone(self, run: TrackedRun) -> bool:
+        """Has the process of the run ended, and long enough ago for its last rows to be seen?"""
+        if self._options.pid is None:
+            return False
+        now = self._clock.monotonic()
+        if self._gone_s is None and not is_alive(self._options.pid):
+            self._gone_s = now
+        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.lag_s
+
+    @property
+    def is_over(self) -> bool:
+        """Are all runs over, and all commands done?"""
+        return len(self._ended) == len(self._announcers) and self._hooks.is_idle
+
+    @property
+    def exit_code(self) -> int:
+        """1 if a CRIT fired in any run, else the worst of how they ended."""
+        codes = set(self._ended.values())
+        return next((code for code in (EXIT_FIRING, EXIT_DIED, EXIT_NO_METRICS) if code in codes), EXIT_OK)
+
+
+def is_alive(pid: int) -> bool:
+    """Is there a process of this id that has not ended?"""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        # A process that has ended but was not waited for by its parent still has an id; `ps` calls it a zombie.
+        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    return state not in {"Z", "X"}
+
+
+def watch(arguments: argparse.Namespace) -> int:
+    """Watch runs without a screen until they are over; the exit codes are in `errors`.
+
+    Raises:
+        RltopError: a setting or a path that cannot be used.
+    """
+    config = load_config(arguments)
+    clock = SystemClock()
+    bell = Bell()
+    if arguments.paths == [STANDARD_INPUT]:
+        pipe = take_standard_input()
+        found: Sequence[Found] = [piped_found()]
+        session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
+        return _watch(session, arguments, clock, bell)
+    found = _found(arguments.paths)
+    if not found:
+        return EXIT_NO_METRICS
+    reader = Reader(config.reader, clock=clock, on_data=bell.ring)
+    try:
+        session = Session(found, threaded(reader), clock, _ingest(config), bell)
+        return _watch(session, arguments, clock, bell)
+    finally:
+        reader.close()
+
+
+def _ingest(config: Config) -> IngestOptions:
+    return replace(config.ingest, has_preview=False)
+
+
+def _found(paths: Sequence[str]) -> list[Found]:
+    """The runs that were named; of a directory the newest one, which is said."""
+    found: dict[str, Found] = {}
+    for path in paths:
+        discovery = look([path])
+        if not discovery.found:
+            sys.stderr.write(f"rltop: {nothing_found([path], discovery)}\n")
+        elif discovery.looked_in and len(discovery.found) > 1:
+            sys.stderr.write(f"rltop: {one_of_several(discovery.found)}\n")
+        for each in discovery.found[:1] if discovery.looked_in else discovery.found:
+            found.setdefault(each.path, each)
+    return list(found.values())
+
+
+def _watch(session: Session, arguments: argparse.Namespace, clock: Clock, bell: Bell) -> int:
+    log = Log(clock, is_json=arguments.json, names_runs=len(session.runs) > 1)
+    flags = {ON_CRIT: arguments.on_crit, ON_WARN: arguments.on_warn, ON_STALL: arguments.on_stall}
+    hook_options = HookOptions(
+        {flag: command for flag, command in flags.items() if command is not None},
+        arguments.hook_timeout,
+        arguments.per_hour,
+    )
+    hooks = Hooks(hook_options, clock, lambda words: log.write("command", words, detail=words))
+    options = WatchOptions(arguments.json, arguments.from_now, arguments.pid, arguments.give_up)
+    vigil = Vigil(session, hooks, log, clock, options)
+    wake = threading.Event()
+    bell.listen(wake.set)
+    try:
+        with _signalled(wake.set) as received:
+            while not received and not vigil.is_over:
+                vigil.turn()
+                if not vigil.is_over:
+                    wake.wait(TICK_S)
+                    wake.clear()
+            if received:
+                name = signal.Signals(received[0]).name
+                log.write("stopped", f"stopped by {name}", signal=name)
+                return _KILLED + received[0]
+        return vigil.exit_code
+    finally:
+        bell.listen(None)
+        hooks.close()
+        session.close()
+
+
+@contextmanager
+def _signalled(wake: Callable[[], None]) -> Iterator[list[int]]:
+    """Signals that ask to end are noted, not obeyed at once; those that are ignored stay so (`nohup`)."""
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        del frame
+        received.append(number)
+        wake()
+
+    before: Mapping[int, Any] = {
+        number: signal.getsignal(number) for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,208 @@
+"""What has newly happened in a run that is being watched without a screen.
+
+Owns the difference between two looks: each verdict is announced when it begins,
+when it gets worse and when it is over, once each, whether it was first seen in a
+closed row, in the open one, or in a silence. Prints nothing and runs nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rltop import units
+from rltop.ingest.tracked import TrackedRun
+from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
+
+
+class NoticeKind(enum.StrEnum):
+    """What is announced."""
+
+    FIRES = "fires"
+    WORSE = "worse"
+    RECOVERED = "recovered"
+    FACT = "fact"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One thing that has happened.
+
+    Attributes:
+        kind: what.
+        rule, title, family, level: as in the verdict.
+        step: the newest step when it was noticed.
+        since_step: where it began.
+        metric, key: canonical name and the trainer's key, or "".
+        headline: the sentence with the numbers, raw.
+        episode: number of the verdict within this run, the same until it is over; 0 for facts.
+        is_past: it fired at the end of what was there before anyone watched.
+    """
+
+    kind: NoticeKind
+    rule: str
+    title: str
+    family: str
+    level: Level
+    step: int
+    since_step: int
+    metric: str
+    key: str
+    headline: str
+    episode: int = 0
+    is_past: bool = False
+
+
+@dataclass(slots=True)
+class _Episode:
+    """A verdict that has been announced and is not over."""
+
+    number: int
+    level: Level
+    title: str
+    family: str
+    since_step: int
+
+
+class Announcer:
+    """Announces what happens in one run, each thing once.
+
+    Nothing is announced before the history has been read. What fires at its end
+    is announced then, as past; what had recovered by then is not.
+    """
+
+    def __init__(self, run: TrackedRun) -> None:
+        self.run = run
+        self.past_events = 0
+        self.worst = Level.NO_DATA
+        self._told = 0
+        self._has_begun = False
+        self._episodes: dict[str, _Episode] = {}
+        self._count = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Has the history been told?"""
+        return self._has_begun
+
+    def news(self) -> list[Notice]:
+        """What has happened since the last look, in order.
+
+        Rows that came together are told by their events, so that a verdict that
+        began and ended between two looks is not missed.
+        """
+        run = self.run
+        if not run.has_caught_up:
+            return []
+        is_past = not self._has_begun
+        events = run.events
+        if is_past:
+            self._has_begun, self._told = True, len(events)
+            self.past_events = sum(event.state is not EventState.FACT for event in events)
+        told, self._told = self._told, len(events)
+        verdicts = {verdict.rule: verdict for verdict in run.verdicts}
+        notices = [one for event in events[told:] for one in self._of_event(event, verdicts.get(event.rule))]
+        for verdict in verdicts.values():
+            if verdict.state is VerdictState.FIRING:
+                notices += self._begun(verdict, verdict.headline, is_past=is_past)
+        firing = {rule for rule, verdict in verdicts.items() if verdict.state is VerdictState.FIRING}
+        for rule in [rule for rule in self._episodes if rule not in firing]:
+            notices += self._over(rule, self._newest_step())
+        return notices
+
+    def _newest_step(self) -> int:
+        return self.run.stream.last_step or 0
+
+    def _of_event(self, event: Event, verdict: Verdict | None) -> Iterator[Notice]:
+        if event.state is EventState.FACT:
+            yield Notice(
+                NoticeKind.FACT,
+                event.rule,
+                "",
+                event.family,
+                event.level,
+                event.step,
+                event.step,
+                "",
+                "",
+                event.message,
+            )
+        elif event.state is EventState.RECOVERED:
+            yield from self._over(event.rule, event.step)
+        else:
+            yield from self._begun(verdict or _verdict_of(event), event.message, level=event.level, step=event.step)
+
+    def _begun(
+        self,
+        verdict: Verdict,
+        headline: str,
+        *,
+        level: Level | None = None,
+        step: int | None = None,
+        is_past: bool = False,
+    ) -> Iterator[Notice]:
+        level = verdict.level if level is None else level
+        episode = self._episodes.get(verdict.rule)
+        if episode is not None and episode.level >= level:
+            return
+        kind = NoticeKind.FIRES if episode is None else NoticeKind.WORSE
+        if episode is None:
+            self._count += 1
+            episode = _Episode(self._count, level, verdict.title, verdict.family, verdict.since_step)
+            self._episodes[verdict.rule] = episode
+        episode.level = level
+        if not is_past:
+            self.worst = max(self.worst, level)
+        yield Notice(
+            kind, verdict.rule, verdict.title, verdict.family, level,
+            self._newest_step() if step is None else step,
+            verdict.since_step, verdict.metric, verdict.key, headline, episode.number, is_past,
+        )  # fmt: skip
+
+    def _over(self, rule: str, step: int) -> Iterator[Notice]:
+        episode = self._episodes.pop(rule, None)
+        if episode is not None:
+            yield Notice(
+                NoticeKind.RECOVERED, rule, episode.title, episode.family, episode.level, step, episode.since_step,
+                "", "", f"over, since step {units.step(episode.since_step)}", episode.number,
+            )  # fmt: skip
+
+
+def _verdict_of(event: Event) -> Verdict:
+    """What is left of a verdict that is long over: its event."""
+    return Verdict(
+        event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "", event.step, event.record,
+        event.message,
+    )  # fmt: skip
+
+
+def notice_words(notice: Notice) -> str:
+    """A notice in one line of plain text: level, rule, step, what, and that it is past."""
+    level = notice.level.word.upper() if notice.kind is not NoticeKind.RECOVERED else "ok"
+    if notice.kind is NoticeKind.FACT:
+        level = "fact"
+    what = f"{notice.title}: {notice.headline}" if notice.title else notice.headline
+    since = f", since step {units.step(notice.since_step)}" if notice.since_step < notice.step else ""
+    if notice.kind is NoticeKind.RECOVERED:
+        since = ""
+    past = " (before the watch began)" if notice.is_past else ""
+    return f"{level:<4}  {notice.rule:<4}  step {units.step(notice.step)}  {Label.of(what).display}{since}{past}"
+
+
+def notice_document(notice: Notice) -> dict[str, Any]:
+    """A notice as JSON; texts as they are."""
+    return {
+        "event": notice.kind.value,
+        "rule": notice.rule,
+        "title": notice.title or None,
+        "family": notice.family,
+        "level": notice.level.word,
+        "step": notice.step,
+        "since_step": notice.since_step,
+        "metric": notice.metric or None,
+        "key": notice.key or None,
+        "headline": notice.headline,
+        "is_past": notice.is_past,
+    }

@@ -1,0 +1,301 @@
+"""`rltop watch` as a batch job meets it: what it logs, what it runs, when and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rltop.cli import main
+from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
+from rltop.cli.opening import direct
+from rltop.cli.watch import Log, Vigil, WatchOptions, is_alive
+from rltop.clock import FakeClock
+from rltop.config import load
+from rltop.ingest.found import Found, name_of
+from rltop.ingest.session import Session
+
+FINAL = json.dumps({"step": 41, "train_runtime": 12.0, "train_loss": 0.1}) + "\n"
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nRuntimeError: CUDA out of memory\n'
+)
+
+
+def row(step: int, *, is_bad: bool = False) -> str:
+    return json.dumps({"step": step, "loss": 0.1, "grad_norm": float("nan") if is_bad else 1.0, "reward": 0.5}) + "\n"
+
+
+def rows(count: int, bad: range = range(0), first: int = 1) -> str:
+    return "".join(row(step, is_bad=step in bad) for step in range(first, first + count))
+
+
+class Watch:
+    """A watch over one file, moved on by hand with a clock that stands still."""
+
+    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str], **options: object) -> None:
+        self.path, self.capsys, self.clock = path, capsys, FakeClock()
+        self.ran = path.parent / "ran"
+        command = f'echo "$RLTOP_RULE $RLTOP_LEVEL $RLTOP_STEP" >> {self.ran}'
+        log = Log(self.clock, is_json=True, names_runs=False)
+        hooks = Hooks(
+            HookOptions({flag: f"{command}{flag}" for flag in (ON_CRIT, ON_WARN, ON_STALL)}), self.clock, lambda _: None
+        )
+        ingest = replace(load({}, {"HOME": str(path.parent)}).ingest, has_preview=False)
+        size, modified_s = (path.stat().st_size, self.clock.now()) if path.exists() else (0, None)
+        found = Found(str(path), name_of(str(path)), size, modified_s)
+        self.hooks = hooks
+        self.vigil = Vigil(
+            Session([found], direct(self.clock), self.clock, ingest), hooks, log, self.clock,
+            WatchOptions(is_json=True, **options),  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.lines: list[dict[str, object]] = []
+        self.turn()
+
+    def turn(self, after_s: float = 0.0) -> list[dict[str, object]]:
+        """Everything once; returns what was logged."""
+        self.clock.advance(after_s)
+        self.vigil.turn()
+        new = [json.loads(line) for line in self.capsys.readouterr().out.splitlines()]
+        self.lines += new
+        return new
+
+    def append(self, text: str, after_s: float = 1.0) -> list[dict[str, object]]:
+        with self.path.open("a") as file:
+            file.write(text)
+        return self.turn(after_s)
+
+    def commands(self, flag: str) -> list[str]:
+        """What the commands of a flag were told, in order."""
+        for _ in range(1000):
+            self.hooks.tend()
+            if self.hooks.is_idle:
+                break
+            time.sleep(0.005)
+        path = Path(f"{self.ran}{flag}")
+        return sorted(path.read_text().splitlines()) if path.exists() else []
+
+    def events(self) -> list[object]:
+        return [line["event"] for line in self.lines]
+
+
+def test_a_verdict_is_acted_on_with_the_row_that_shows_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(30))
+    watch = Watch(path, capsys)
+    assert watch.append(row(31)) == []
+    (said,) = watch.append(row(32, is_bad=True))
+    assert (said["event"], said["rule"], said["level"], said["key"]) == ("fires", "L1", "crit", "grad_norm")
+    assert (said["step"], said["since_step"], said["is_past"]) == (32, 32, False)
+    assert watch.commands(ON_CRIT) == ["L1 crit 32"]
+    for step in range(33, 38):
+        assert watch.append(row(step, is_bad=True)) == []
+    for step in range(38, 46):
+        watch.append(row(step))
+    assert [line["event"] for line in watch.lines if line.get("rule") == "L1"] == ["fires", "recovered"]
+    assert watch.commands(ON_CRIT) == ["L1 crit 32"]
+
+
+def test_rows_that_come_at_once_are_told_like_rows_that_come_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = [row(step, is_bad=step in {32, 33}) for step in range(31, 61)]
+    found = []
+    for name, pieces in (("one", more), ("all", ["".join(more)])):
+        path = tmp_path / name / "metrics.jsonl"
+        path.parent.mkdir()
+        path.write_text(rows(30))
+        watch = Watch(path, capsys)
+        for piece in pieces:
+            watch.append(piece)
+        told = [(line["event"], line["rule"], line["level"]) for line in watch.lines if "rule" in line]
+        found.append((told, watch.commands(ON_CRIT)))
+    assert ("fires", "L1", "crit") in found[0][0] and ("recovered", "L1", "crit") in found[0][0]
+    assert found[0] == found[1]
+
+
+def test_the_end_of_the_history_acts_and_what_recovered_in_it_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, bad, options, ran in (
+        ("past", range(5, 7), {}, []),
+        ("end", range(39, 41), {}, ["L1 crit 40"]),
+        ("end, from now", range(39, 41), {"is_from_now": True}, []),
+    ):
+        path = tmp_path / name / "metrics.jsonl"
+        path.parent.mkdir()
+        path.write_text(rows(40, bad))
+        watch = Watch(path, capsys, **options)
+        assert watch.lines[0]["event"] == "watching" and watch.lines[0]["past_events"]
+        assert [line["is_past"] for line in watch.lines if line.get("rule") == "L1"] == [True] * (name != "past")
+        assert watch.commands(ON_CRIT) == ran, name
+
+
+def test_a_restart_ends_what_fired_and_is_watched_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(40, range(39, 41)))
+    watch = Watch(path, capsys, is_from_now=True)
+    said = watch.append(rows(20).replace("0.5", "0.4"))
+    assert [(line["event"], line["rule"]) for line in said][:2] == [("fact", "L6"), ("recovered", "L1")]
+    watch.append(row(21, is_bad=True))
+    assert watch.commands(ON_CRIT) == ["L1 crit 21"]
+
+
+def test_a_file_that_is_not_there_yet_is_waited_for_and_may_be_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "logs" / "metrics.jsonl"
+    path.parent.mkdir()
+    watch = Watch(path, capsys)
+    assert "does not exist yet" not in watch.events() and watch.lines[0]["records"] == 0
+    watch.append(rows(30))
+    path.rename(path.with_suffix(".1"))
+    watch.turn(1.0)
+    watch.append(rows(10, range(35, 36), first=31))
+    assert watch.commands(ON_CRIT) == ["L1 crit 40"] or watch.commands(ON_CRIT) == ["L1 crit 35"]
+
+
+def test_silence_runs_its_own_command_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(20))
+    watch = Watch(path, capsys)
+    for step in range(21, 31):
+        watch.append(row(step), after_s=5.0)
+    assert watch.turn(30.0) == []
+    (said,) = watch.turn(60.0)
+    assert (said["rule"], said["family"], said["level"]) == ("L4", "liveness", "warn")
+    assert watch.commands(ON_STALL) == ["L4 warn 30"]
+    assert watch.turn(60.0) == []
+    assert watch.commands(ON_STALL) == ["L4 warn 30"]
+    assert watch.commands(ON_WARN) == []
+    watch.append(row(31))
+    assert watch.lines[-1]["event"] == "recovered"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "wait_s", "event", "code"),
+    [
+        (rows(40) + FINAL, {}, 6.0, "finished", 0),
+        (rows(40, range(38, 41)) + FINAL, {}, 6.0, "finished", 1),
+        (rows(40), {"give_up_s": 100.0}, 101.0, "given up", 4),
+        ("", {"give_up_s": 100.0}, 101.0, "given up", 3),
+        (rows(40), {"pid": 2**22 + 1}, 6.0, "finished", 0),
+        ("".join(f"{{'loss': 0.5, 'grad_norm': 1.0, 'epoch': {i / 10}}}\n" for i in range(30)) + TRACEBACK, {}, 90.0,
+         "died", 4),
+    ],
+    ids=["finished", "crit", "given up", "nothing came", "process gone", "traceback"],
+)  # fmt: skip
+def test_how_it_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, options: dict[str, object], wait_s: float,
+    event: str, code: int,
+) -> None:  # fmt: skip
+    path = tmp_path / "train.log"
+    path.write_text("")
+    watch = Watch(path, capsys, **options)
+    for line in text.splitlines(keepends=True):
+        watch.append(line, after_s=0.1)
+    watch.commands(ON_CRIT)
+    assert not watch.vigil.is_over
+    watch.turn(wait_s)
+    watch.turn(wait_s)
+    watch.commands(ON_CRIT)
+    assert watch.vigil.is_over
+    assert (watch.lines[-1]["event"], watch.vigil.exit_code) == (event, code)
+
+
+def test_a_row_after_an_error_takes_it_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"{{'loss': 0.5, 'grad_norm': 1.0, 'epoch': {i / 10}}}\n" for i in range(30)]
+    path = tmp_path / "train.log"
+    path.write_text("".join(lines[:20]))
+    watch = Watch(path, capsys)
+    watch.append(TRACEBACK)
+    watch.append("".join(lines[20:]))
+    watch.turn(90.0)
+    assert "died" not in watch.events()
+
+
+def test_commands_come_from_the_command_line_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, trap = tmp_path / "metrics.jsonl", tmp_path / "trap"
+    path.write_text(rows(40, range(38, 41)) + FINAL)
+    config = tmp_path / "config.toml"
+    for text in (f'on_crit = "touch {trap}"\n', f'on-crit = "touch {trap}"\n', f'[watch]\non_crit = "touch {trap}"\n'):
+        config.write_text(text)
+        assert main(["watch", "--config", str(config), str(path)]) == 2
+        assert str(config) in capsys.readouterr().err
+    monkeypatch.setenv("RLTOP_ON_CRIT", f"touch {trap}")
+    os.utime(path, (0, 0))
+    assert main(["watch", str(path)]) == 1
+    assert not trap.exists()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--on-crit", " "],
+        ["--give-up", "0"],
+        ["--give-up", "nan"],
+        ["--timeout", "-1"],
+        ["--per-hour", "0"],
+        ["--pid", "x"],
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["watch", "metrics.jsonl", *flags])
+    assert left.value.code == 2
+    assert flags[0] in capsys.readouterr().err
+
+
+def test_a_process_that_was_not_waited_for_is_not_alive() -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    for _ in range(1000):
+        if not is_alive(done.pid):
+            break
+        time.sleep(0.005)
+    assert not is_alive(done.pid)
+    assert done.wait() == 0
+    assert not is_alive(done.pid) and is_alive(os.getpid())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_at_once_with_all_that_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(40, range(38, 41)))
+    child = tmp_path / "child"
+    program = subprocess.Popen(
+        [sys.executable, "-m", "rltop", "watch", str(path), "--on-crit", f"echo $$ > {child}; exec sleep 300"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    for _ in range(2000):
+        if child.exists() and child.read_text().endswith("\n"):
+            break
+        time.sleep(0.01)
+    program.send_signal(number)
+    out, err = program.communicate(timeout=30)
+    assert program.returncode == 128 + number
+    assert err == ""
+    assert f"stopped by {number.name}" in out
+    assert not is_alive(int(child.read_text()))
+
+
+def test_a_log_that_nobody_reads_does_not_end_the_watch(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(40, range(38, 41)) + FINAL)
+    os.utime(path, (0, 0))
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "rltop", "watch", str(path), "--on-crit", f"touch {tmp_path}/ran"],
+        stdout=write_end, stderr=subprocess.PIPE, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert (tmp_path / "ran").exists()
