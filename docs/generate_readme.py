@@ -36,6 +36,7 @@ FAMILIES: Mapping[str, str] = {
     "length": "answer length",
     "truncation": "cut-off answers and prompts",
     "groups": "groups without contrast",
+    "advantage": "advantages",
     "validation": "evaluations",
     "mismatch": "training against inference",
     "critic": "critic",
@@ -46,7 +47,8 @@ FAMILIES: Mapping[str, str] = {
     "performance": "step time, with the stage named; throughput",
     "straggler": "slow answers in a group, slow tail of a batch",
     "balance": "work per rank",
-    "agentic": "failed rollouts",
+    "agentic": "failed rollouts, turns, tools",
+    "facts": "new phases, checkpoints, evaluations, new metrics: never an alarm",
 }
 """Family → what its rules look at."""
 

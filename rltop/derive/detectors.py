@@ -32,6 +32,10 @@ class OfLast:
         self.bits = bits = ((self.bits << 1) | is_true) & self._mask
         return bits.bit_count() >= self.n
 
+    def clear(self) -> None:
+        """Forget every push."""
+        self.bits = 0
+
     @property
     def is_met(self) -> bool:
         """Whether `n` of the last `m` pushes were true."""

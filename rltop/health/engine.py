@@ -84,6 +84,8 @@ class Engine:
             rules = self._logged
             now = self._now
             now.advance(observation)
+            if now.phase.moves:
+                self._begin_anew()
         for rule in rules:
             reading = rule.read(now)
             if reading is None or (reading is QUIET and rule.is_idle):
@@ -93,6 +95,12 @@ class Engine:
                 happened.append(event)
                 self._note(event, rule)
         return happened
+
+    def _begin_anew(self) -> None:
+        """A new phase: what was usual before it says nothing about what comes."""
+        for rule in self._rules:
+            if rule.spec.follows_phase:
+                rule.begin_anew(self.options.limits(rule.spec.id))
 
     def _note(self, event: Event, rule: Rule) -> None:
         """Log a transition, and remember which families stand and since when: composites ask."""

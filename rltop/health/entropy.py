@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.derive.detectors import OfLast
 from rltop.derive.rolling import Frozen, Window
 from rltop.health import scope
 from rltop.health.moment import Moment
@@ -18,7 +17,6 @@ from rltop.model import Evidence, Unit
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
-_SEQUENCE_SUM = 15.0
 
 
 class EntropyCrash(Judge):
@@ -53,7 +51,7 @@ class EntropyCrash(Judge):
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Before, after, line."""
-        return _evidence(reading)
+        return levels(reading)
 
 
 class EarlyCollapse(Judge):
@@ -105,69 +103,35 @@ class EarlyCollapse(Judge):
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Start, now, line."""
-        return _evidence(reading)
-
-
-class Exhausted(Judge):
-    """E3: next to no entropy for long: information, because runs go on learning there."""
-
-    def read(self, now: Moment) -> Reading | None:
-        """An absolute line, as information only."""
-        value = now.values.get("entropy")
-        if value is None:
-            return None
-        return Reading(INFO, value, None, self.limits["info"]) if value < self.limits["info"] else QUIET
-
-    def headline(self, reading: Reading) -> str:
-        """The level."""
-        return f"entropy {number(reading.value)} nats per token: little exploration is left"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Level and line."""
-        return _evidence(reading)
+        return levels(reading)
 
 
 class EntropySurge(Judge):
-    """E4 and E5: entropy runs away upwards, suddenly or for good."""
+    """E4: entropy jumps upwards against the 50 records before."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = Window(50)
-        self.start = Frozen()
         self.length = Window(50)
-        self.jump, self.jump_floor, self.high = limits["jump"], limits["jump_floor"], limits["high"]
-        self.sudden = OfLast(3, 5)
-        self.lasting = OfLast(10, 15)
+        self.jump, self.floor = limits["jump"], limits["jump_floor"]
 
     def read(self, now: Moment) -> Reading | None:
-        """Keeps its own patience, because the two ways differ in theirs."""
+        """CRIT where answers grow with it or are cut off."""
         value = now.values.get("entropy")
         if value is None:
             return None
-        window, start, limits = self.window, self.start, self.limits
-        length = now.values.get("response_len_mean")
-        base, is_ready = start.value, window.count >= _MIN_SAMPLES
-        is_jump = is_ready and value > self.jump_floor and value > self.jump * window.floor
+        window, length = self.window, now.values.get("response_len_mean")
+        is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * window.floor
         usual = window.median if is_jump else 0.0
-        is_jump = is_jump and value > self.jump * usual
-        is_high = base is not None and self.high < value < _SEQUENCE_SUM and value > limits["rise"] * base
+        usual_length = self.length.median if is_jump else 0.0
         window.push(value)
-        if base is None or not start.is_final:
-            start.push(value)
-        is_calm = not (is_jump or is_high or self.sudden.bits or self.lasting.bits)
-        usual_length = 0.0 if is_calm else self.length.median
         if length is not None:
             self.length.push(length)
-        if is_calm:
+        if not is_jump or value <= self.jump * usual:
             return QUIET
-        jumped, stays = self.sudden.push(is_jump), self.lasting.push(is_high)
-        if is_jump and jumped:
-            is_longer = length is not None and usual_length > 0.0 and length > 1.5 * usual_length
-            is_cut = now.values.get("truncated_frac", 0.0) > limits["truncated"]
-            return Reading(CRIT if is_longer or is_cut else WARN, value, usual, limits["jump"] * usual)
-        if is_high and stays and base is not None:
-            return Reading(WARN, value, base, limits["rise"] * base)
-        return QUIET
+        is_longer = length is not None and usual_length > 0.0 and length > self.limits["longer"] * usual_length
+        is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
+        return Reading(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
 
     def headline(self, reading: Reading) -> str:
         """Before and after."""
@@ -176,10 +140,11 @@ class EntropySurge(Judge):
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Before, after, line."""
-        return _evidence(reading)
+        return levels(reading)
 
 
-def _evidence(reading: Reading) -> tuple[Evidence, ...]:
+def levels(reading: Reading) -> tuple[Evidence, ...]:
+    """Entropy now, what was usual, and the line, as far as the reading has them."""
     parts = [Evidence("entropy", reading.value, Unit.NATS)]
     if reading.baseline is not None:
         parts.append(Evidence("usual", reading.baseline, Unit.NATS))
@@ -188,21 +153,21 @@ def _evidence(reading: Reading) -> tuple[Evidence, ...]:
     return tuple(parts)
 
 
-_FALL_CAUSES = (
+FALL_CAUSES = (
     "no entropy or KL term",
     "learning rate too high",
     "symmetric clipping",
     "a reward with a trivial maximum",
     "groups too small",
 )
-_RISE_CAUSES = (
+RISE_CAUSES = (
     "training and inference that disagree",
     "stale rollouts",
     "negative samples that dominate",
     "sampling temperature",
 )
-_NEXT = ("reward_mean", "zero_std_frac", "clip_frac", "off_policy_kl", "response_len_mean", "truncated_frac", "lr")
-_SOURCES = "Cui et al. 2025 (reward bought with entropy); ranges measured on published runs: 0.02 to 1.2 nats healthy."
+NEXT = ("reward_mean", "zero_std_frac", "clip_frac", "off_policy_kl", "response_len_mean", "truncated_frac", "lr")
+SOURCES = "Cui et al. 2025 (reward bought with entropy); ranges measured on published runs: 0.02 to 1.2 nats healthy."
 _TWO_OF_THREE = {level: Patience(2, 3) for level in (INFO, WARN, CRIT)}
 
 RULES = (
@@ -221,9 +186,9 @@ RULES = (
         warm_up=_MIN_SAMPLES,
         why="Losing entropy at once, not gradually, is a policy that has collapsed onto one answer; it rarely "
         "comes back.",
-        causes=_FALL_CAUSES,
-        next=_NEXT,
-        sources=_SOURCES,
+        causes=FALL_CAUSES,
+        next=NEXT,
+        sources=SOURCES,
     ),
     RuleSpec(
         id="E2",
@@ -244,25 +209,9 @@ RULES = (
         why="Entropy is what reward is bought with; a healthy run spends three quarters of it in some 200 steps. "
         "Spent in "
         "a fraction of that, or without any reward, there is nothing left to buy with.",
-        causes=_FALL_CAUSES,
-        next=_NEXT,
-        sources=_SOURCES,
-    ),
-    RuleSpec(
-        id="E3",
-        title="entropy exhausted",
-        family="entropy",
-        group=Group.LEARNING,
-        metrics=("entropy",),
-        judge=Exhausted,
-        condition="Below `info` nats per token in 20 records in a row: INFO.",
-        limits={"info": 0.02},
-        patience={INFO: Patience(20, 20)},
-        applies=scope.has_rollouts,
-        why="Little exploration is left; some runs go on learning there, so it is information.",
-        causes=_FALL_CAUSES,
-        next=_NEXT,
-        sources=_SOURCES,
+        causes=FALL_CAUSES,
+        next=NEXT,
+        sources=SOURCES,
     ),
     RuleSpec(
         id="E4",
@@ -273,14 +222,13 @@ RULES = (
         judge=EntropySurge,
         condition="Above `jump`× the median of the 50 records before and above `jump_floor`, 3 of 5 records: "
         "WARN, and CRIT with "
-        "answers half as long again or more than `truncated` cut off. Above `high` and `rise`× the start in 10 "
-        "of 15: WARN.",
-        limits={"jump": 2.0, "jump_floor": 0.3, "high": 1.0, "rise": 2.0, "truncated": 0.2},
-        calm=5,
+        "answers `longer` times the usual or more than `truncated` cut off.",
+        limits={"jump": 2.0, "jump_floor": 0.3, "longer": 1.5, "truncated": 0.2},
+        patience={level: Patience(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=_MIN_SAMPLES,
         applies=scope.has_rollouts,
         why="Rising entropy is noise taking over: off-policy data, routing noise, or answers that no longer end.",
-        causes=_RISE_CAUSES,
+        causes=RISE_CAUSES,
         next=(
             "off_policy_kl",
             "response_len_mean",
@@ -289,6 +237,6 @@ RULES = (
             "clip_frac_high",
             "staleness_mean",
         ),
-        sources="rLLM issue 116 (rising is fine below 1, degraded at 2); " + _SOURCES,
+        sources="rLLM issue 116 (rising is fine below 1, degraded at 2); " + SOURCES,
     ),
 )

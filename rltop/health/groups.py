@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.health import scope
+from rltop.health.judges import Above
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
@@ -55,6 +56,39 @@ class ZeroVariance(Judge):
         )
 
 
+class Discarded(Judge):
+    """G2: how much of what was generated is thrown away, for want of contrast or for age."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.flat, self.stale = limits["warn"], limits["stale"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """Of both shares the one that is farther beyond its line."""
+        passed, cancelled = now.values.get("filter_pass_rate"), now.values.get("cancelled_frac")
+        if passed is None and cancelled is None:
+            return None
+        factor = RELEASE if self.is_firing else 1.0
+        flat = 0.0 if passed is None else 1.0 - passed
+        stale = cancelled or 0.0
+        if flat <= self.flat * factor and stale <= self.stale * factor:
+            return QUIET
+        if flat / self.flat >= stale / self.stale:
+            return Reading(WARN, flat, None, self.flat, words=("have no difference in reward",))
+        return Reading(WARN, stale, None, self.stale, words=("were cancelled, mostly for age",))
+
+    def headline(self, reading: Reading) -> str:
+        """The share and why."""
+        return f"{percent(reading.value)} of what is generated is thrown away: they {reading.words[0]}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Share and line."""
+        return (
+            Evidence("thrown away", reading.value, Unit.FRACTION),
+            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
+        )
+
+
 RULES = (
     RuleSpec(
         id="G1",
@@ -81,5 +115,40 @@ RULES = (
         next=("reward_mean", "truncated_frac", "entropy", "grad_norm", "response_len_mean"),
         sources="TRL frac_reward_zero_std; DAPO removes such groups; tinker-cookbook tracks all-good and all-bad "
         "apart.",
+    ),
+    RuleSpec(
+        id="G2",
+        title="thrown away",
+        family="groups",
+        group=Group.LEARNING,
+        metrics=("filter_pass_rate", "cancelled_frac"),
+        judge=Discarded,
+        condition="More than `warn` of the groups filtered out for want of contrast, or more than `stale` of the "
+        "rollouts cancelled, in 5 of 10 records: WARN.",
+        limits={"warn": 0.5, "stale": 0.1},
+        patience={INFO: Patience(5, 10), WARN: Patience(5, 10)},
+        applies=scope.has_rollouts,
+        why="What is generated and not trained on costs as much as the rest.",
+        causes=("prompts far too hard or too easy", "generation that is too slow for the trainer", "groups too small"),
+        next=("zero_std_frac", "all_bad_frac", "all_good_frac", "staleness_max", "time_gen"),
+        sources="DAPO dynamic sampling; the lines are judgement.",
+    ),
+    RuleSpec(
+        id="G3",
+        title="reward in few hands",
+        family="groups",
+        group=Group.LEARNING,
+        metrics=("reward_gini",),
+        judge=lambda limits: Above(
+            limits, metric="reward_gini", text="Gini of the rewards in a group {value}, line {line}", unit=Unit.FRACTION
+        ),
+        condition="Above `info` in 10 of 15 records: INFO.",
+        limits={"info": 0.9},
+        patience={INFO: Patience(10, 15)},
+        applies=scope.compares_groups,
+        why="A few answers earn nearly everything: the update rests on them alone.",
+        causes=("prompts far too hard", "a sparse reward", "groups too small"),
+        next=("reward_mean", "zero_std_frac", "adv_max", "reward_std"),
+        sources="judgement.",
     ),
 )

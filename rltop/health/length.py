@@ -107,6 +107,30 @@ class LengthExplosion(Judge):
         return _evidence(reading)
 
 
+class NothingEnds(Judge):
+    """T9: not one answer ends by itself any more, where some did."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.has_ended = False
+
+    def read(self, now: Moment) -> Reading | None:
+        """Counts of end-of-text, or the mean length of the answers that ended: 0 says that none did."""
+        value = now.values.get("stop_count")
+        if value is None:
+            value = now.values.get("terminated_len_mean")
+            if value is None:
+                return None
+        if value > 0.0:
+            self.has_ended = True
+            return QUIET
+        return Reading(WARN, 0.0) if self.has_ended else QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """What the zero means."""
+        return "0 answers end by themselves: end-of-text is not written any more"
+
+
 class LengthCollapse(Judge):
     """T3: mean length less than half of what it was at the start."""
 
@@ -190,6 +214,7 @@ RULES = (
         patience=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         applies=scope.has_rollouts,
+        follows_phase=True,
         why="Answers that double within a few records are loops, not reasoning.",
         causes=("a policy that repeats itself", "end-of-text unlearned", "a reward for length", "a change of data"),
         next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
@@ -207,28 +232,27 @@ RULES = (
         patience=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         applies=scope.has_rollouts,
+        follows_phase=True,
         why="Answers half as long as at the start have dropped something; the reward need not notice.",
         causes=("a reward that short answers satisfy", "a length penalty", "a collapse onto one answer"),
         next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
         sources="Archer GRPO: 1,128 → 171 → 6 tokens while the reward rose; legitimate shortening stayed above 0.85.",
     ),
     RuleSpec(
-        id="T4",
-        title="failed rollouts",
-        family="agentic",
-        group=Group.SYSTEM,
-        metrics=("aborted_frac",),
-        judge=lambda limits: Above(
-            limits, metric="aborted_frac", text="{value} of the rollouts were aborted, line {line}", unit=Unit.FRACTION
-        ),
-        condition="Above `warn` in 5 of 10 records: WARN; above `crit` in 3 of 5: CRIT.",
-        limits={"warn": 0.05, "crit": 0.3},
-        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 5)},
+        id="T9",
+        title="nothing ends",
+        family="truncation",
+        group=Group.LEARNING,
+        metrics=("stop_count", "terminated_len_mean"),
+        judge=NothingEnds,
+        condition="No answer ended by itself in 5 records in a row, after some had: WARN.",
+        patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
         applies=scope.has_rollouts,
-        why="Aborted rollouts have length 0 and no reward; the rest of the batch is biased towards what is short.",
-        causes=("prompts longer than the context", "an inference server that restarts", "tool or sandbox errors"),
-        next=("prompt_len_mean", "response_len_mean", "time_gen", "num_turns_max"),
-        sources="prime-rl: more than 5 % errored or empty is a smell.",
+        why="A policy that has forgotten how to stop is scored on what happens to stand before the cut.",
+        causes=("end-of-text is not learned, or stop tokens are not set", "answers that loop", "a collapse"),
+        next=("truncated_frac", "response_len_mean", "entropy", "kl_ref", "reward_mean"),
+        sources="TRL logs the number of end-of-text tokens (PPO) and the mean length of ended answers (GRPO), which is "
+        "0 where none ended.",
     ),
     RuleSpec(
         id="T5",

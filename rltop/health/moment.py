@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from rltop.derive.rolling import Window
+from rltop.health.phase import PhaseTrack
 from rltop.model import Algorithm, Observation, Traits
 
 FLAT_REWARD_STD = 1e-6
@@ -18,6 +19,7 @@ FLAT_REWARD_STD = 1e-6
 SOLVED_SHARE = 0.97
 SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
+_ENDING = 0.05
 
 
 class RewardTrack:
@@ -151,6 +153,8 @@ class Moment:
         reward: how the reward has moved, this record included.
         lr: learning rate of this record or the latest known, or None.
         is_lr_rising: the learning rate still warms up (or rose on this record).
+        top_lr: highest learning rate so far.
+        phase: whether a new phase of the run was recognised on this record.
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its verdicts that stand now, at WARN or above, began.
         algorithm, traits, group_size: what kind of run it is.
@@ -164,8 +168,10 @@ class Moment:
         "lr",
         "observation",
         "onsets",
+        "phase",
         "record",
         "reward",
+        "top_lr",
         "traits",
         "values",
     )
@@ -175,10 +181,12 @@ class Moment:
         self.traits = traits
         self.group_size = group_size
         self.reward = RewardTrack()
+        self.phase = PhaseTrack()
         self.alarms: dict[str, int] = {}
         self.onsets: dict[str, Onset] = {}
         self.record = 0
         self.lr: float | None = None
+        self.top_lr = 0.0
         self.is_lr_rising = False
         self.observation: Observation
         self.values: Mapping[str, float] = {}
@@ -189,25 +197,39 @@ class Moment:
         self.values = values = observation.values
         self.record += 1
         self.reward.observe(values)
+        self.phase.observe(values)
+        if self.phase.moves:
+            # Another task has another range: what the reward was says nothing about what it should be.
+            self.reward = RewardTrack()
+            self.reward.observe(values)
         lr = values.get("lr")
         if lr is not None:
             before = self.lr
             self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
             self.lr = lr
+            self.top_lr = max(self.top_lr, lr)
+
+    @property
+    def is_ending(self) -> bool:
+        """The schedule has come down to next to nothing: whatever shrinks now shrinks with it."""
+        return self.lr is not None and self.lr < _ENDING * self.top_lr
 
     def restart(self) -> None:
         """Forget the segment; the kind of run stays."""
         self.reward = RewardTrack()
+        self.phase = PhaseTrack()
         self.alarms = {}
         self.onsets = {}
         self.record = 0
         self.lr = None
+        self.top_lr = 0.0
         self.is_lr_rising = False
 
     def clone(self) -> Moment:
         """An independent copy; the observation is shared, it is never changed."""
         twin = Moment(self.algorithm, self.traits, self.group_size)
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
+        twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:
             twin.observation, twin.values = self.observation, self.values

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.derive.rolling import Ema, Frozen, median_of
+from rltop.derive.rolling import Ema, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence
-from rltop.units import number, percent
+from rltop.units import number
 
 _RECENT = 3
 _LEVEL = 10
@@ -144,34 +144,6 @@ class RewardWithoutSpread(Judge):
         return f"rewards do not differ any more (all {number(reading.extra[0])}): no gradient comes from them"
 
 
-class LengthHack(Judge):
-    """R8: reward rises while the answers shrink to less than half."""
-
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.length = Frozen(skip=0, size=10, minimum=10)
-
-    def read(self, now: Moment) -> Reading | None:
-        """Length against the first ten records, reward against its own start."""
-        length = now.values.get("response_len_mean")
-        if length is None or now.reward.value is None:
-            return None
-        base = self.length
-        if not base.is_final:
-            base.push(length)
-            return QUIET
-        start = base.value or 0.0
-        if length >= self.limits["length"] * start or not now.reward.is_improving:
-            return QUIET
-        return Reading(WARN, length, start, self.limits["length"] * start, (now.reward.start, now.reward.usual))
-
-    def headline(self, reading: Reading) -> str:
-        """Both movements."""
-        shorter = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
-        before, after = reading.extra
-        return f"reward {number(before)} → {number(after)} while answers became {percent(shorter)} shorter"
-
-
 _NEXT = (
     "grad_norm", "entropy", "clip_frac", "kl_old", "lr", "off_policy_kl", "truncated_frac", "response_len_mean",
     "time_weight_sync", "reward_component", "tool_failure_frac",
@@ -197,6 +169,7 @@ RULES = (
         calm=5,
         warm_up=_EARLY,
         applies=scope.has_reward,
+        follows_phase=True,
         why="The policy has left the region that the reward understands, or has collapsed.",
         causes=(
             "a collapse of the policy (see entropy, gradient, KL)",
@@ -229,25 +202,6 @@ RULES = (
         ),
         next=("truncated_frac", "entropy", "zero_std_frac", "grad_norm", "response_len_mean"),
         sources="Agent-R1 issue 30, RAGEN issue 52 (score pinned after NaN).",
-    ),
-    RuleSpec(
-        id="R8",
-        title="shorter for reward",
-        family="length",
-        group=Group.LEARNING,
-        metrics=("response_len_mean", *_METRICS),
-        judge=LengthHack,
-        condition="Mean length below `length` of the first ten records while the reward has risen by a tenth of "
-        "its range, 10 of "
-        "15 records.",
-        limits={"length": 0.5},
-        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
-        warm_up=_LEVEL,
-        applies=scope.has_reward,
-        why="Reward that rises while the answers disappear is usually earned by something other than the task.",
-        causes=("a format or length term that dominates", "a reward that short answers satisfy", "a length penalty"),
-        next=("reward_component", "val_score", "entropy", "response_len_mean", "kl_ref"),
-        sources="open-r1 issue 255: format 0.48 → 0.86, accuracy 0.16 → 0.06, length 388 → 191.",
     ),
     RuleSpec(
         id="R11",

@@ -161,6 +161,7 @@ class RuleSpec:
         is_fact: INFO readings are facts about the run, not a state that lasts.
         judges_always: looks at every record, not only at those of runs that log one of `metrics`.
         takes_late: also judges rows that belong to an earlier step (evaluations).
+        follows_phase: compares with what a new phase of the run makes meaningless, and begins anew with it.
         why: why it matters.
         causes: likely causes, likeliest first.
         next: canonical names of what to look at next, in order.
@@ -182,6 +183,7 @@ class RuleSpec:
     is_fact: bool = False
     judges_always: bool = False
     takes_late: bool = False
+    follows_phase: bool = False
     why: str = ""
     causes: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
@@ -353,6 +355,17 @@ class Rule:
             baseline=reading.baseline,
             recovered_step=self.recovered_step,
         )
+
+    def begin_anew(self, limits: Mapping[str, float]) -> None:
+        """Forget what was usual and what was pending; a verdict that fires stays until records clear it."""
+        assert self.spec.judge is not None
+        is_firing = self.judge.is_firing
+        self.judge = self.spec.judge(limits)
+        self.judge.is_firing = is_firing
+        self.read = self.judge.read
+        for lasting in (self._info, self._warn, self._crit):
+            lasting.clear()
+        self.is_idle = not self.is_firing
 
     def clone(self) -> Rule:
         """An independent copy: judging a record on it leaves this one as it was."""

@@ -6,6 +6,7 @@ Never an alarm on one evaluation: thirty questions move by nine points on luck.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -13,7 +14,7 @@ from rltop.derive.rolling import MAD_TO_SIGMA, Window, mad_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence
+from rltop.model import Evidence, Level
 from rltop.units import number
 
 _MIN_EVALUATIONS = 4
@@ -32,8 +33,8 @@ def _noise(held: Window) -> float:
     return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
 
 
-class ValidationDrop(Judge):
-    """R5, R6, R7: validation below its best by more than its own noise, twice in a row."""
+class _Held(Judge):
+    """Evaluations so far, and how far below the best of them this one is."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
@@ -61,8 +62,12 @@ class ValidationDrop(Judge):
         if known < _MIN_EVALUATIONS - 1 or value >= line:
             return QUIET
         is_gaming = now.reward.count > 0 and now.reward.usual >= self.reward_at_best
-        is_lost = value < self.first - limits["floor"] or value <= limits["crit"] * self.best
-        return Reading(CRIT if is_lost else WARN, value, self.best, line, (float(is_gaming), now.reward.usual))
+        level = self._level(value, is_gaming)
+        return Reading(level, value, self.best, line, (float(is_gaming), now.reward.usual)) if level else QUIET
+
+    @abstractmethod
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        """How bad an evaluation below the line is for this rule; `Level.NO_DATA` where it is another's matter."""
 
     def headline(self, reading: Reading) -> str:
         """Best and now, and whether the training reward disagrees."""
@@ -77,6 +82,29 @@ class ValidationDrop(Judge):
             Evidence("threshold", reading.threshold or 0.0),
             Evidence("training reward", reading.extra[1]),
         )
+
+
+class ValidationAgainstReward(_Held):
+    """R5: validation falls while the training reward holds: overfitting, or a reward that is gamed."""
+
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        if not is_gaming:
+            return Level.NO_DATA
+        return CRIT if self.first is not None and value < self.first - self.limits["floor"] else WARN
+
+
+class ValidationDrop(_Held):
+    """R6: validation falls, and the training reward with it."""
+
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        return Level.NO_DATA if is_gaming else WARN
+
+
+class ValidationCollapse(_Held):
+    """R7: next to nothing is left of the best evaluation."""
+
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        return CRIT if self.best > 0.0 and value <= self.limits["crit"] * self.best else Level.NO_DATA
 
 
 class EvaluationLossUp(Judge):
@@ -127,7 +155,33 @@ class EvaluationLossUp(Judge):
 
 _TWICE = {level: Patience(2, 2) for level in (INFO, WARN, CRIT)}
 
+_BELOW = (
+    "Two evaluations in a row below the best by more than `sigmas` of their noise, `floor` and `warn` of the best, "
+    "with four evaluations or more,"
+)
+_LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
+_NEXT = ("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux")
+_SOURCES = "Gao et al. on reward over-optimisation; noise of accuracy: sqrt(p(1-p)/N)."
+
 RULES = (
+    RuleSpec(
+        id="R5",
+        title="validation vs reward",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_score",),
+        judge=ValidationAgainstReward,
+        condition=f"{_BELOW} while the training reward is no lower than it was at the best: WARN; below the first "
+        "evaluation: CRIT.",
+        limits=_LINES,
+        patience=_TWICE,
+        applies=scope.has_rollouts,
+        takes_late=True,
+        why="What falls here and not in training is overfitting or a reward that is being gamed.",
+        causes=("reward hacking", "overfitting to the prompts", "a KL budget that is used up"),
+        next=_NEXT,
+        sources=_SOURCES,
+    ),
     RuleSpec(
         id="R6",
         title="validation drop",
@@ -135,17 +189,36 @@ RULES = (
         group=Group.LEARNING,
         metrics=("val_score",),
         judge=ValidationDrop,
-        condition="Two evaluations in a row below the best by more than `sigmas` of their noise, `floor` and "
-        "`warn` of the best, "
-        "with four evaluations or more: WARN. Below the first evaluation, or below `crit` of the best: CRIT.",
-        limits={"sigmas": 3.0, "floor": 0.02, "warn": 0.1, "crit": 0.2},
+        condition=f"{_BELOW} while the training reward is lower as well: WARN.",
+        limits=_LINES,
         patience=_TWICE,
         applies=scope.has_rollouts,
         takes_late=True,
-        why="What falls here and not in training is overfitting or a reward that is being gamed.",
-        causes=("overfitting to the prompts", "reward hacking", "a KL budget that is used up", "a collapse"),
-        next=("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux"),
-        sources="Gao et al. on reward over-optimisation; noise of accuracy: sqrt(p(1-p)/N).",
+        why="What the run is for gets worse, by more than luck explains.",
+        causes=("a collapse", "overfitting to the prompts", "a learning rate that is too high"),
+        next=_NEXT,
+        sources=_SOURCES,
+    ),
+    RuleSpec(
+        id="R7",
+        title="validation collapse",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_score",),
+        judge=ValidationCollapse,
+        condition=f"{_BELOW}, and not above `crit` of the best: CRIT.",
+        limits={**_LINES, "crit": 0.2},
+        patience=_TWICE,
+        applies=scope.has_rollouts,
+        takes_late=True,
+        why="The policy has lost what it could do.",
+        causes=(
+            "a collapse of the policy (see entropy, gradient, KL)",
+            "answers that are all cut off",
+            "reward hacking",
+        ),
+        next=("entropy", "truncated_frac", *_NEXT),
+        sources=_SOURCES,
     ),
     RuleSpec(
         id="D3",

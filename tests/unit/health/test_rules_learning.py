@@ -191,12 +191,12 @@ def test_o6_token_level() -> None:
 
 def test_o6_trap_sequence_level_clipping_is_judged_against_its_own_start() -> None:
     assert alarms(play(100, clip_frac=noisy(0.15, 0.1), kl_old=1e-4)) == []
-    assert first(play(100, clip_frac=step_up(0.15, 0.4, 60), kl_old=1e-4), "O6").level is Level.WARN
+    assert first(play(100, clip_frac=step_up(0.15, 0.4, 60), kl_old=1e-4), "O6g").level is Level.WARN
 
 
 def test_o6_trap_embodied_policies_clip_a_quarter() -> None:
     assert alarms(play(60, Algorithm.EMBODIED, clip_frac=noisy(0.24, 0.1))) == []
-    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.4), "O6").level is Level.WARN
+    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.4), "O6e").level is Level.WARN
 
 
 def test_o6_trap_off_with_one_update_per_rollout() -> None:
@@ -447,7 +447,7 @@ def every(stride: int, values: list[float]):
 
 def test_r6_two_evaluations_below_the_best() -> None:
     engine = play(80, val_score=every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38]), reward_mean=lambda r: r / 80)
-    event = first(engine, "R6")
+    event = first(engine, "R5")
     assert event.record == 70
     assert "while the training reward holds or rises" in event.message
 
