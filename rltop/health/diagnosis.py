@@ -1,7 +1,8 @@
 """From a verdict to what to look at next, with the reason for looking there.
 
-Owns the reasons; the order is the rule's own (`RuleSpec.next`), because it
-follows from what usually causes the symptom. Knows no values.
+Owns the reasons; the order is the chain's (`chains`), then the rule's own
+(`RuleSpec.next`), because it follows from what usually causes the symptom. Knows
+no values.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from rltop.health.chains import Link, chain_of
 from rltop.model import Verdict
 
 
@@ -116,3 +118,17 @@ def reason(family: str, metric: str) -> str:
 def next_steps(verdict: Verdict) -> tuple[NextStep, ...]:
     """What to look at next, in order, each with its reason."""
     return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in verdict.next)
+
+
+def links_of(verdict: Verdict) -> tuple[Link, ...]:
+    """The chain of a verdict's symptom, then what its rule points at besides; never the metric it speaks of."""
+    chain = chain_of(verdict.rule, verdict.family)
+    links = [link for link in (chain.links if chain is not None else ()) if verdict.metric not in link.metrics]
+    asked = {verdict.metric, *(name for link in links for name in link.metrics)}
+    return (*links, *(Link((name,), reason(verdict.family, name)) for name in verdict.next if name not in asked))
+
+
+def symptom_of(verdict: Verdict) -> str:
+    """The symptom in words, as its chain calls it; the verdict's own title where there is no chain."""
+    chain = chain_of(verdict.rule, verdict.family)
+    return verdict.title if chain is None else chain.symptom

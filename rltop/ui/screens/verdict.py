@@ -43,6 +43,6 @@ class VerdictScreen(Page):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The page of this verdict; the board scrolls."""
         moment = self.rltop.moment
-        view = build_verdict(moment.run, self.rule, self._at)
+        view = build_verdict(moment.run, self.rule, self._at, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_verdict(view, width, height if is_small else None, moment.glyphs)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from observations import noisy, play
 
-from rltop.health.diagnosis import next_steps, reason
-from rltop.health.registry import BY_ID
+from rltop.health.chains import BY_FAMILY, BY_RULE, CHAINS, Fact, chain_of
+from rltop.health.diagnosis import links_of, next_steps, reason
+from rltop.health.registry import ALL_SPECS, BY_ID
+from rltop.metrics.catalog import CATALOG
+from rltop.model import Level, Verdict, VerdictState
 
 
 def test_a_crashed_reward_leads_to_entropy_clip_lr_mismatch_then_length() -> None:
@@ -24,3 +29,44 @@ def test_a_slow_step_leads_to_the_tail() -> None:
 def test_the_family_may_change_the_reason() -> None:
     assert reason("groups", "reward_mean") != reason("entropy", "reward_mean")
     assert reason("entropy", "nothing_known") == ""
+
+
+def test_every_rule_has_a_chain_and_every_link_can_be_answered() -> None:
+    for spec in ALL_SPECS:
+        assert chain_of(spec.id, spec.family) is not None, (spec.id, spec.family)
+    for chain in CHAINS.values():
+        assert chain.symptom
+        asked = [name for link in chain.links for name in link.metrics]
+        assert set(asked) <= set(CATALOG), chain.name
+        for link in chain.links:
+            assert link.question
+            assert bool(link.metrics) != (link.fact is not None), link
+    assert set(BY_FAMILY.values()) | set(BY_RULE.values()) == set(CHAINS)
+    assert set(BY_RULE) <= set(BY_ID)
+
+
+def _verdict_of(rule: str) -> Verdict:
+    spec = BY_ID[rule]
+    metric = next(iter(spec.metrics), "")
+    return Verdict(rule, spec.title, spec.family, "learning", Level.WARN, VerdictState.FIRING, metric, "", 1, 1, "")
+
+
+def test_a_chain_never_asks_for_the_metric_that_it_is_about_and_nothing_twice() -> None:
+    for spec in ALL_SPECS:
+        verdict = replace(_verdict_of(spec.id), next=spec.next)
+        first = [link.metrics[0] for link in links_of(verdict) if link.metrics]
+        assert verdict.metric not in first
+        assert len(first) == len(set(first)), spec.id
+
+
+def test_what_a_rule_points_at_follows_its_chain() -> None:
+    verdict = replace(_verdict_of("R1"), next=("epoch", "entropy"))
+    asked = [link.metrics for link in links_of(verdict)]
+    assert asked[-1] == ("epoch",)
+    assert ("entropy",) in asked[:-1]
+
+
+def test_a_crashed_reward_asks_for_a_nan_first_then_entropy_then_clipping() -> None:
+    links = CHAINS["reward"].links
+    assert links[0].fact is Fact.NONFINITE
+    assert [link.metrics[0] for link in links[1:3]] == ["entropy", "clip_frac"]

@@ -1,0 +1,286 @@
+"""The chain of diagnosis of a verdict: small charts under one another, aligned at the onset.
+
+Owns what each link says of itself (moved first, with it, after it, not at all,
+and by how much) and the sentence that is drawn from it, which claims an order
+and never a cause. Which links there are is `health.chains`'.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rltop import units
+from rltop.derive.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
+from rltop.health.chains import Fact, Link
+from rltop.health.diagnosis import links_of, symptom_of
+from rltop.model import Label, Signal, Verdict
+from rltop.store.series import Stretch
+from rltop.view.aligned import Frame, frame_around, read_aligned
+from rltop.view.metric import catalogue_title
+from rltop.view.signals import generic_signal, signal_of
+from rltop.view.source import RunSource
+from rltop.view.spark import SparkData
+
+TOGETHER_RECORDS = 1
+"""Moves within so many records of each other have no order that can be told."""
+
+_BEFORE_ROWS = 320
+_AFTER_ROWS = 64
+_MOST_CELLS_READ = 200_000
+_MOST_INSTANCES = 16
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """One thing that was looked at.
+
+    Attributes:
+        title: what it is called here.
+        question: what looking there tells.
+        signal: what is shown; None for a fact about the run.
+        moved: whether it moved, when, and by how much.
+        records: records from the onset to where it moved, negative before it; None if it did not.
+        line: its line around the onset, or None.
+    """
+
+    title: str
+    question: str
+    signal: Signal | None
+    moved: Movement
+    records: int | None = None
+    line: SparkData | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChainView:
+    """The chain of one verdict.
+
+    Attributes:
+        symptom: what the chain is for, in words.
+        onset: the step at which everything is aligned.
+        subject: the metric that the verdict speaks of; None where it speaks of none.
+        links: what the run logs of the chain, in its order.
+        missing: titles of what it does not log.
+        first: number of the link that moved before all others, or None.
+        conclusion: what the order of the moves says, and nothing more.
+        frame: what the lines cover; None without room.
+    """
+
+    symptom: str
+    onset: int
+    subject: ChainLink | None
+    links: tuple[ChainLink, ...]
+    missing: tuple[str, ...]
+    first: int | None
+    conclusion: str
+    frame: Frame | None
+
+
+def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) -> ChainView:
+    """Look at every link of a verdict's chain.
+
+    Args:
+        run: the run.
+        verdict: whose chain.
+        at: the step of the time cursor; nothing after it is looked at.
+        cells: room for the charts.
+    """
+    reader = _Reader(run, verdict.since_step, at, frame_around(run, verdict.since_step, cells, at))
+    subject = _subject(run, verdict, reader)
+    links: list[ChainLink] = []
+    missing: list[str] = []
+    for link in links_of(verdict):
+        found = reader.fact(link) if link.fact is not None else reader.metric(link)
+        if found is not None:
+            if not _is_same(found, subject):
+                links.append(found)
+        elif link.fact is None:
+            missing.append(catalogue_title(link.metrics[0]))
+    first = _first(subject, links)
+    return ChainView(
+        symptom=symptom_of(verdict),
+        onset=verdict.since_step,
+        subject=subject,
+        links=tuple(links),
+        missing=tuple(missing),
+        first=first,
+        conclusion=_conclusion(subject, links, first, verdict),
+        frame=reader.frame,
+    )
+
+
+def _is_same(link: ChainLink, subject: ChainLink | None) -> bool:
+    """Does a fact say no more than the metric that the verdict is about?"""
+    if subject is None or link.signal is None or subject.signal is None:
+        return False
+    return link.signal.key == subject.signal.key and link.moved.step == subject.moved.step
+
+
+def _subject(run: RunSource, verdict: Verdict, reader: _Reader) -> ChainLink | None:
+    signals = () if run.identity is None else run.identity.signals.get(verdict.metric, ())
+    own = next((signal for signal in signals if signal.key == verdict.key), None)
+    if own is None and verdict.key and run.stream.has(verdict.key):
+        own = signal_of(run, verdict.key)
+    if own is None:
+        own = signals[0] if signals else None
+    return None if own is None else reader.link_of(own, own.metric.title, "")
+
+
+class _Reader:
+    """Reads the values around the onset once, for all links."""
+
+    def __init__(self, run: RunSource, onset: int, at: int | None, frame: Frame | None) -> None:
+        self.run, self.onset, self.at, self.frame = run, onset, at, frame
+        width = max(1, len(run.stream.keys))
+        before = max(LOOKBACK_RECORDS, min(_BEFORE_ROWS, _MOST_CELLS_READ // width))
+        self._around: Stretch = run.stream.around(onset, before, _AFTER_ROWS)
+        self._columns: Mapping[str, int] = {key: i for i, key in enumerate(run.stream.keys)}
+        self._steps: Sequence[int] = run.stream.steps()
+
+    def metric(self, link: Link) -> ChainLink | None:
+        """The first metric of a link that the run logs; of its instances the one that moved first."""
+        identity = self.run.identity
+        for name in link.metrics:
+            signals = () if identity is None else identity.signals.get(name, ())
+            if not signals:
+                continue
+            found = [
+                self.link_of(signal, _title(signal, len(signals)), link.question, has_line=False)
+                for signal in signals[:_MOST_INSTANCES]
+            ]
+            best = min(found, key=lambda one: math.inf if one.moved.step is None else one.moved.step)
+            return self._with_line(best)
+        return None
+
+    def fact(self, link: Link) -> ChainLink | None:
+        """What the run itself has to say; None where it has nothing."""
+        assert link.fact is not None
+        if link.fact is Fact.RESTART:
+            near = [step for step in self.run.stream.restarts if self._is_near(step)]
+            if not near:
+                return None
+            moved = Movement(near[-1], is_known=True)
+            return ChainLink(link.fact.value, link.question, None, moved, self.records_to(near[-1]))
+        first: tuple[int, str] | None = None
+        for key in self.run.stream.keys:
+            step = next((mark.step for mark in self.run.stream.marks(key) if self._is_near(mark.step)), None)
+            if step is not None and (first is None or step < first[0]):
+                first = (step, key)
+        if first is None:
+            return None
+        moved = Movement(first[0], score=math.inf)
+        shown = ChainLink(link.fact.value, link.question, generic_signal(first[1]), moved, self.records_to(first[0]))
+        return self._with_line(shown)
+
+    def _is_near(self, step: int) -> bool:
+        """Is a step inside what is looked at around the onset?"""
+        steps = self._around.steps
+        first = steps[max(0, self._around.split - LOOKBACK_RECORDS)] if steps else self.onset
+        last = max(self.onset, steps[-1]) if steps else self.onset
+        # A restart clips what is held: the first row of the new segment is the restart itself.
+        return first <= step <= (last if self.at is None else min(last, self.at))
+
+    def link_of(self, signal: Signal, title: str, question: str, *, has_line: bool = True) -> ChainLink:
+        """What a signal says of itself."""
+        moved = self._movement(signal)
+        found = ChainLink(title, question, signal, moved, None if moved.step is None else self.records_to(moved.step))
+        return self._with_line(found) if has_line else found
+
+    def _with_line(self, link: ChainLink) -> ChainLink:
+        if self.frame is None or link.signal is None:
+            return link
+        return replace(link, line=read_aligned(self.run, link.signal, self.frame, self.at))
+
+    def _movement(self, signal: Signal) -> Movement:
+        """Whether the signal moved, in its own unit."""
+        column = self._columns.get(signal.key)
+        steps: Sequence[int] = self._around.steps
+        values: Sequence[float] = [_cell(row, column) for row in self._around.rows]
+        if sum(map(math.isfinite, values[: self._around.split])) < LEAST_BEFORE and not self._around.is_approximate:
+            # Logged too seldom for the rows around: all that is held.
+            steps, values = self.run.stream.series(signal.key)
+        marks = [mark.step for mark in self.run.stream.marks(signal.key) if self._is_near(mark.step)]
+        moved = movement(steps, values, self.onset, marks, until=self.at)
+        return replace(
+            moved,
+            before=signal.read(moved.before),
+            after=signal.read(moved.after),
+            score=math.copysign(moved.score, moved.score * signal.scale) if moved.score else 0.0,
+        )
+
+    def records_to(self, step: int) -> int:
+        """Records from the onset to a step; steps apart where the rows are no longer held."""
+        if self._steps and self._steps[0] <= min(step, self.onset):
+            return bisect_left(self._steps, step) - bisect_left(self._steps, self.onset)
+        return step - self.onset
+
+
+def _cell(row: Sequence[float], column: int | None) -> float:
+    return row[column] if column is not None and column < len(row) else math.nan
+
+
+def _title(signal: Signal, count: int) -> str:
+    if count < 2 or not signal.instance:
+        return signal.metric.title
+    return Label.of(signal.instance).display
+
+
+def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
+    """The link that moved clearly before every other and before the subject."""
+    moved = sorted((link.records, i) for i, link in enumerate(links) if link.records is not None)
+    if not moved:
+        return None
+    records, i = moved[0]
+    rest = [other for other, _ in moved[1:]]
+    if subject is not None and subject.records is not None:
+        rest.append(subject.records)
+    elif records > 0:
+        return None
+    return i if all(other - records > TOGETHER_RECORDS for other in rest) else None
+
+
+def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: int | None, verdict: Verdict) -> str:
+    """What the order of the moves says, as far as it can be told."""
+    known = [link for link in links if link.moved.is_known or link.moved.step is not None]
+    if not links:
+        return "the run logs nothing of this chain"
+    if not known:
+        return f"too few records before step {units.step(verdict.since_step)} to say what moved first"
+    name = subject.title if subject is not None else "the symptom"
+    origin = subject.records if subject is not None and subject.records is not None else 0
+    moved = sorted(
+        ((link.records - origin, i, link) for i, link in enumerate(links) if link.records is not None),
+        key=lambda one: one[:2],
+    )
+    if not moved:
+        return "nothing else in this chain left its usual range: the symptom stands alone"
+    before = [(-gap, link) for gap, _, link in moved if gap < -TOGETHER_RECORDS]
+    together = [link.title for gap, _, link in moved if abs(gap) <= TOGETHER_RECORDS]
+    after = [link.title for gap, _, link in moved if gap > TOGETHER_RECORDS]
+    if before:
+        gap, leader = before[0]
+        verb = "moved first" if first is not None else "moved"
+        text = f"{leader.title} {verb}, {_records(gap)} before {name}"
+        others = [f"{link.title} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
+        if others:
+            text += f"; also before it: {', '.join(others)}"
+        return f"{text}. An order, not yet a cause"
+    if together:
+        what = f"{_listed(together)} moved with {name}, within a record: no order can be told"
+        return f"nothing moved before it; {what}" if after else what
+    return f"nothing in this chain moved before {name} did; {_listed(after)} followed"
+
+
+def _records(count: int) -> str:
+    return f"{units.count(count)} {'record' if count == 1 else 'records'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row, the first few of many."""
+    if len(names) > _NAMED + 1:
+        return f"{', '.join(names[:_NAMED])} and {units.count(len(names) - _NAMED)} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,148 @@
+"""The chain of a verdict: what moved first is found, and nothing is claimed that the series do not say."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from rltop.model import Verdict
+from rltop.view.chain import ChainView, build_chain
+from rltop.view.chain_rows import columns_of, paint_chain
+from rltop.view.glyphs import ASCII, UNICODE
+from rltop.view.lines import TargetKind
+from rltop.view.widths import cell_width
+from tests.fake_run import FakeRun, a_verdict, run_of
+
+ONSET = 200
+
+
+def trl_run(steps: int = 240, nan_at: int | None = None, **moves: int) -> FakeRun:
+    """A GRPO run of TRL in which each metric named jumps to four times its level at its step."""
+    dice = random.Random(7)
+    levels = {"reward": 0.5, "entropy": 1.2, "grad_norm": 0.4, "learning_rate": 1e-6, "completions/mean_length": 120.0}
+    lines = []
+    for step in range(1, steps + 1):
+        row: dict[str, object] = {"step": step, "reward_std": 0.2, "kl": 0.01, "num_tokens": step * 1000.0}
+        for key, level in levels.items():
+            noise = 1.0 if key == "learning_rate" else 1 + dice.gauss(0, 0.03)
+            began = moves.get(key.rsplit("/", 1)[-1])
+            row[key] = level * noise * (4 if began is not None and step >= began else 1)
+        if nan_at is not None and step >= nan_at:
+            row["loss"] = float("nan")
+        else:
+            row["loss"] = dice.gauss(0, 0.01)
+        lines.append(json.dumps(row))
+    return run_of("\n".join(lines).encode() + b"\n")
+
+
+def crash(**changes: object) -> Verdict:
+    return a_verdict(
+        "R1",
+        family="reward",
+        metric="reward_mean",
+        key="reward",
+        since_step=ONSET,
+        since_record=ONSET,
+        next=(),
+        **changes,
+    )
+
+
+def chain(run: FakeRun, at: int | None = None, cells: int = 60) -> ChainView:
+    return build_chain(run, crash(), at, cells)
+
+
+def by_title(view: ChainView) -> dict[str, int | None]:
+    return {link.title: link.records for link in view.links}
+
+
+@pytest.mark.parametrize("lead", [3, 12, 25])
+def test_what_moved_first_is_first_and_by_how_many_records(lead: int) -> None:
+    view = chain(trl_run(reward=ONSET, entropy=ONSET - lead, mean_length=ONSET + 6))
+    records = by_title(view)
+    assert records["entropy"] == pytest.approx(-lead, abs=1)
+    assert records["response length"] == pytest.approx(6, abs=1)
+    assert records["learning rate"] is None
+    assert view.first is not None
+    assert view.links[view.first].title == "entropy"
+    assert view.conclusion.startswith("entropy moved first")
+    assert "before reward" in view.conclusion
+
+
+def test_what_moved_on_the_same_record_has_no_order() -> None:
+    view = chain(trl_run(reward=ONSET, entropy=ONSET, grad_norm=ONSET))
+    assert view.first is None
+    assert "no order can be told" in view.conclusion
+    assert "first" not in view.conclusion.replace("no order", "")
+
+
+def test_what_only_followed_is_no_cause() -> None:
+    view = chain(trl_run(reward=ONSET, mean_length=ONSET + 9))
+    assert view.first is None
+    assert "nothing in this chain moved before reward did" in view.conclusion
+    assert "response length" in view.conclusion
+
+
+def test_a_symptom_alone_is_said_to_be_alone() -> None:
+    view = chain(trl_run(reward=ONSET))
+    assert "stands alone" in view.conclusion
+    assert not any(by_title(view).values())
+
+
+def test_a_nan_before_is_a_link_of_its_own() -> None:
+    view = chain(trl_run(reward=ONSET, nan_at=ONSET - 4))
+    first = view.links[0]
+    assert (first.title, first.records) == ("not a number", -4)
+    assert first.signal is not None
+    assert first.signal.key == "loss"
+    assert "not a number" in view.conclusion
+
+
+def test_a_learning_rate_that_changed_is_found() -> None:
+    view = chain(trl_run(reward=ONSET, learning_rate=ONSET - 8))
+    assert by_title(view)["learning rate"] == -8
+
+
+def test_a_young_run_says_that_it_cannot_tell() -> None:
+    run = trl_run(steps=12)
+    view = build_chain(
+        run, a_verdict("R1", family="reward", metric="reward_mean", key="reward", since_step=4), None, 60
+    )
+    assert "too few records" in view.conclusion
+    assert view.first is None
+
+
+def test_the_time_cursor_hides_what_came_after_it() -> None:
+    run = trl_run(reward=ONSET, entropy=ONSET + 5)
+    assert by_title(chain(run))["entropy"] == pytest.approx(5, abs=1)
+    assert by_title(chain(run, at=ONSET + 3))["entropy"] is None
+
+
+def test_what_is_not_logged_is_named_and_not_shown() -> None:
+    view = chain(trl_run(reward=ONSET))
+    assert "clip fraction" in view.missing
+    assert "clip fraction" not in by_title(view)
+
+
+@pytest.mark.parametrize("width", [40, 56, 60, 80, 100, 104, 120, 150, 200])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object) -> None:
+    columns = columns_of(width)
+    view = build_chain(trl_run(reward=ONSET, entropy=ONSET - 12), crash(), None, columns.cells)
+    rows = paint_chain(view, width, glyphs)  # type: ignore[arg-type]
+    texts = ["".join(piece.text for piece in row.line) for row in rows]
+    assert all(cell_width(text) <= width for text in texts)
+    upright = "│" if glyphs is UNICODE else ":"
+    charts = [text for text, row in zip(texts, rows, strict=True) if row.hot]
+    places = {text.index(upright, columns.line) for text in charts} if columns.cells else set()
+    assert len(places) <= 1
+    assert bool(places) == bool(columns.cells)
+
+
+def test_enter_opens_each_link() -> None:
+    view = chain(trl_run(reward=ONSET))
+    hot = [hot.target for row in paint_chain(view, 120, UNICODE) for hot in row.hot]
+    assert [target.name for target in hot] == ["reward", *(link.signal.key for link in view.links if link.signal)]
+    assert {target.kind for target in hot} == {TargetKind.METRIC}
