@@ -79,6 +79,32 @@ class _Columns:
         return values
 
 
+class _Stages(Mapping[str, float]):
+    """Durations of a row's stages, read when a rule asks: hundreds may be logged, and only a slow step is explained."""
+
+    __slots__ = ("_cells", "_columns", "_values")
+
+    def __init__(self, columns: _Columns, cells: array[float]) -> None:
+        self._columns = columns
+        self._cells = cells
+        self._values: dict[str, float] | None = None
+
+    @property
+    def _read(self) -> dict[str, float]:
+        if self._values is None:
+            self._values = self._columns.read(self._cells)
+        return self._values
+
+    def __getitem__(self, name: str) -> float:
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read)
+
+    def __len__(self) -> int:
+        return len(self._read)
+
+
 class Observer:
     """Reads closed rows of one stream with the eyes of one identity."""
 
@@ -122,7 +148,7 @@ class Observer:
             self._primary.read(cells, only),
             _Instances(self._instances, cells, only),
             self._nonfinite(raw, only),
-            self._stages.read(cells) if only is None else {},
+            _Stages(self._stages, cells) if only is None else {},
             only is not None,
         )
 
