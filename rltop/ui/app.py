@@ -27,10 +27,12 @@ from rltop.ui.moment import Moment, travelled
 from rltop.ui.options import UiOptions
 from rltop.ui.pace import LinkPing, Pace, is_multiplexed
 from rltop.ui.screens.change import ChangeScreen
+from rltop.ui.screens.filtered import FilteredPage
 from rltop.ui.screens.help import HelpScreen
 from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.page import Page
+from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
@@ -59,7 +61,12 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
     COMMANDS: ClassVar = {RltopCommands}
     DEFAULT_MODE = "overview"
-    MODES: ClassVar = {"overview": OverviewScreen, "timing": TimingScreen, "metrics": TreeScreen}
+    MODES: ClassVar = {
+        "overview": OverviewScreen,
+        "timing": TimingScreen,
+        "metrics": TreeScreen,
+        "timeline": TimelineScreen,
+    }
 
     def __init__(
         self,
@@ -222,6 +229,9 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 measure = build_stragglers(self.followed, self.moment.at_step, self.followed.verdicts)
                 key = measure.key if measure is not None else ""
                 self.push_screen(MetricScreen(key) if key else TimingScreen())
+            case TargetKind.EVENT:
+                event = self.followed.events[target.step or 0]
+                self.push_screen(VerdictScreen(event.rule, event.step))
             case TargetKind.SECTION:
                 self.push_screen(TreeScreen(target.name))
 
@@ -243,11 +253,15 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         await self.switch_mode("metrics")
 
     async def action_find(self) -> None:
-        """Show every metric, with the cursor in the filter."""
-        if not isinstance(self.screen, TreeScreen):
+        """Put the cursor into the filter of the page; where it has none, into that of all metrics."""
+        if not isinstance(self.screen, FilteredPage):
             await self.switch_mode("metrics")
-        if isinstance(self.screen, TreeScreen):
+        if isinstance(self.screen, FilteredPage):
             self.screen.find()
+
+    async def action_timeline(self) -> None:
+        """Show every event of the run."""
+        await self.switch_mode("timeline")
 
     def action_alerts(self) -> None:
         """Open the worst verdict of the step that is shown, or the one after the one that is open."""

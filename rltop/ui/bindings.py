@@ -56,8 +56,18 @@ APP_BINDINGS = (
     _key("leap-on", "greater_than_sign", "travel(10)", "10 on", "Go ten steps on"),
     _key("pause", "space", "pause", "Pause", "Freeze the picture; reading goes on", show=True, shown_as="Spc"),
     # With priority: what is typed after it must find the filter there, however fast it comes.
-    _key("find", "slash", "find", "Find", "Find a metric by a part of its key", show=True, shown_as="/", priority=True),
+    _key(
+        "find",
+        "slash",
+        "find",
+        "Find",
+        "Find a metric by a part of its key; on a page with a filter, filter",
+        show=True,
+        shown_as="/",
+        priority=True,
+    ),
     _key("alerts", "a", "alerts", "Alerts", "Open the worst verdict; again: the next one", show=True),
+    _key("timeline", "e", "timeline", "Events", "Every event of the run on the step axis", show=True),
     _key("change", "c", "change", "Changed", "What changed around the step on the screen, or the verdict's", show=True),
     _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
     _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
@@ -98,7 +108,13 @@ TREE_BINDINGS = (
     _key("fold", "left,h", "fold(True)", "Fold", "Fold the section that is selected"),
     _key("unfold", "right,l", "fold(False)", "Unfold", "Unfold the section that is selected"),
     _key("fold-all", "z", "fold_all", "Fold all", "Fold every section, or unfold them", show=True),
-    _key("to-list", "down", "to_list", "List", "From the filter into the list"),
+)
+
+FILTER_BINDINGS = (_key("to-list", "down", "to_list", "List", "From the filter into the list"),)
+
+TIMELINE_BINDINGS = (
+    _key("family", "f", "next_family", "Family", "Show one family of events after the other, then all", show=True),
+    _key("level", "v", "next_level", "Level", "Leave out events below a level, one level after the other", show=True),
 )
 
 CONTEXTS: Mapping[str, tuple[Binding, ...]] = MappingProxyType(
@@ -107,6 +123,8 @@ CONTEXTS: Mapping[str, tuple[Binding, ...]] = MappingProxyType(
         "In a list or a table": BOARD_BINDINGS,
         "On a metric's chart": PLOT_BINDINGS,
         "In the list of all metrics": TREE_BINDINGS,
+        "In the timeline": TIMELINE_BINDINGS,
+        "In a filter": FILTER_BINDINGS,
     }
 )
 """Where keys apply → the bindings, in the order in which help and docs list them."""

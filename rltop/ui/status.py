@@ -69,6 +69,8 @@ def target_text(target: Target | None) -> str:
             text = f"timing of {name}" if name else "step timing"
         case TargetKind.STEP:
             text = f"step {units.step(target.step)}" if target.step is not None else "step"
+        case TargetKind.EVENT:
+            text = f"event of rule {name}"
         case TargetKind.STRAGGLERS:
             text = "stragglers"
         case TargetKind.VERDICT | TargetKind.SECTION:

@@ -24,6 +24,7 @@ class Glyphs:
         states: a sign per state of a run.
         nonfinite: a value that was not finite.
         restart: the run was begun anew here.
+        recovered: what fired has ended here.
         threshold: in front of a threshold's value.
         baseline: in front of a baseline's value.
         rule: a line across the screen.
@@ -44,6 +45,7 @@ class Glyphs:
     states: Mapping[RunState, str]
     nonfinite: str
     restart: str
+    recovered: str
     threshold: str
     baseline: str
     rule: str
@@ -106,6 +108,7 @@ UNICODE = Glyphs(
     ),
     nonfinite="✕",
     restart="⟲",
+    recovered="◇",
     threshold="┄",
     baseline="╌",
     rule="─",
@@ -148,6 +151,7 @@ ASCII = Glyphs(
     ),
     nonfinite="X",
     restart="|",
+    recovered="o",
     threshold="=",
     baseline="-",
     rule="-",

@@ -29,10 +29,14 @@ class TargetKind(enum.StrEnum):
     STRAGGLERS = "stragglers"
     SECTION = "section"
     STEP = "step"
+    EVENT = "event"
 
 
 class Target(NamedTuple):
-    """Where a row leads: the metric's key, the rule's id, the section's name."""
+    """Where a row leads: the metric's key, the rule's id, the section's name.
+
+    `step` is the step to go to; of an event, its number in the run's log.
+    """
 
     kind: TargetKind
     name: str = ""

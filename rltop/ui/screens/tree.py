@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.getters import query_one
-from textual.types import CSSPathType
-from textual.widgets import Input
 
 from rltop.ui.bindings import TREE_BINDINGS
 from rltop.ui.messages import Selected
-from rltop.ui.screens.page import Page
-from rltop.ui.widgets.long_board import LongBoard
+from rltop.ui.screens.filtered import FilteredPage
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.tree import TreeIndex, TreeKey, TreeLine, build_tree, index_tree, layout_tree, paint_tree, section_names
 
@@ -24,18 +19,16 @@ _TITLE_ROWS = 1
 _Line = TreeLine | TreeKey
 
 
-class TreeScreen(Page):
+class TreeScreen(FilteredPage):
     """All metrics, with a filter above them."""
 
-    CSS_PATH: ClassVar[CSSPathType | None] = ["page.tcss", "tree.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [*TREE_BINDINGS]
+    PLACEHOLDER = "part of a key"
     HELP = (
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
         "history. / filters by any part of a key, a title or a canonical name, as you type; Escape clears the filter. "
         "Left and right fold and unfold a section, Enter opens a metric."
     )
-
-    filter = query_one("#filter", Input)
 
     def __init__(self, section: str = "") -> None:
         super().__init__()
@@ -46,14 +39,6 @@ class TreeScreen(Page):
         self._chosen: Target | None = Target(TargetKind.SECTION, section) if section else None
         self._at = 0
         self._top = 0
-
-    def compose(self) -> ComposeResult:
-        """The filter, the list, the chrome."""
-        filter_input = Input(placeholder="part of a key", id="filter", compact=True)
-        filter_input.display = False
-        yield filter_input
-        yield LongBoard(self.rltop.palette, self.rows, self._move, id="board")
-        yield from self.chrome()
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The lines around the selected one; the others are not even read."""
@@ -96,7 +81,7 @@ class TreeScreen(Page):
                 break
         self._chosen = _target(self._lines[self._at]) if self._lines else None
 
-    def _move(self, by: int) -> None:
+    def move(self, by: int) -> None:
         """Choose the line that lies `by` lines away, or the last one on the way."""
         if not self._lines:
             return
@@ -117,27 +102,6 @@ class TreeScreen(Page):
         else:
             super().open(target)
 
-    def find(self) -> None:
-        """Put the cursor into the filter."""
-        self.filter.display = True
-        # At once: `Widget.focus` is put off, and the next key would go to the list.
-        self.set_focus(self.filter)
-
-    @property
-    def has_something_to_close(self) -> bool:
-        """Whether Escape closes the filter rather than the page."""
-        return bool(self.filter.display)
-
-    def close_something(self) -> None:
-        """Clear and hide the filter."""
-        self.filter.value = ""
-        self.filter.display = False
-        self.board.focus()
-
-    def action_to_list(self) -> None:
-        """From the filter into the list."""
-        self.board.focus()
-
     def action_fold(self, is_folded: bool) -> None:
         """Fold or unfold the section of the chosen line."""
         if self._lines:
@@ -157,20 +121,13 @@ class TreeScreen(Page):
             self._chosen = Target(TargetKind.SECTION, section)
         self.draw()
 
-    @on(Input.Changed, "#filter")
-    def _filter_changed(self, message: Input.Changed) -> None:
+    def show_only(self, text: str) -> None:
         """Show what matches, with the first match chosen."""
-        message.stop()
-        self._query = message.value
+        self._query = text
         self._lines = layout_tree(self._index, self._query, self._folded)[0] if self._index is not None else []
         if self._query.strip():
             self._chosen = next((_target(line) for line in self._lines if isinstance(line, TreeKey)), None)
         self.draw()
-
-    @on(Input.Submitted, "#filter")
-    def _filter_submitted(self, message: Input.Submitted) -> None:
-        message.stop()
-        self.set_focus(self.board)
 
     @on(Selected)
     def _remember(self, message: Selected) -> None:

@@ -1,0 +1,75 @@
+"""A page with a filter above its list."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.getters import query_one
+from textual.types import CSSPathType
+from textual.widgets import Input
+
+from rltop.ui.bindings import FILTER_BINDINGS
+from rltop.ui.screens.page import Page
+from rltop.ui.widgets.long_board import LongBoard
+
+
+class FilteredPage(Page):
+    """A long list, and a text field that says what of it is shown."""
+
+    CSS_PATH: ClassVar[CSSPathType | None] = ["page.tcss", "filtered.tcss"]
+    BINDINGS: ClassVar[list[BindingType]] = [*FILTER_BINDINGS]
+    PLACEHOLDER = ""
+    """What the empty filter says."""
+
+    filter = query_one("#filter", Input)
+
+    def compose(self) -> ComposeResult:
+        """The filter, the list, the chrome."""
+        filter_input = Input(placeholder=self.PLACEHOLDER, id="filter", compact=True)
+        filter_input.display = False
+        yield filter_input
+        yield LongBoard(self.rltop.palette, self.rows, self.move, id="board")
+        yield from self.chrome()
+
+    @abstractmethod
+    def move(self, by: int) -> None:
+        """Choose the line that lies `by` lines away, or the last one on the way."""
+
+    @abstractmethod
+    def show_only(self, text: str) -> None:
+        """Show what matches, from now on."""
+
+    def find(self) -> None:
+        """Put the cursor into the filter."""
+        self.filter.display = True
+        # At once: `Widget.focus` is put off, and the next key would go to the list.
+        self.set_focus(self.filter)
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape closes the filter rather than the page."""
+        return bool(self.filter.display)
+
+    def close_something(self) -> None:
+        """Clear and hide the filter."""
+        self.filter.value = ""
+        self.filter.display = False
+        self.board.focus()
+
+    def action_to_list(self) -> None:
+        """From the filter into the list."""
+        self.board.focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, message: Input.Changed) -> None:
+        message.stop()
+        self.show_only(message.value)
+
+    @on(Input.Submitted, "#filter")
+    def _filter_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        self.set_focus(self.board)

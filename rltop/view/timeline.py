@@ -1,0 +1,284 @@
+"""Every event of a run on the step axis: a lane per family, and the list of them.
+
+Owns which events pass the filter, what of them is a stretch and what a point, and
+how both are painted. Only the lines in view are made into rows, so that thousands
+of events cost what forty do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rltop import units
+from rltop.model import Event, EventState, Label, Level
+from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small
+from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.signals import shown_step
+from rltop.view.source import RunSource
+
+LEAST = (40, 12)
+LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
+"""What the level filter goes through; the first lets everything pass."""
+
+_LANE_CELLS = 13
+_MOST_LANES = 14
+_FIXED_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class EventFilter:
+    """Which events are shown.
+
+    Attributes:
+        family: only this one; empty is all of them.
+        level: at least this; NO_DATA lets everything pass.
+        text: part of the rule, the family or the message, whatever its case.
+    """
+
+    family: str = ""
+    level: Level = Level.NO_DATA
+    text: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """It lets everything pass."""
+        return not self.family and self.level is Level.NO_DATA and not self.text.strip()
+
+    def passes(self, event: Event) -> bool:
+        """Does it let this event pass?"""
+        if (self.family and event.family != self.family) or event.level < self.level:
+            return False
+        text = self.text.strip().casefold()
+        return not text or text in f"{event.rule} {event.family} {event.message}".casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A stretch over which a rule fired.
+
+    Attributes:
+        rule: its id.
+        level: the worst that it reached.
+        first: where it began to fire.
+        last: where it recovered; None while it fires.
+    """
+
+    rule: str
+    level: Level
+    first: int
+    last: int | None
+
+
+@dataclass(slots=True)
+class Lane:
+    """The events of one family: stretches, and the steps of facts."""
+
+    family: str
+    firings: list[Firing] = field(default_factory=list)
+    facts: list[int] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def level(self) -> Level:
+        """The worst of them."""
+        return max((firing.level for firing in self.firings), default=Level.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The events that pass a filter; made once per log and filter.
+
+    Attributes:
+        wanted: the filter.
+        seen: how many events the log had when this was made.
+        at: the step of the time cursor when this was made.
+        numbers: which events of the log pass, newest first.
+        lanes: by family, the one that began first on top.
+        families: every family of the log, in the same order.
+        first, last: the steps that the axis spans.
+    """
+
+    wanted: EventFilter
+    seen: int
+    at: int | None
+    numbers: tuple[int, ...]
+    lanes: tuple[Lane, ...]
+    families: tuple[str, ...]
+    first: int
+    last: int
+
+    def is_for(self, run: RunSource, wanted: EventFilter, at: int | None) -> bool:
+        """Does it still fit the run and the filter?"""
+        return (self.seen, self.wanted, self.at, self.last) == (len(run.events), wanted, at, run.stream.last_step or 0)
+
+
+def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -> Timeline:
+    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked."""
+    events = run.events
+    families = tuple(dict.fromkeys(event.family for event in events))
+    lanes: dict[str, Lane] = {}
+    numbers = []
+    standing: dict[str, tuple[int, Level]] = {}
+    for number, event in enumerate(events):
+        passes = wanted.passes(event)
+        if passes:
+            numbers.append(number)
+        if not passes and not _ends_what_is_shown(event, standing):
+            continue
+        lane = lanes.setdefault(event.family, Lane(event.family))
+        lane.count += passes
+        _place(lane, event, standing)
+    for lane in lanes.values():
+        rules = [rule for rule in standing if _family_of(events, rule) == lane.family]
+        lane.firings += [Firing(rule, standing[rule][1], standing[rule][0], None) for rule in rules]
+    first = run.stream.first_step or 0
+    last = run.stream.last_step or 0
+    return Timeline(wanted, len(events), at, tuple(reversed(numbers)), tuple(lanes.values()), families, first, last)
+
+
+def _ends_what_is_shown(event: Event, standing: dict[str, tuple[int, Level]]) -> bool:
+    """A recovery that the filter keeps out of the list still ends its bar."""
+    return event.state is EventState.RECOVERED and event.rule in standing
+
+
+def _family_of(events: Sequence[Event], rule: str) -> str:
+    return next(event.family for event in reversed(events) if event.rule == rule)
+
+
+def _place(lane: Lane, event: Event, standing: dict[str, tuple[int, Level]]) -> None:
+    if event.state is EventState.FACT:
+        lane.facts.append(event.step)
+    elif event.state is EventState.RECOVERED:
+        begun = standing.pop(event.rule, None)
+        if begun is not None:
+            lane.firings.append(Firing(event.rule, begun[1], begun[0], event.step))
+    else:
+        first, level = standing.get(event.rule, (event.step, event.level))
+        standing[event.rule] = (first, max(level, event.level))
+
+
+def lane_rows(timeline: Timeline, height: int) -> int:
+    """How many lanes are painted in a page of `height` rows: a third of it at most."""
+    return min(len(timeline.lanes), _MOST_LANES, max(2, height // 3))
+
+
+def list_rows(timeline: Timeline, height: int) -> int:
+    """How many events are painted in a page of `height` rows."""
+    return max(1, height - _FIXED_ROWS - lane_rows(timeline, height))
+
+
+def paint_timeline(
+    run: RunSource, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs, at: int | None = None
+) -> list[Row]:
+    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
+    if width < LEAST[0] or height < LEAST[1]:
+        return too_small(width, height, glyphs, LEAST)
+    rows = [_paint_title(run, timeline, width, glyphs)]
+    if not run.events:
+        text = "nothing has happened yet" if run.loading is None else "history is still being judged"
+        return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
+    axis = _Axis(timeline, width - _LANE_CELLS - 1, shown_step(run, at) if at is not None else None)
+    rows.append(axis.head(width, glyphs))
+    shown = lane_rows(timeline, height)
+    loudest = sorted(timeline.lanes, key=lambda lane: -lane.level)[:shown]
+    rows += [axis.lane(lane, width, glyphs) for lane in timeline.lanes if any(lane is one for one in loudest)]
+    hidden = len(timeline.lanes) - shown
+    rows.append(rule_row(width, glyphs))
+    if not timeline.numbers:
+        rows.append(text_row("no event passes the filter; Escape clears it", width, glyphs, "dim"))
+        return fill(rows, height)
+    room = list_rows(timeline, height)
+    rows += [
+        _paint_line(run.events[number], number, width, glyphs, at) for number in timeline.numbers[top : top + room]
+    ]
+    rows = fill(rows, height - 1)
+    left = [f"{units.count(hidden)} quieter {'family' if hidden == 1 else 'families'} not drawn"] if hidden else []
+    below = len(timeline.numbers) - top - room
+    left += [f"{units.count(below)} earlier below"] if below > 0 else []
+    return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
+
+
+def _paint_title(run: RunSource, timeline: Timeline, width: int, glyphs: Glyphs) -> Row:
+    wanted = timeline.wanted
+    builder = RowBuilder(width, glyphs).add(" ").add("TIMELINE", "title").add("  ")
+    total = len(run.events)
+    if wanted.is_open:
+        builder.add(f"{units.count(total)} {'event' if total == 1 else 'events'}", "value")
+    else:
+        builder.add(f"{units.count(len(timeline.numbers))} of {units.count(total)} events", "value")
+    parts = []
+    if wanted.family:
+        parts.append(f"family {wanted.family}")
+    if wanted.level is not Level.NO_DATA:
+        parts.append(f"{wanted.level.word} or worse" if wanted.level is not Level.CRIT else "crit only")
+    if wanted.text.strip():
+        parts.append(f"with {Label.of(wanted.text.strip()).display!r}")
+    shown = ", ".join(parts) if parts else "every family, every level"
+    return builder.add("   ").add(shown, "note" if parts else "dim").row()
+
+
+class _Axis:
+    """Steps in columns: half the page's business is to be aligned."""
+
+    def __init__(self, timeline: Timeline, cells: int, cursor: int | None) -> None:
+        self.first, self.last, self.cells = timeline.first, timeline.last, max(8, cells)
+        self.cursor = None if cursor is None else self.column(cursor)
+
+    def column(self, step: int) -> int:
+        span = max(1, self.last - self.first)
+        return max(0, min(self.cells - 1, (step - self.first) * (self.cells - 1) // span))
+
+    def head(self, width: int, glyphs: Glyphs) -> Row:
+        builder = RowBuilder(width, glyphs).add(" ").left("family", _LANE_CELLS - 1, "dim")
+        first, last = units.step(self.first), units.step(self.last)
+        builder.add(first, "dim").add(" ")
+        rest = _LANE_CELLS + self.cells - builder.column - len(last) - 1
+        return builder.add(glyphs.rule * max(0, rest), "rule").add(" ").add(last, "dim").row()
+
+    def lane(self, lane: Lane, width: int, glyphs: Glyphs) -> Row:
+        cells: list[tuple[str, str]] = [(" ", "text")] * self.cells
+        # The worst is painted last, and ends over what is drawn along: neither may hide a beginning.
+        for firing in sorted(lane.firings, key=lambda one: one.level):
+            role, last = LEVEL_ROLES[firing.level], self.last if firing.last is None else firing.last
+            sign = glyphs.bar if firing.level is Level.CRIT else glyphs.rule
+            for column in range(self.column(firing.first), self.column(last) + 1):
+                cells[column] = (sign, role)
+        for step in lane.facts:
+            cells[self.column(step)] = (glyphs.level(Level.INFO), "info")
+        for firing in sorted(lane.firings, key=lambda one: one.level):
+            if firing.last is not None and self.column(firing.last) != self.column(firing.first):
+                cells[self.column(firing.last)] = (glyphs.recovered, "dim")
+        for firing in sorted(lane.firings, key=lambda one: one.level):
+            cells[self.column(firing.first)] = (glyphs.level(firing.level), LEVEL_ROLES[firing.level])
+        if self.cursor is not None:
+            text, _ = cells[self.cursor]
+            cells[self.cursor] = (glyphs.upright if text == " " else text, "cursor")
+        builder = RowBuilder(width, glyphs).add(" ").left(Label.of(lane.family).display, _LANE_CELLS - 1, "text")
+        for text, role in cells:
+            builder.add(text, role)
+        return builder.row()
+
+
+_WORDS = {
+    EventState.FIRING: "fires",
+    EventState.ESCALATED: "is worse",
+    EventState.RECOVERED: "recovered",
+    EventState.FACT: "note",
+}
+
+
+def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int | None) -> Row:
+    is_over = event.state in (EventState.RECOVERED, EventState.FACT)
+    role = "dim" if is_over else LEVEL_ROLES[event.level]
+    sign = glyphs.recovered if event.state is EventState.RECOVERED else glyphs.level(event.level)
+    builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
+    builder.right(units.step(event.step), 9, "cursor" if event.step == at else "value").add("  ")
+    builder.left(event.rule, 5, "dim")
+    if width >= 100:
+        builder.left(Label.of(event.family).display, 13, "dim")
+    if width >= 60:
+        builder.left(_WORDS[event.state], 10, role)
+    builder.add(Label.of(event.message).display, "dim" if is_over else "text")
+    return builder.row(Target(TargetKind.EVENT, event.rule, number))

@@ -1,0 +1,81 @@
+"""From a symptom to its cause with the keys: the timeline, what changed, the chain."""
+
+from __future__ import annotations
+
+from rltop.ui.screens.change import ChangeScreen
+from rltop.ui.screens.metric import MetricScreen
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.timeline import TimelineScreen
+from rltop.ui.screens.verdict import VerdictScreen
+from rltop.view.lines import TargetKind
+from tests.screens import RECORDED, app_over, page_text, press
+
+WIDE = (120, 40)
+
+
+async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "e")
+        page = app.screen
+        assert isinstance(page, TimelineScreen)
+        events = app.followed.events
+        assert f"{len(events)} events" in page_text(app)
+        await press(pilot, "end", "enter")
+        assert app.screen is page and app.moment.at_step == events[0].step
+        await press(pilot, "enter")
+        assert isinstance(app.screen, VerdictScreen) and app.screen.rule == events[0].rule
+        await press(pilot, "escape", "L", "escape")
+        assert isinstance(app.screen, OverviewScreen) and app.is_live
+
+
+async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "e")
+        page = app.screen
+        assert isinstance(page, TimelineScreen)
+        everything = page_text(app)
+        family = app.followed.events[0].family
+        await press(pilot, "f")
+        assert f"family {family}" in page_text(app)
+        await press(pilot, "v", "v", "v")
+        assert "crit only" in page_text(app)
+        await press(pilot, "escape")
+        assert page_text(app) == everything and app.screen is page
+        await press(pilot, "slash", *"slower", "enter")
+        assert "with 'slower'" in page_text(app) or "no event passes" in page_text(app)
+        await press(pilot, "escape", "escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "c")
+        assert isinstance(app.screen, ChangeScreen)
+        newest = app.followed.stream.last_step
+        assert f"AT STEP {newest}" in page_text(app)
+        await press(pilot, "comma")
+        assert app.moment.at_step is not None and f"AT STEP {app.moment.at_step}" in page_text(app)
+        await press(pilot, "L", "down", "enter")
+        assert isinstance(app.screen, MetricScreen)
+        await press(pilot, "escape", "escape", "a")
+        verdict = app.followed.verdicts[0]
+        await press(pilot, "c")
+        assert isinstance(app.screen, ChangeScreen)
+        assert f"AT STEP {verdict.since_step}" in page_text(app) and app.moment.at_step == verdict.since_step
+        await press(pilot, "escape")
+        assert isinstance(app.screen, VerdictScreen) and app.moment.at_step is None
+
+
+async def test_a_link_of_the_chain_opens_its_metric() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "a")
+        assert "look next" in page_text(app)
+        await press(pilot, "down", "down")
+        target = app.screen.board.target  # type: ignore[attr-defined]
+        assert target is not None and target.kind is TargetKind.METRIC
+        await press(pilot, "enter")
+        assert isinstance(app.screen, MetricScreen) and app.screen.key == target.name
