@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rltop.derive.rolling import Window
 from rltop.health import scope
 from rltop.health.moment import Moment, Onset
 from rltop.health.rule import CRIT, INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
@@ -25,6 +24,7 @@ _MOVED = " from step"
 _HELD_STEPS = 256
 _HELD_CHECKPOINTS = 64
 _SAVE_SHARE = 0.01
+_SILENT_RECORDS = 20
 
 _SYMPTOMS = (
     ("reward",), ("entropy",), ("length", "truncation"), ("gradient",), ("nonfinite",), ("kl",), ("groups",),
@@ -193,19 +193,27 @@ class SilentFailure(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.recent = Window(20)
+        self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
 
     def read(self, now: Moment) -> Reading | None:
         """Repetition is asked for by the patience: 20 of 20 records."""
         reward, norm = now.reward, now.values.get("grad_norm")
         if reward.value is None:
             return None
-        self.recent.push(reward.value)
-        is_without_gradient = norm is not None and norm < self.limits["gradient"]
-        is_flat = reward.zero_share is not None and reward.zero_share >= self.limits["zero_share"]
-        if not (is_without_gradient or is_flat) or reward.is_constant or reward.is_high or now.lr == 0.0:
+        if norm is not None and norm >= self.limits["gradient"]:
+            self.recent.clear()
             return QUIET
-        is_pinned = self.recent.high - self.recent.low < self.limits["pinned"] * (reward.top - reward.bottom)
+        is_flat = reward.zero_share is not None and reward.zero_share >= self.limits["zero_share"]
+        if (norm is None and not is_flat) or reward.is_constant or reward.is_high or now.lr == 0.0:
+            self.recent.clear()
+            return QUIET
+        return self._signs(now, norm is not None, is_flat)
+
+    def _signs(self, now: Moment, is_without_gradient: bool, is_flat: bool) -> Reading:
+        reward, recent = now.reward, self.recent
+        assert reward.value is not None
+        recent.append(reward.value)
+        is_pinned = max(recent) - min(recent) < self.limits["pinned"] * (reward.top - reward.bottom)
         signs = tuple(
             word
             for holds, word in (
@@ -215,8 +223,6 @@ class SilentFailure(Judge):
             )
             if holds
         )
-        if norm is not None and not is_without_gradient:
-            return QUIET
         return Reading(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
 
     def headline(self, reading: Reading) -> str:
@@ -323,7 +329,7 @@ RULES = (
         "contrast (`zero_share` of the groups) or with a reward that moves less than `pinned` of its range. Silent on "
         "a solved task, a reward that has never moved, and a learning rate of 0.",
         limits={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02},
-        patience={CRIT: Patience(20, 20), INFO: Patience(20, 20)},
+        patience={CRIT: Patience(_SILENT_RECORDS, _SILENT_RECORDS), INFO: Patience(_SILENT_RECORDS, _SILENT_RECORDS)},
         applies=scope.has_reward,
         why="The processes run, rows are written, and no update changes anything any more: the machines are wasted.",
         causes=(

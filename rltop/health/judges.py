@@ -69,3 +69,46 @@ class Above(Judge):
             Evidence(self.metric, reading.value, self.unit),
             Evidence("threshold", reading.threshold or 0.0, self.unit),
         )
+
+
+class Below(Judge):
+    """A value below a line: limits `info`, `warn` and `crit`, whichever are given.
+
+    While the rule fires the line is 1.25 of itself, the mirror of `Above`.
+    """
+
+    def __init__(self, limits: Mapping[str, float], *, metric: str, text: str, unit: Unit = Unit.NONE) -> None:
+        super().__init__(limits)
+        self.metric = metric
+        self.text = text
+        self.unit = unit
+        lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
+        self.lines: tuple[tuple[Level, float], ...] = tuple(
+            (level, limits[name]) for level, name in lines if name in limits
+        )
+        self.highest = max(line for _, line in self.lines)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Compare this record's value with the lines, worst first."""
+        value = now.values.get(self.metric)
+        if value is None:
+            return None
+        factor = 1.0 / RELEASE if self.is_firing else 1.0
+        if value >= self.highest * factor:
+            return QUIET
+        for level, line in self.lines:
+            if value < line * factor:
+                return Reading(level, value, None, line)
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """The rule's sentence with value and line in it."""
+        line = measure(reading.threshold or 0.0, self.unit)
+        return self.text.format(value=measure(reading.value, self.unit), line=line)
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Value and line."""
+        return (
+            Evidence(self.metric, reading.value, self.unit),
+            Evidence("threshold", reading.threshold or 0.0, self.unit),
+        )

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.derive.detectors import BlockTrend
-from rltop.derive.rolling import Frozen, Window
+from rltop.derive.rolling import Ema, Frozen, Window
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Level, Unit
+from rltop.model import Evidence, Level
 from rltop.units import number
 
 _MEDIAN_OF = 5
+_FIRST_RECORDS = 2
+_DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean")
 
 
 class MismatchKl(Judge):
@@ -68,15 +70,19 @@ class MismatchKl(Judge):
 
 
 class MismatchTrend(Judge):
-    """M2: the disagreement climbs steadily."""
+    """M2: the disagreement climbs steadily: the KL, else the mean difference of log-probabilities."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.trend = BlockTrend(block=5, count=10)
+        self.metric = ""
 
     def read(self, now: Moment) -> Reading | None:
         """Speaks once per block of five records."""
-        value = now.values.get("off_policy_kl")
+        values = now.values
+        if not self.metric:
+            self.metric = next((name for name in _DISTANCES if name in values), "")
+        value = values.get(self.metric)
         if value is None or not self.trend.push(abs(value)) or not self.trend.is_full:
             return None
         trend = self.trend
@@ -91,23 +97,63 @@ class MismatchTrend(Judge):
         return f"disagreement of sampler and trainer has grown {number(reading.extra[0])}× in 50 records"
 
 
-class WeightsOffOne(Judge):
-    """M6: mean importance weight of the correction between sampler and trainer."""
+class ProbabilityError(Judge):
+    """M5: mean factor between the probabilities of sampler and trainer.
+
+    A single spike that comes back is acceptable, the average is what counts.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.average = Ema(10)
 
     def read(self, now: Moment) -> Reading | None:
-        """Band around 1."""
-        value = now.values.get("is_ratio_mean")
+        """Average of ten against the lines; a lone spike is information."""
+        value = now.values.get("mult_prob_error")
         if value is None:
             return None
         limits = self.limits
-        if 1.0 - limits["warn"] <= value <= 1.0 + limits["warn"]:
-            return QUIET
-        level = CRIT if value > limits["crit"] or value < 1.0 / limits["crit"] else WARN
-        return Reading(level, value, 1.0, 1.0 + (limits["warn"] if value > 1.0 else -limits["warn"]))
+        usual = self.average.value
+        # One infinite-looking record must not hold the average up for the rest of the run.
+        average = self.average.push(min(value, usual + limits["reach"]) if self.average.count else value)
+        warn = 1.0 + (limits["warn"] - 1.0) * (RELEASE if self.is_firing else 1.0)
+        if self.average.count >= _MEDIAN_OF and average > warn:
+            is_far = average > limits["crit"]
+            return Reading(CRIT if is_far else WARN, average, usual, limits["crit" if is_far else "warn"])
+        return Reading(INFO, value, usual, limits["warn"]) if value > limits["warn"] else QUIET
 
     def headline(self, reading: Reading) -> str:
-        """The weight."""
-        return f"mean importance weight {number(reading.value)}: sampler and trainer disagree"
+        """The factor."""
+        how = "in one record" if reading.level is INFO else "on average"
+        return f"token probabilities of sampler and trainer differ by a factor of {number(reading.value)} {how}"
+
+
+class FirstUpdate(Judge):
+    """M9: the policy differs from itself before it has been trained.
+
+    Only where the first rows of a run are seen: a resumed policy has every right
+    to be away from its reference, and an asynchronous one from its sampler.
+    """
+
+    def read(self, now: Moment) -> Reading | None:
+        """The first two records, and both must show it."""
+        if now.record > _FIRST_RECORDS or now.observation.step > _FIRST_RECORDS or now.observation.segment:
+            return None
+        reference = now.values.get("kl_ref")
+        if reference is not None and not now.traits.kl_is_sequence_sum and abs(reference) > self.limits["reference"]:
+            level = WARN if abs(reference) > self.limits["warn"] else INFO
+            return Reading(level, reference, 0.0, self.limits["reference"], words=("reference",))
+        step = now.values.get("kl_old")
+        if step is not None and not now.traits.is_async and abs(step) > self.limits["step"]:
+            return Reading(INFO, step, 0.0, self.limits["step"], words=("sampler",))
+        return QUIET if reference is not None or step is not None else None
+
+    def headline(self, reading: Reading) -> str:
+        """How far, and from what."""
+        return (
+            f"first updates are already {number(reading.value)} nats per token away from the {reading.words[0]}: "
+            "log-probabilities are computed differently"
+        )
 
 
 class PearsonLow(Judge):
@@ -138,7 +184,7 @@ class PearsonLow(Judge):
         )
 
 
-_CAUSES = (
+CAUSES = (
     "weights not synchronised, or only in part",
     "sampling parameters that falsify log-probabilities (temperature, top-p)",
     "an inference kernel that computes something else",
@@ -146,8 +192,8 @@ _CAUSES = (
     "low precision",
     "stale rollouts",
 )
-_NEXT = ("grad_norm", "staleness_mean", "time_weight_sync", "entropy", "clip_frac", "reward_mean")
-_SLOW = {level: Patience(5, 10) for level in (INFO, WARN)} | {CRIT: Patience(3, 5)}
+NEXT = ("grad_norm", "staleness_mean", "time_weight_sync", "entropy", "clip_frac", "reward_mean")
+SLOW = {level: Patience(5, 10) for level in (INFO, WARN)} | {CRIT: Patience(3, 5)}
 
 RULES = (
     RuleSpec(
@@ -161,11 +207,11 @@ RULES = (
         "`crit` likewise, 3 of 5: CRIT. Above `absolute`: CRIT without asking for the start. High from the "
         "start: INFO.",
         limits={"warn": 0.01, "crit": 0.1, "rise": 3.0, "absolute": 1.0},
-        patience=_SLOW,
+        patience=SLOW,
         applies=scope.has_rollouts,
         why="The policy is trained on text that, by its own probabilities, another model wrote.",
-        causes=_CAUSES,
-        next=_NEXT,
+        causes=CAUSES,
+        next=NEXT,
         sources="tinker-cookbook hyperparams (0.01), prime-rl docs (0.015), NeMo-RL docs (1e-3 ideal), Liu & Li 2025.",
     ),
     RuleSpec(
@@ -173,7 +219,7 @@ RULES = (
         title="mismatch growing",
         family="mismatch",
         group=Group.LEARNING,
-        metrics=("off_policy_kl",),
+        metrics=_DISTANCES,
         judge=MismatchTrend,
         condition="Medians of five records rise monotonically (Kendall's tau above `monotony`) by more than "
         "`warn`× over 50 records, to above `floor`.",
@@ -181,8 +227,8 @@ RULES = (
         warm_up=50,
         applies=scope.has_rollouts,
         why="A climb of the disagreement is the earliest sign of an off-policy collapse.",
-        causes=_CAUSES,
-        next=_NEXT,
+        causes=CAUSES,
+        next=NEXT,
         sources="NeMo-RL docs: spikes that return are acceptable, an upward average is not; open-instruct issue 1473.",
     ),
     RuleSpec(
@@ -198,11 +244,11 @@ RULES = (
         ),
         condition="Above `info` or `warn` in 5 of 10 records, above `crit` in 3 of 5.",
         limits={"info": 0.005, "warn": 0.01, "crit": 0.05},
-        patience=_SLOW,
+        patience=SLOW,
         applies=scope.has_rollouts,
         why="Differences of more than a hundredth on average are a fault, not rounding.",
-        causes=_CAUSES,
-        next=_NEXT,
+        causes=CAUSES,
+        next=NEXT,
         sources="veRL FAQ: below 0.005 normal, above 0.01 a bug.",
     ),
     RuleSpec(
@@ -214,49 +260,52 @@ RULES = (
         judge=PearsonLow,
         condition="Below `warn` in 5 of 10 records: WARN; below `crit` in 3 of 5: CRIT; silent below `entropy` nats.",
         limits={"warn": 0.98, "crit": 0.9, "entropy": 0.05},
-        patience=_SLOW,
+        patience=SLOW,
         applies=scope.has_rollouts,
         why="Probabilities that do not even correlate belong to different inputs.",
-        causes=_CAUSES,
-        next=_NEXT,
+        causes=CAUSES,
+        next=NEXT,
         sources="veRL issue 4162 (temperature other than 1 falsifies it); verl-omni issue 254 (0.13 was "
         "misaligned input).",
     ),
     RuleSpec(
-        id="M6",
-        title="importance weights",
+        id="M5",
+        title="probability error",
         family="mismatch",
         group=Group.LEARNING,
-        metrics=("is_ratio_mean",),
-        judge=WeightsOffOne,
-        condition="Farther than `warn` from 1 in 5 of 10 records: WARN; beyond a factor of `crit` in 3 of 5: CRIT.",
-        limits={"warn": 0.1, "crit": 2.0},
-        patience=_SLOW,
+        metrics=("mult_prob_error",),
+        judge=ProbabilityError,
+        condition="Average of ten records above `warn`, 3 of 5 records: WARN; above `crit`: CRIT. One record above "
+        "`warn`: INFO. A record counts for `reach` above the average at most.",
+        limits={"warn": 1.05, "crit": 1.2, "reach": 0.2},
+        patience={WARN: Patience(3, 5), CRIT: Patience(3, 5), INFO: Patience(1, 1)},
+        warm_up=_MEDIAN_OF,
         applies=scope.has_rollouts,
-        why="Weights that are not 1 on average mean that the correction carries the training.",
-        causes=_CAUSES,
-        next=_NEXT,
-        sources="veRL docs/algo/rollout_corr.md (0.5 to 2); AReaL algo_perf (about 1).",
+        why="Probabilities that are off by more than a few hundredths come from different inputs or weights.",
+        causes=CAUSES,
+        next=NEXT,
+        sources="NeMo-RL docs/guides/grpo.md (1 to 2 % is drift) and dtensor-tp-accuracy.md (1.05).",
     ),
     RuleSpec(
-        id="M7",
-        title="masked rollouts",
+        id="M9",
+        title="first update",
         family="mismatch",
         group=Group.LEARNING,
-        metrics=("rollout_masked_frac",),
-        judge=lambda limits: Above(
-            limits,
-            metric="rollout_masked_frac",
-            text="{value} of the rollout is rejected as too far off policy, line {line}",
-            unit=Unit.FRACTION,
-        ),
-        condition="Above `warn` in 5 of 10 records.",
-        limits={"warn": 0.3},
-        patience=_SLOW,
+        metrics=("kl_ref", "kl_old"),
+        judge=FirstUpdate,
+        condition="Both of the first two records of a run that starts at step 0 to 2: KL to the reference per token "
+        "above `reference`, or step KL above `step` (not in asynchronous training): INFO; the former above `warn`: "
+        "WARN.",
+        limits={"reference": 0.05, "step": 0.01, "warn": 0.3},
+        patience={WARN: Patience(2, 2), INFO: Patience(2, 2)},
         applies=scope.has_rollouts,
-        why="What is rejected was generated for nothing, and what remains is biased.",
-        causes=_CAUSES,
-        next=_NEXT,
-        sources="judgement.",
+        why="Policy, sampler and reference are the same weights then: a difference is a fault in how they are read.",
+        causes=(
+            "a reference or sampler loaded from another checkpoint",
+            "dropout left on",
+            "log-probabilities recomputed in another precision or with another temperature",
+        ),
+        next=("off_policy_kl", "rollout_prob_diff_mean", "ratio_mean", "lr"),
+        sources="slime asserts a step KL below 1e-8 on the first update; TRL PPO docs.",
     ),
 )

@@ -210,6 +210,43 @@ class ThroughputDrop(Judge):
         return f"throughput {number(reading.value)} tok/s, {number(reading.baseline or 0)} at the start"
 
 
+class Utilisation(Judge):
+    """P4: model FLOPs utilisation against the run's own start; there is no level that is right for all.
+
+    Fewer tokens in the step use machines worse without anything being wrong with them.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+        self.tokens = Frozen()
+
+    def read(self, now: Moment) -> Reading | None:
+        """0 means that the trainer does not know the machine."""
+        value = now.values.get("mfu")
+        if value is None or value <= 0.0:
+            return None
+        start, tokens = self.start, now.values.get("total_tokens")
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        if tokens is not None and not self.tokens.is_final:
+            self.tokens.push(tokens)
+        if base is None or value >= base * self.limits["warn"]:
+            return QUIET
+        line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
+        if value >= line:
+            return QUIET
+        usual = self.tokens.value
+        has_less_to_do = tokens is not None and usual is not None and tokens < self.limits["fewer"] * usual
+        return Reading(INFO if has_less_to_do else WARN, value, base, line)
+
+    def headline(self, reading: Reading) -> str:
+        """Now and at the start."""
+        fewer = ": fewer tokens in the step" if reading.level is INFO else ""
+        return f"MFU {number(reading.value)}, {number(reading.baseline or 0)} at the start{fewer}"
+
+
 _FIVE_OF_EIGHT = {level: Patience(5, 8) for level in (INFO, WARN, CRIT)}
 _NEXT = ("time_gen", "group_len_ratio", "time_gen_sample_max", "response_len_max", "total_tokens", "preempted_max")
 
@@ -257,5 +294,22 @@ RULES = (
         causes=("stragglers", "shorter answers that leave machines idle", "a slow node", "preemption"),
         next=("time_step", "group_len_ratio", "response_len_mean", "total_tokens", "mfu"),
         sources="judgement.",
+    ),
+    RuleSpec(
+        id="P4",
+        title="utilisation",
+        family="performance",
+        group=Group.SYSTEM,
+        metrics=("mfu",),
+        judge=Utilisation,
+        condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 of 8 "
+        "records; INFO where the step has less than `fewer` of the start's tokens. 0 means not known.",
+        limits={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
+        patience=_FIVE_OF_EIGHT,
+        warm_up=13,
+        why="The same update takes the same machines longer.",
+        causes=("sequences that no longer balance", "a slow or throttled device", "shorter sequences", "more padding"),
+        next=("time_update_actor", "seqlen_balanced_max", "total_tokens", "throughput", "time_step"),
+        sources="reported values lie between 0.04 and 0.79 (veRL docs and issues 4303, 7412): only the change tells.",
     ),
 )

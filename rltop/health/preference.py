@@ -39,10 +39,11 @@ class AfterWarmUp:
 
 
 class StuckAtChance(Judge):
-    """D1: loss at ln 2 with no margin, long after it should have moved."""
+    """D1 and K1: loss where it starts by construction, with no margin, long after it should have moved."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
+    def __init__(self, limits: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
         super().__init__(limits)
+        self.loss_at_start, self.word = start, word
         self.loss = Window(_LEVEL)
         self.margin = Window(_LEVEL)
         self.settled = AfterWarmUp()
@@ -56,14 +57,18 @@ class StuckAtChance(Judge):
         self.margin.push(margin)
         if self.settled.observe(now) < self.limits["wait"]:
             return QUIET
-        if abs(self.loss.median - LN2) >= self.limits["loss"] or abs(self.margin.median) >= self.limits["margin"]:
+        if (
+            abs(self.loss.median - self.loss_at_start) >= self.limits["loss"]
+            or abs(self.margin.median) >= self.limits["margin"]
+        ):
             return QUIET
-        return Reading(WARN, self.loss.median, LN2, None, (self.margin.median,))
+        return Reading(WARN, self.loss.median, self.loss_at_start, None, (self.margin.median,))
 
     def headline(self, reading: Reading) -> str:
         """Loss and margin."""
         return (
-            f"loss {number(reading.value)} is still ln 2 and the margin {number(reading.extra[0])}: nothing is learned"
+            f"loss {number(reading.value)} is still {self.word} and the margin {number(reading.extra[0])}: "
+            "nothing is learned"
         )
 
 

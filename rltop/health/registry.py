@@ -15,6 +15,7 @@ from rltop.health import (
     clip,
     collapse,
     critic,
+    embodied,
     entropy,
     entropy_level,
     facts,
@@ -25,7 +26,9 @@ from rltop.health import (
     length,
     liveness,
     loss,
+    memory,
     mismatch,
+    pairs,
     performance,
     preference,
     progress,
@@ -33,9 +36,12 @@ from rltop.health import (
     reward,
     schedule,
     stability,
+    stages,
+    staleness,
     straggler,
     trust,
     validation,
+    weights,
 )
 from rltop.health.rule import RuleSpec
 
@@ -61,10 +67,16 @@ MODULES = (
     length,
     agentic,
     mismatch,
+    weights,
+    staleness,
     critic,
     preference,
+    pairs,
     performance,
+    stages,
     straggler,
+    memory,
+    embodied,
     collapse,
 )
 

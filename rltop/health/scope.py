@@ -28,6 +28,11 @@ def has_trust_region(algorithm: Algorithm, traits: Traits) -> bool:
     return has_rollouts(algorithm, traits) and traits.is_single_update is not True
 
 
+def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
+    """Generation and training run apart, so that one can wait for the other."""
+    return traits.is_async and has_rollouts(algorithm, traits)
+
+
 def is_embodied(algorithm: Algorithm, traits: Traits) -> bool:
     """Robot policies: classic PPO settings, another scale of clipping and KL."""
     return algorithm is Algorithm.EMBODIED
@@ -61,6 +66,11 @@ def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
 def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
     """Chosen against rejected: DPO and KTO."""
     return algorithm in {Algorithm.DPO, Algorithm.KTO}
+
+
+def is_kto(algorithm: Algorithm, traits: Traits) -> bool:
+    """Single answers, labelled good or bad."""
+    return algorithm is Algorithm.KTO
 
 
 def is_reward_model(algorithm: Algorithm, traits: Traits) -> bool:

@@ -72,6 +72,31 @@ class GroupStraggler(Judge):
         )
 
 
+class GroupInequality(Judge):
+    """P7: Gini coefficient of the lengths inside a group: information, beside P5."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+
+    def read(self, now: Moment) -> Reading | None:
+        """An absolute line, and a distance from the run's own start."""
+        value = now.values.get("group_len_gini")
+        if value is None:
+            return None
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        line = self.limits["info"] if base is None else min(self.limits["info"], base + self.limits["rise"])
+        return Reading(INFO, value, base, line) if value > line else QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """Coefficient now and at the start."""
+        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
+        return f"lengths inside groups are uneven: Gini {number(reading.value)}{start}"
+
+
 class BatchTail(Judge):
     """P6: slowest rollout against the mean, where generation is what the step waits for.
 
@@ -263,6 +288,23 @@ RULES = (
         causes=("answers that loop", "prompts of very different difficulty"),
         next=_NEXT,
         sources="veRL: the longest answer equals the cap on 99 % of healthy steps, hence never a warning.",
+    ),
+    RuleSpec(
+        id="P7",
+        title="uneven groups",
+        family="straggler",
+        group=Group.SYSTEM,
+        metrics=("group_len_gini",),
+        judge=GroupInequality,
+        condition="Gini coefficient of the lengths inside groups above `info`, or `rise` above the run's start, in 5 "
+        "of 10 records: INFO.",
+        limits={"info": 0.4, "rise": 0.15},
+        patience=_FIVE_OF_TEN,
+        applies=scope.has_rollouts,
+        why="A few answers hold most of the tokens: the others wait for them.",
+        causes=("answers that loop to the cap", "prompts of very different difficulty"),
+        next=_NEXT,
+        sources="judgement.",
     ),
     RuleSpec(
         id="P8",

@@ -34,6 +34,7 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("kl_old", ("approx_kl", "ppo_kl", "approxkl", "kl_old", "policy_kl", "approx_policy_kl", "train/approx_kl")),
     ("kl_coef", ("kl_coef", "kl_coeff", "beta")),
     ("off_policy_kl", ("kl_divergence_inference", "vllm_kl", "gen_kl_error", "mismatch_kl")),
+    ("mult_prob_error", ("token_mult_prob_error", "train/token_mult_prob_error")),
     ("entropy", ("entropy", "mean_entropy", "policy_entropy", "entropy_mean", "policy/entropy", "approx_entropy")),
     ("clip_frac", ("clip_frac", "clip_fraction", "clipfrac", "clip_ratio", "ppo_clip_ratio", "pg_clipfrac")),
     ("ratio_mean", ("ratio", "ratio_mean", "ratios", "importance_ratio", "mean_ratio")),

@@ -129,6 +129,7 @@ _CORRECTION = {
     "is_chi2": ("chi2_token",),
     "ppl_ratio": ("ppl_ratio",),
     "rollout_masked_frac": ("rollout_rs_masked_fraction",),
+    "rollout_masked_seq_frac": ("rollout_rs_seq_masked_fraction",),
 }
 """Metric → names below `rollout_corr/`; the prefix depends on mode and version."""
 

@@ -219,6 +219,18 @@ ENTRIES = (
         "A high share saves stability at the price of data.",
         "off_policy_kl is_ratio_mean",
     ),
+    fraction(
+        "rollout_masked_seq_frac", "answers rejected", "mismatch", DOWN,
+        "Share of whole answers left out because sampler and trainer disagree. "
+        "An answer is lost for one bad token, so it runs well above the share of tokens.",
+        "rollout_masked_frac off_policy_kl",
+    ),
+    _match(
+        name="mult_prob_error", title="prob. error factor", direction=TARGET, low=1.0,
+        related="off_policy_kl rollout_logp_diff_mean",
+        help_text="Mean factor by which sampler and trainer differ in a token's probability, always at least 1. "
+        "Up to 1.02 is rounding; single spikes are acceptable, an average that climbs is not.",
+    ),
     _match(
         name="is_chi2", title="chi-square", direction=DOWN, related="off_policy_kl is_ess",
         help_text="Chi-square distance between sampler and trainer. "

@@ -1,0 +1,134 @@
+"""Preference training in small print, critics, embodied policies."""
+
+from __future__ import annotations
+
+import pytest
+from observations import alarms, first, noisy, play
+
+from rltop.model import Algorithm, Level
+
+CRITIC = {"has_critic": True}
+
+
+def levels(engine, rule: str) -> set[Level]:
+    return {event.level for event in engine.events if event.rule == rule}
+
+
+# -- pairs -------------------------------------------------------------------------------------------------------
+
+
+def test_d4_a_margin_that_evaluation_does_not_share() -> None:
+    engine = play(
+        80,
+        Algorithm.DPO,
+        dpo_margin=lambda r: 0.1 * r,
+        val_margin=lambda r: 0.4 if r % 20 == 0 else None,
+    )
+    assert first(engine, "D4").level is Level.WARN
+    shared = play(80, Algorithm.DPO, dpo_margin=lambda r: 0.1 * r, val_margin=lambda r: 0.08 * r)
+    assert alarms(shared) == []
+
+
+def test_d4_without_evaluation_it_informs() -> None:
+    engine = play(150, Algorithm.DPO, dpo_margin=lambda r: 0.1 * r)
+    assert levels(engine, "D4") == {Level.INFO}
+
+
+def test_k1_a_kto_loss_that_stays_where_it_began() -> None:
+    stuck = {"loss": noisy(0.5, 0.002), "dpo_margin": 0.001, "lr": 1e-6}
+    assert first(play(80, Algorithm.KTO, **stuck), "K1").record >= 50
+    assert alarms(play(80, Algorithm.KTO, **(stuck | {"loss": lambda r: 0.5 - r / 1000})), "K1") == []
+
+
+def test_k2_jumps_although_it_is_mostly_zero() -> None:
+    engine = play(80, Algorithm.KTO, kl_ref=lambda r: 0.0 if r < 60 else 6.0)
+    assert first(engine, "K2").record == 62
+    assert alarms(play(120, Algorithm.KTO, kl_ref=lambda r: 0.8 if r % 9 == 0 else 0.0)) == []
+
+
+def test_k3_batches_without_a_class_are_information() -> None:
+    engine = play(60, Algorithm.KTO, dpo_chosen=0.1, dpo_rejected=lambda r: None if r % 3 == 0 else -0.1)
+    assert levels(engine, "K3") == {Level.INFO}
+    assert levels(play(60, Algorithm.KTO, dpo_chosen=0.1, dpo_rejected=-0.1), "K3") == set()
+
+
+def test_rm3_scores_wander() -> None:
+    drifting = play(
+        90, Algorithm.REWARD, rm_reward_mean=lambda r: 0.2 * r, rm_reward_min=lambda r: 0.2 * r - 1,
+        rm_reward_max=lambda r: 0.2 * r + 1,
+    )  # fmt: skip
+    assert levels(drifting, "RM3") == {Level.INFO}
+    steady = play(90, Algorithm.REWARD, rm_reward_mean=0.3, rm_reward_min=-2.0, rm_reward_max=2.0)
+    assert levels(steady, "RM3") == set()
+
+
+def test_trap_7_losses_of_tiny_batches_spike() -> None:
+    engine = play(
+        120,
+        Algorithm.DPO,
+        loss=lambda r: (1.15, 2.11, 0.0076, 3.95)[r % 4],
+        dpo_accuracy=lambda r: (0.5, 0.5, 1.0, 0.5)[r % 4],
+        dpo_margin=lambda r: (0.1, -1.2, 3.0, -2.0)[r % 4] + 0.5,
+    )
+    assert alarms(engine) == []
+
+
+# -- critic ------------------------------------------------------------------------------------------------------
+
+
+def test_c2_a_critic_that_stands_still() -> None:
+    stuck = {"value_loss": noisy(2.0, 0.05)}
+    engine = play(160, Algorithm.PPO, traits=CRITIC, explained_var=0.02, **stuck)
+    assert first(engine, "C2").record >= 100
+    assert alarms(play(160, Algorithm.PPO, traits=CRITIC, explained_var=0.8, **stuck)) == []
+    assert levels(play(160, Algorithm.PPO, traits=CRITIC, **stuck), "C2") == {Level.INFO}
+
+
+def test_c4_values_leave_the_scale_of_the_returns() -> None:
+    engine = play(
+        120, Algorithm.PPO, traits=CRITIC, value_mean=lambda r: 0.5 if r < 60 else 4.0, return_mean=noisy(0.5, 0.1)
+    )
+    assert first(engine, "C4").level is Level.WARN
+    early = play(
+        120, Algorithm.PPO, traits=CRITIC, value_mean=lambda r: -1.8 if r < 15 else 0.5, return_mean=noisy(0.5)
+    )
+    assert alarms(early) == []
+
+
+def test_c5_value_updates_cut_off_for_good() -> None:
+    held = {"clip_frac_value": noisy(0.6)}
+    assert first(play(80, Algorithm.PPO, traits=CRITIC, explained_var=0.05, **held), "C5").level is Level.WARN
+    assert levels(play(80, Algorithm.PPO, traits=CRITIC, explained_var=0.7, **held), "C5") == {Level.INFO}
+    first_steps = play(80, Algorithm.PPO, traits=CRITIC, clip_frac_value=lambda r: 0.5 if r < 25 else 0.0)
+    assert levels(first_steps, "C5") == set()
+
+
+# -- embodied ----------------------------------------------------------------------------------------------------
+
+
+def test_b1_success_is_lost() -> None:
+    engine = play(60, Algorithm.EMBODIED, success_frac=lambda r: noisy(min(0.5, r / 50), 0.05)(r) if r < 40 else 0.0)
+    event = first(engine, "B1")
+    assert event.level is Level.CRIT
+    assert event.record <= 43
+
+
+@pytest.mark.parametrize(
+    "success",
+    [noisy(0.4, 0.2), lambda r: min(0.9, r / 80), 0.0, lambda r: 0.1 if r == 40 else 0.5],
+    ids=["noise", "rising", "never", "one bad evaluation"],
+)
+def test_b1_traps(success: object) -> None:
+    assert alarms(play(100, Algorithm.EMBODIED, success_frac=success)) == []
+
+
+def test_b1_speaks_of_embodied_runs_only() -> None:
+    fallen = {"success_frac": lambda r: 0.5 if r < 40 else 0.0}
+    assert alarms(play(60, Algorithm.GRPO, **fallen), "B1") == []
+
+
+def test_b3_updates_too_small_to_move_success() -> None:
+    still = {"success_frac": noisy(0.5, 0.005), "kl_old": 0.0008, "clip_frac": 0.002, "lr": 1e-6}
+    assert levels(play(120, Algorithm.EMBODIED, **still), "B3") == {Level.INFO}
+    assert levels(play(120, Algorithm.EMBODIED, **(still | {"success_frac": 0.99})), "B3") == set()
+    assert levels(play(120, Algorithm.EMBODIED, **(still | {"clip_frac": 0.1, "kl_old": 0.01})), "B3") == set()
