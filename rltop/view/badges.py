@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rltop import units
-from rltop.health import registry
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
 from rltop.view.cells import RowBuilder
@@ -75,6 +74,8 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
 
 
 def _past_verdict(begin: Event, newest: Event) -> Verdict:
+    from rltop.health import registry  # noqa: PLC0415 - every rule there is: not before the first frame
+
     spec = registry.BY_ID.get(newest.rule)
     return Verdict(
         rule=newest.rule,
@@ -125,6 +126,8 @@ def _rules_of(identity: Identity | None, group: str) -> list[str]:
     """Ids of the rules that can say something about this run: they apply, and their metric is logged."""
     if identity is None:
         return []
+    from rltop.health import registry  # noqa: PLC0415 - see above
+
     return [
         spec.id
         for spec in registry.SPECS
