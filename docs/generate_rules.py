@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rltop.health.registry import ALL_SPECS
 from rltop.health.rule import COOLDOWN_RECORDS, MIN_CALM_RECORDS, SHOWN_RECORDS, Group, RuleSpec
-from rltop.model import Level
+from rltop.report.explain import lasting
 
 TARGET = Path(__file__).with_name("rules.md")
 
@@ -45,16 +45,6 @@ TITLES = {Group.LEARNING: "Learning", Group.SYSTEM: "System"}
 def threshold(value: float) -> str:
     """A threshold as it would be written in the configuration."""
     return f"{value:g}"
-
-
-def lasting(spec: RuleSpec) -> str:
-    """How long each level must last, where it is more than one record."""
-    parts = [
-        f"{level.name} {patience}"
-        for level in (Level.INFO, Level.WARN, Level.CRIT)
-        if (patience := spec.patience.get(level)) is not None
-    ]
-    return ", ".join(parts)
 
 
 def entry(spec: RuleSpec) -> str:

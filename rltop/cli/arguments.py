@@ -71,9 +71,23 @@ def _add_once(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_parser() -> argparse.ArgumentParser:
-    parser = _parser("rltop check", "Replay a whole file through the rules and say what fires at its end.", _CODES)
-    parser.add_argument("path", metavar="FILE", help="a metric file")
-    parser.add_argument("--json", action="store_true", help="verdicts and every transition, as one JSON document")
+    parser = _parser(
+        "rltop check",
+        "Replay whole files through the rules and say what fires at their end.",
+        f"{_CODES};\nof several files the worst: 1, then 2, then 3",
+    )
+    parser.add_argument("paths", nargs="*", metavar="FILE", help="metric files, or directories of one run each")
+    parser.add_argument(
+        "--json", action="store_true",
+        help="verdicts and every transition, as one JSON document; of several files an array of them",
+    )  # fmt: skip
+    parser.add_argument(
+        "--explain", metavar="RULE", help="explain a rule, and with a file what it saw there; no file needed"
+    )
+    parser.add_argument("--rules", action="store_true", help="the table of all rules; no file needed")
+    parser.add_argument(
+        "--since", type=_step, metavar="STEP", help="only events from this step on, with --ever for the exit code too"
+    )
     parser.add_argument("--fail-on", choices=("warn", "crit"), default="crit", help="level that makes the exit code 1")
     parser.add_argument("--ever", action="store_true", help="exit 1 also for what has recovered by the end")
     add_flags(parser)
@@ -166,6 +180,13 @@ def _seconds(text: str) -> float:
 def _whole(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1_000_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _step(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a step")
     return int(text)
 
 

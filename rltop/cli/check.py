@@ -1,40 +1,148 @@
-"""`rltop check`: the whole file through the rules, without a clock."""
+"""`rltop check`: whole files through the rules, without a clock."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from rltop.cli.looking import load_config
 from rltop.cli.opening import read_whole
 from rltop.clock import FakeClock
-from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
+from rltop.config import Config
+from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
 from rltop.ingest.tracked import TrackedRun
-from rltop.model import EventState, Level, VerdictState
+from rltop.model import Event, EventState, Level, VerdictState
+
+_WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Judge a file and print what fires at its end; the exit code says whether anything does."""
+    """Judge files and print what fires at their end; the exit code says whether anything does.
+
+    Several files are judged one after the other; one that cannot be read is said
+    and does not keep the others from being judged.
+
+    Raises:
+        RltopError: a setting, the only file, or the rule to be explained cannot be used.
+    """
     config = load_config(arguments)
-    session = read_whole(arguments.path, config, FakeClock())
-    run = session.runs[0]
+    spec = None
+    if arguments.explain is not None:
+        from rltop.report.explain import find_rule
+
+        spec = find_rule(arguments.explain)
+    if not arguments.paths:
+        if spec is None and not arguments.rules:
+            raise RltopError("no file to check", "name a metric file; --rules and --explain RULE go without")
+        _put(_about_rules(arguments, config, spec, None))
+        return EXIT_OK
+    if len(arguments.paths) == 1:
+        code, text = _one(arguments, config, spec, arguments.paths[0])
+        _put(text)
+        return code
+    return _many(arguments, config, spec)
+
+
+def _many(arguments: argparse.Namespace, config: Config, spec: Any) -> int:
+    """Each file in turn, none of them kept: an array in JSON, else one text under the other."""
+    codes = set()
+    for number, path in enumerate(arguments.paths):
+        try:
+            code, text = _one(arguments, config, spec, path)
+        except RltopError as error:
+            sys.stderr.write(f"rltop: {error}\n")
+            code, text = EXIT_USAGE, _json({"path": path, "error": error.message}) if arguments.json else ""
+        codes.add(code)
+        if arguments.json:
+            _put(("[\n" if not number else ",\n") + text, end="")
+        elif text:
+            _put(text if not number else f"\n{text}")
     if arguments.json:
-        from rltop.report.document import check_document, dumps
+        _put("\n]")
+    return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
 
-        sys.stdout.write(dumps(check_document(run)).decode() + "\n")
-    else:
-        from rltop.report.check_text import check_text
 
-        sys.stdout.write(check_text(run, use_color=config.use_color(sys.stdout.isatty())) + "\n")
+def _one(arguments: argparse.Namespace, config: Config, spec: Any, path: str) -> tuple[int, str]:
+    """Exit code and text of one file."""
+    session = read_whole(path, config, FakeClock())
+    run = session.runs[0]
+    try:
+        return _code(arguments, run), _text(arguments, config, spec, run)
+    finally:
+        session.close()
+
+
+def _text(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun) -> str:
+    if spec is not None or arguments.rules:
+        return _about_rules(arguments, config, spec, run)
+    if arguments.json:
+        from rltop.report.document import check_document
+
+        document = check_document(run, since=arguments.since)
+        return _json({"path": run.path.raw, **document} if len(arguments.paths) > 1 else document)
+    from rltop.report.check_text import check_text
+
+    return check_text(run, use_color=_has_color(config), is_ascii=config.ui.is_ascii, since=arguments.since)
+
+
+def _about_rules(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
+    """The table of rules, or one of them, in general or as judged in a run."""
+    options = config.ingest.health
+    if arguments.json:
+        from rltop.health.registry import ALL_SPECS
+        from rltop.report.document import check_document
+        from rltop.report.explain import rule_document
+
+        about: Any = [rule_document(each, options) for each in ALL_SPECS]
+        if spec is not None:
+            about = dict(rule_document(spec, options))
+            if run is not None:
+                judged = check_document(run, since=arguments.since)
+                for name in ("verdicts", "events"):
+                    about[name] = [each for each in judged[name] if each["rule"] == spec.id]
+        return _json(about)
+    from rltop.report.check_text import explain_text, rules_text
+
+    looks: dict[str, bool] = {"use_color": _has_color(config), "is_ascii": config.ui.is_ascii}
+    return rules_text(options, run, **looks) if spec is None else explain_text(spec, options, run, **looks)
+
+
+def _has_color(config: Config) -> bool:
+    return config.use_color(sys.stdout.isatty())
+
+
+def _json(document: Any) -> str:
+    from rltop.report.document import dumps
+
+    return dumps(document).decode()
+
+
+def _put(text: str, end: str = "\n") -> None:
+    sys.stdout.write(text + end)
+
+
+def _code(arguments: argparse.Namespace, run: TrackedRun) -> int:
     if not run.stream.rows:
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT
-    return EXIT_FIRING if worst_level(run, has_ever=arguments.ever) >= wanted else EXIT_OK
+    worst = worst_level(
+        run, has_ever=arguments.ever, counts=lambda event: arguments.since is None or event.step >= arguments.since
+    )
+    return EXIT_FIRING if worst >= wanted else EXIT_OK
 
 
-def worst_level(run: TrackedRun, *, has_ever: bool) -> Level:
-    """The worst level firing at the end, or with `has_ever` at any time."""
+def worst_level(run: TrackedRun, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
+    """The worst level firing at the end, or with `has_ever` at any time.
+
+    Args:
+        run: the run, read to its end.
+        has_ever: count what has recovered too.
+        counts: which events of the past are meant.
+    """
     levels = [verdict.level for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
     if has_ever:
-        levels += [event.level for event in run.events if event.state in (EventState.FIRING, EventState.ESCALATED)]
+        begun = (EventState.FIRING, EventState.ESCALATED)
+        levels += [event.level for event in run.events if event.state in begun and counts(event)]
     return max(levels, default=Level.OK)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rltop.cli.looking import look
 from rltop.clock import Clock
@@ -14,7 +15,9 @@ from rltop.ingest.options import OpenFeed
 from rltop.ingest.session import Session
 from rltop.model import Label
 from rltop.sources.feed import DirectFeed
-from rltop.sources.reader import Reader, ThreadedFeed
+
+if TYPE_CHECKING:
+    from rltop.sources.reader import Reader, ThreadedFeed
 
 
 def direct(clock: Clock) -> OpenFeed:

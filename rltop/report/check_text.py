@@ -1,9 +1,18 @@
-"""What `rltop check` prints for a person: what fires at the end, and what happened."""
+"""What `rltop check` prints for a person: what fires at the end, and what happened.
+
+Written to be pasted into an issue: every verdict with its numbers and with what to
+look at, no colour unless asked for, nothing that needs the screen.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from rltop import units
-from rltop.model import EventState, Label, Verdict, VerdictState
+from rltop.health.diagnosis import next_steps
+from rltop.health.options import EngineOptions
+from rltop.health.rule import RuleSpec
+from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
 from rltop.report.text import PALETTE, rows_text
 from rltop.view.cells import RowBuilder, text_row, wrap
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs, glyph_set
@@ -15,10 +24,22 @@ from rltop.view.source import RunSource
 
 WIDTH = 100
 _SHOWN = 40
+_SHOWN_STEPS = 3
+_LABEL = 10
 
 
-def check_text(run: RunSource, *, use_color: bool = False, is_ascii: bool = False, width: int = WIDTH) -> str:
-    """The verdicts at the end of a run and its events, as lines of text without a last newline."""
+def check_text(
+    run: RunSource, *, use_color: bool = False, is_ascii: bool = False, width: int = WIDTH, since: int | None = None
+) -> str:
+    """The verdicts at the end of a run and its events, as lines of text without a last newline.
+
+    Args:
+        run: the run, read to its end.
+        use_color: write escape codes.
+        is_ascii: write ASCII only.
+        width: cells of a line.
+        since: leave out what happened before this step; what still fires is said all the same.
+    """
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = [_title(run, width, glyphs)]
     firing = [verdict for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
@@ -27,15 +48,59 @@ def check_text(run: RunSource, *, use_color: bool = False, is_ascii: bool = Fals
     elif not firing:
         rows.append(text_row("nothing fires at the end", width, glyphs, "ok"))
     for verdict in firing:
-        rows += _verdict(verdict, width, glyphs)
-    events = [event for event in run.events if event.state is not EventState.FACT]
-    if events:
+        rows += _verdict(run, verdict, width, glyphs)
+    events = events_since(run.events, since)
+    if events or since is not None:
+        after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
-        rows += [Row(()), text_row(f"events: {units.count(len(events))}{more}", width, glyphs, "dim")]
+        rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
         rows += [paint_event(event, width, glyphs) for event in events[-_SHOWN:]]
     words = count_words(run.counts)
     if words:
         rows += [Row(()), text_row(f"file: {' · '.join(words)}", width, glyphs, "dim")]
+    return _as_text(rows, use_color=use_color)
+
+
+def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
+    """Transitions, facts left out, from a step on; the step is the trainer's."""
+    return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
+
+
+def explain_text(
+    spec: RuleSpec,
+    options: EngineOptions,
+    run: RunSource | None = None,
+    *,
+    use_color: bool = False,
+    is_ascii: bool = False,
+    width: int = WIDTH,
+) -> str:
+    """A rule explained, and with a run what it saw there; lines of text without a last newline."""
+    from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
+
+    glyphs = glyph_set(is_ascii=is_ascii)
+    rows = explain.rule_rows(spec, options, width, glyphs)
+    if run is not None:
+        rows += explain.saw_rows(run, spec, width, glyphs)
+    return _as_text(rows, use_color=use_color)
+
+
+def rules_text(
+    options: EngineOptions,
+    run: RunSource | None = None,
+    *,
+    use_color: bool = False,
+    is_ascii: bool = False,
+    width: int = WIDTH,
+) -> str:
+    """The table of all rules, and with a run which of them were judged; text without a last newline."""
+    from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
+
+    rows = explain.table_rows(options, width, glyph_set(is_ascii=is_ascii), run)
+    return _as_text(rows, use_color=use_color)
+
+
+def _as_text(rows: Sequence[Row], *, use_color: bool) -> str:
     return rows_text(rows, load_palette(PALETTE) if use_color else None).removesuffix("\n")
 
 
@@ -50,11 +115,44 @@ def _title(run: RunSource, width: int, glyphs: Glyphs) -> Row:
     return builder.row()
 
 
-def _verdict(verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
+def _verdict(run: RunSource, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
     role = LEVEL_ROLES[verdict.level]
     head = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} ", role)
     head.left(verdict.level.word.upper(), 5, role).left(verdict.rule, 5, "dim")
     indent = head.column
     head.add(Label.of(verdict.title).display, "strong").add(f"  since {units.step(verdict.since_step)}", "dim")
-    lines = wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
-    return [head.row(), *(RowBuilder(width, glyphs).to(indent).add(line).row() for line in lines)]
+    if verdict.key:
+        head.add(f"  {Label.of(verdict.key).display}", "dim")
+    rows = [head.row()]
+    rows += [
+        RowBuilder(width, glyphs).to(indent).add(piece).row()
+        for piece in wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
+    ]
+    if verdict.evidence:
+        rows += _labelled("evidence", evidence_words(verdict.evidence), indent, width, glyphs)
+    for i, step in enumerate(_logged(run, verdict)[:_SHOWN_STEPS]):
+        rows += _labelled("look at" if not i else "", step, indent, width, glyphs)
+    return rows
+
+
+def evidence_words(evidence: Iterable[Evidence]) -> str:
+    """The numbers behind a verdict, by name."""
+    return ", ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in evidence)
+
+
+def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) -> list[Row]:
+    rows = []
+    for i, piece in enumerate(wrap(Label.of(text).display, width - indent - _LABEL - 1, 3)):
+        builder = RowBuilder(width, glyphs).to(indent).add("" if i else label, "dim").to(indent + _LABEL)
+        rows.append(builder.add(piece, "dim").row())
+    return rows
+
+
+def _logged(run: RunSource, verdict: Verdict) -> list[str]:
+    """What to look at next, with the trainer's key, of that which this run logs."""
+    lines = []
+    for step in next_steps(verdict):
+        signal = None if run.identity is None else run.identity.primary(step.metric)
+        if signal is not None:
+            lines.append(signal.key + (f": {step.reason}" if step.reason else ""))
+    return lines

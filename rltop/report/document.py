@@ -23,16 +23,18 @@ from rltop.view.timings import timing_history
 Document = dict[str, Any]
 
 
-def check_document(run: RunSource) -> Document:
+def check_document(run: RunSource, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
     `records` is the number of distinct training rows, `level` the worst level that
     fires at the end, `verdicts` what fires then, and `events` every transition in
     the order of the file; facts about the run, which are no transitions, are not
-    among them.
+    among them, nor are transitions before the step `since`.
     """
     identity = run.identity
-    transitions = [event for event in run.events if event.state is not EventState.FACT]
+    transitions = [
+        event for event in run.events if event.state is not EventState.FACT and (since is None or event.step >= since)
+    ]
     return {
         "run": run.name.raw,
         "dialect": None if identity is None else identity.dialect.name,

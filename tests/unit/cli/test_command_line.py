@@ -135,3 +135,49 @@ def test_a_closed_pipe_is_not_a_crash(argv: list[str]) -> None:
     os.close(write_end)
     assert done.stderr == b""
     assert done.returncode == 141
+
+
+def test_several_files_are_judged_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calm, firing = rows(tmp_path / "calm" / "m.jsonl", 40), rows(tmp_path / "firing" / "m.jsonl", 40, range(38, 41))
+    empty, missing = tmp_path / "empty.jsonl", tmp_path / "missing.jsonl"
+    empty.touch()
+    for paths, expected in (
+        ([calm, calm], 0), ([calm, firing], 1), ([calm, empty], 3), ([calm, missing, empty], 2), ([missing, firing], 1),
+    ):  # fmt: skip
+        code, out, err = run(["check", *paths], capsys)
+        assert code == expected
+        assert out.count("up to step 40") == sum(path in (calm, firing) for path in paths)
+        assert (str(missing) in err) == (missing in paths)
+        code, out, _ = run(["check", "--json", *paths], capsys)
+        assert code == expected
+        documents = json.loads(out)
+        assert [document["path"] for document in documents] == [str(path) for path in paths]
+        assert [("error" in document) for document in documents] == [path == missing for path in paths]
+
+
+def test_since_leaves_out_what_happened_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = rows(tmp_path / "metrics.jsonl", 60, range(10, 11))
+    assert run(["check", "--ever", path], capsys)[0] == 1
+    code, out, _ = run(["check", "--ever", "--since", 30, "--json", path], capsys)
+    assert code == 0 and all(event["step"] >= 30 for event in json.loads(out)["events"])
+    code, out, _ = run(["check", "--ever", "--since", 10, path], capsys)
+    assert code == 1 and "events since step 10: " in out and "not a number: recovered" in out
+    code, _, err = run(["check", "--since", "soon", path], capsys)
+    assert code == 2 and "'soon'" in err
+
+
+def test_rules_are_explained_with_and_without_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = rows(tmp_path / "metrics.jsonl", 40, range(38, 41))
+    code, out, _ = run(["check", "--explain", "l1"], capsys)
+    assert code == 0 and out.startswith(" L1  not a number") and "look next" in out and "\x1b" not in out
+    code, out, _ = run(["check", "--explain", "L1", path], capsys)
+    assert code == 1 and "verdict     CRIT, since step 38" in out
+    code, out, _ = run(["check", "--explain", "L1", "--json", path], capsys)
+    document = json.loads(out)
+    assert [each["rule"] for each in document["verdicts"]] == ["L1"] and document["events"]
+    assert {each["rule"] for each in json.loads(run(["check", "--rules", "--json"], capsys)[1])} > {"L1", "O1"}
+    code, out, _ = run(["check", "--rules", path], capsys)
+    assert code == 1 and "judged; fired 1×" in out
+    for argv, words in ((["--explain", "nope"], "'nope'"), ([], "name a metric file")):
+        code, out, err = run(["check", *argv], capsys)
+        assert (code, out) == (2, "") and words in err

@@ -1,0 +1,247 @@
+"""Rules explained: what fires, why it matters, what to do, and what a rule saw in a run.
+
+Owns the words around a rule's own; used by `rltop check --explain`, `--rules` and
+the generated page. Without a run it needs no file at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rltop import units
+from rltop.errors import RltopError
+from rltop.health import registry
+from rltop.health.diagnosis import reason
+from rltop.health.options import EngineOptions
+from rltop.health.rule import RuleSpec
+from rltop.metrics.catalog import CATALOG
+from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
+from rltop.report.check_text import evidence_words
+from rltop.view.cells import RowBuilder, text_row, wrap
+from rltop.view.glyphs import Glyphs
+from rltop.view.lines import Row
+from rltop.view.overview import paint_event
+from rltop.view.signals import baseline_of
+from rltop.view.source import RunSource
+
+_MARGIN = 12
+_MOST_LINES = 40
+_SHOWN_EVENTS = 12
+_TRAITS = (
+    Traits(has_critic=True, is_group_relative=True, has_reference=True, is_single_update=False, is_async=True),
+    Traits(is_preference=True),
+)
+"""Every trait that a rule may ask for, and those of a run without rollouts."""
+
+
+def find_rule(name: str) -> RuleSpec:
+    """The rule of an id, in any case.
+
+    Raises:
+        RltopError: there is no such rule; names those that are near.
+    """
+    spec = registry.BY_ID.get(name) or {each.upper(): one for each, one in registry.BY_ID.items()}.get(name.upper())
+    if spec is not None:
+        return spec
+    from difflib import get_close_matches  # noqa: PLC0415 - only who has mistyped pays for it
+
+    titles = {one.title: each for each, one in registry.BY_ID.items()}
+    near = [titles.get(each, each) for each in get_close_matches(name, [*registry.BY_ID, *titles], n=3, cutoff=0.4)]
+    raise RltopError(
+        f"there is no rule {Label.of(name).display!r}",
+        (f"did you mean {', '.join(near)}? " if near else "") + "rltop check --rules lists them all",
+    )
+
+
+def lasting(spec: RuleSpec) -> str:
+    """How long each level must last, where it is more than one record."""
+    parts = [
+        f"{level.name} {patience}"
+        for level in (Level.INFO, Level.WARN, Level.CRIT)
+        if (patience := spec.patience.get(level)) is not None
+    ]
+    return ", ".join(parts)
+
+
+def thresholds(spec: RuleSpec, options: EngineOptions) -> list[str]:
+    """Thresholds as configured, each with its default where that is another."""
+    limits = options.limits(spec.id)
+    return [
+        f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
+        for name, usual in spec.limits.items()
+    ]
+
+
+def is_enabled(spec: RuleSpec, options: EngineOptions) -> bool:
+    """Is the rule on, as configured?"""
+    return bool(options.rules.get(spec.id, {}).get("enabled", True))
+
+
+def algorithms(spec: RuleSpec) -> list[str]:
+    """The algorithms that a rule makes sense for, at least with some traits; all of them where it does not ask."""
+    return [
+        algorithm.display_name
+        for algorithm in Algorithm
+        if algorithm is not Algorithm.UNKNOWN and any(spec.applies(algorithm, traits) for traits in _TRAITS)
+    ]
+
+
+def applies_to(spec: RuleSpec) -> str:
+    """What a rule applies to, in words."""
+    names = algorithms(spec)
+    if len(names) == len(Algorithm) - 1:
+        return "every run"
+    condition = (spec.applies.__doc__ or "").partition("\n")[0].rstrip(".")
+    return ", ".join(names) + (f": {condition[0].lower()}{condition[1:]}" if condition else "")
+
+
+def rule_rows(spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs) -> list[Row]:
+    """Everything about a rule that does not depend on a run."""
+    head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
+    head.add(f"   {spec.family}, {spec.group.value}", "dim")
+    if not is_enabled(spec, options):
+        head.add("   muted in the configuration", "warn")
+    calm = f"; over after {max(spec.calm, *(each.m for each in spec.patience.values()), 1)} good records"
+    fields: list[tuple[str, Iterable[str]]] = [
+        ("fires", [spec.condition]),
+        ("thresholds", thresholds(spec, options)),
+        ("lasts", [(lasting(spec) or "at once") + calm] if spec.judge is not None and not spec.is_fact else []),
+        ("warm-up", [f"{spec.warm_up} records"] if spec.warm_up else []),
+        ("metrics", [f"{name}: {CATALOG[name].title}" for name in spec.metrics if name in CATALOG]),
+        ("applies to", [applies_to(spec)]),
+        ("why", [spec.why]),
+        ("causes", spec.causes),
+        ("look next", [_step(spec, name) for name in spec.next]),
+        ("sources", [spec.sources]),
+    ]
+    rows = [head.row()]
+    for name, texts in fields:
+        rows += field_rows(name, texts, width, glyphs)
+    if spec.limits:
+        setting = f"[rules.{spec.id}] {next(iter(spec.limits))} = …, mute = true"
+        rows += field_rows("to change", [f"in the config file: {setting}"], width, glyphs)
+    return rows
+
+
+def _step(spec: RuleSpec, name: str) -> str:
+    why = reason(spec.family, name)
+    return f"{name}: {why}" if why else name
+
+
+def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> list[Row]:
+    """A field: its name in the margin, its texts wrapped beside it."""
+    rows: list[Row] = []
+    for text in texts:
+        for i, piece in enumerate(wrap(Label.of(text).display, width - _MARGIN - 3, _MOST_LINES)):
+            builder = RowBuilder(width, glyphs).add(" ").add(name if not rows else "", "dim").to(_MARGIN + 1)
+            rows.append(builder.add("  " if i else "").add(piece).row())
+    return rows
+
+
+def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
+    """What a rule had to go by in a run, and what it said."""
+    rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(run.name.display, "strong").row()]
+    identity = run.identity
+    if identity is None:
+        return [*rows, text_row("no metrics in it", width, glyphs, "warn")]
+    if not spec.applies(identity.algorithm, identity.traits):
+        told = f"does not apply: it is a run of {identity.algorithm.display_name}; the rule is for {applies_to(spec)}"
+        return rows + field_rows("applies", [told], width, glyphs)
+    for name in spec.metrics:
+        for signal in identity.signals.get(name, ())[:1]:
+            rows += field_rows("saw" if len(rows) == 2 else "", [_seen(run, signal)], width, glyphs)
+    absent = [name for name in spec.metrics if not identity.signals.get(name)]
+    rows += field_rows("not logged", [", ".join(absent)] if absent else [], width, glyphs)
+    verdict = next((each for each in run.verdicts if each.rule == spec.id), None)
+    if verdict is not None:
+        word = verdict.level.word.upper() if verdict.state is VerdictState.FIRING else "recovered"
+        rows += field_rows(
+            "verdict", [f"{word}, since step {units.step(verdict.since_step)}: {verdict.headline}"], width, glyphs
+        )
+        rows += field_rows("evidence", [evidence_words(verdict.evidence)] if verdict.evidence else [], width, glyphs)
+    events = [event for event in run.events if event.rule == spec.id]
+    if not events:
+        return rows + field_rows("events", ["none: it never fired"], width, glyphs)
+    more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
+    rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
+    return rows + [paint_event(event, width, glyphs) for event in events[-_SHOWN_EVENTS:]]
+
+
+def _seen(run: RunSource, signal: Signal) -> str:
+    """One signal over the whole run: how much of it, from where to where."""
+    stream, unit = run.stream, signal.metric.unit
+    start, last = stream.first_step, stream.last_step
+    head = f"{signal.metric.name} ({signal.key})"
+    if start is None or last is None:
+        return f"{head}: no value"
+    (whole,) = stream.buckets(signal.key, last - start + 1, start, last + 1)
+    point = stream.latest(signal.key)
+    if not whole.count or point is None:
+        return f"{head}: no number; {units.count(stream.mark_count(signal.key))} values that were none"
+    low, high = sorted((signal.read(whole.low), signal.read(whole.high)))
+    parts = [
+        f"{units.count(whole.count)} values from {units.measure(low, unit)} to {units.measure(high, unit)}",
+        f"last {units.measure(signal.read(point.value), unit)} at step {units.step(point.step)}",
+    ]
+    base = baseline_of(stream, signal)
+    if base is not None:
+        parts.insert(1, f"{units.measure(base, unit)} at the start")
+    if marks := stream.mark_count(signal.key):
+        parts.append(f"{units.count(marks)} not numbers")
+    return f"{head}: {', '.join(parts)}"
+
+
+def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, run: RunSource | None = None) -> list[Row]:
+    """All rules, one in a row: id, name, family, metrics, thresholds as configured, what it applies to."""
+    specs = registry.ALL_SPECS
+    ids = max(len(spec.id) for spec in specs) + 2
+    titles = max(len(spec.title) for spec in specs) + 2
+    families = max(len(spec.family) for spec in specs) + 2
+    head = RowBuilder(width, glyphs).add(" ").left("rule", ids, "dim").left("name", titles, "dim")
+    rows = [head.left("family", families, "dim").add("thresholds · metrics · applies to", "dim").row()]
+    for spec in specs:
+        builder = RowBuilder(width, glyphs).add(" ").left(spec.id, ids, "strong").left(spec.title, titles)
+        builder.left(spec.family, families, "dim")
+        indent = builder.column
+        texts = [", ".join(thresholds(spec, options)), ", ".join(spec.metrics), _where(spec, options, run)]
+        pieces = [piece for text in texts if text for piece in wrap(text, width - indent - 1, _MOST_LINES)]
+        rows.append(builder.add(pieces[0]).row())
+        rows += [RowBuilder(width, glyphs).to(indent).add(piece, "dim").row() for piece in pieces[1:]]
+    return rows
+
+
+def _where(spec: RuleSpec, options: EngineOptions, run: RunSource | None) -> str:
+    if not is_enabled(spec, options):
+        return "muted in the configuration"
+    if run is None or run.identity is None:
+        return applies_to(spec)
+    if not spec.applies(run.identity.algorithm, run.identity.traits):
+        return "does not apply to this run"
+    has_metric = spec.judges_always or any(run.identity.signals.get(name) for name in spec.metrics)
+    count = sum(1 for event in run.events if event.rule == spec.id and event.state is EventState.FIRING)
+    return (
+        (f"judged; fired {count}×" if count else "judged; quiet") if has_metric else "its metrics are not logged here"
+    )
+
+
+def rule_document(spec: RuleSpec, options: EngineOptions) -> Mapping[str, Any]:
+    """A rule as JSON: everything that it is, thresholds as configured."""
+    return {
+        "rule": spec.id,
+        "title": spec.title,
+        "family": spec.family,
+        "group": spec.group.value,
+        "metrics": list(spec.metrics),
+        "condition": spec.condition,
+        "thresholds": options.limits(spec.id),
+        "defaults": dict(spec.limits),
+        "lasts": {level.word: list(patience) for level, patience in spec.patience.items()},
+        "warm_up": spec.warm_up,
+        "applies_to": algorithms(spec),
+        "enabled": is_enabled(spec, options),
+        "why": spec.why,
+        "causes": list(spec.causes),
+        "next": list(spec.next),
+        "sources": spec.sources,
+    }

@@ -1,0 +1,95 @@
+"""Rules in words: complete for every rule, true to the configuration, and to what a run showed."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from fake_run import firing_run, run_of
+
+from rltop.errors import RltopError
+from rltop.health.options import EngineOptions
+from rltop.health.registry import ALL_SPECS, BY_ID
+from rltop.health.rule import RuleSpec
+from rltop.report.check_text import check_text, explain_text, rules_text
+from rltop.report.document import dumps
+from rltop.report.explain import algorithms, find_rule, rule_document
+from rltop.view.widths import cell_width
+
+OPTIONS = EngineOptions()
+
+
+def flat(text: str) -> str:
+    """Without the line breaks that the width made."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("spec", ALL_SPECS, ids=lambda spec: spec.id)
+def test_every_rule_explains_itself(spec: RuleSpec) -> None:
+    text = explain_text(spec, OPTIONS, width=80)
+    assert all(cell_width(line) <= 80 and line == line.rstrip() for line in text.splitlines())
+    said = flat(text)
+    for part in (spec.id, spec.title, spec.condition, spec.why, spec.sources, *spec.causes, *spec.next, *spec.metrics):
+        assert flat(part) in said
+    for name, value in spec.limits.items():
+        assert f"{name} = {value:g}" in said
+    assert algorithms(spec)
+    assert json.loads(dumps(dict(rule_document(spec, OPTIONS))))["rule"] == spec.id
+
+
+def test_the_table_has_every_rule_in_order() -> None:
+    lines = rules_text(OPTIONS, width=100).splitlines()
+    assert [line.split()[0] for line in lines if line[1:2].strip()] == ["rule", *(spec.id for spec in ALL_SPECS)]
+    assert all(cell_width(line) <= 100 for line in lines)
+
+
+def test_thresholds_are_those_of_the_configuration() -> None:
+    changed = EngineOptions(rules={"O1": {"warn": 7.5}, "O12": {"enabled": False}})
+    usual = BY_ID["O1"].limits["warn"]
+    assert f"warn = 7.5 (default {usual:g})" in explain_text(BY_ID["O1"], changed)
+    assert "muted" in explain_text(BY_ID["O12"], changed).splitlines()[0]
+    assert rule_document(BY_ID["O1"], changed)["thresholds"]["warn"] == 7.5
+
+
+@pytest.mark.parametrize(("typed", "rule"), [("O1", "O1"), ("o1", "O1"), ("l1B", "L1b")])
+def test_a_rule_is_found_by_its_id(typed: str, rule: str) -> None:
+    assert find_rule(typed).id == rule
+
+
+@pytest.mark.parametrize(("typed", "hint"), [("O111", "O1"), ("gradient spik", "O1"), ("\x1b[2J", "--rules")])
+def test_a_rule_that_does_not_exist_is_refused_with_the_nearest(typed: str, hint: str) -> None:
+    with pytest.raises(RltopError) as refused:
+        find_rule(typed)
+    assert hint in str(refused.value) and "\x1b" not in str(refused.value)
+
+
+def test_what_a_rule_saw_is_told_with_the_keys_of_the_trainer() -> None:
+    text = explain_text(BY_ID["T2"], OPTIONS, firing_run(), width=200)
+    said = flat(text.partition(" in ")[2])
+    assert "response_length/mean" in said and "1,204 values" in said
+    assert "verdict CRIT" in said and "evidence" in said and "fires" in said
+
+
+def test_a_rule_that_says_nothing_of_a_run_says_why() -> None:
+    rows = [{"step": i, "loss": 0.1, "grad_norm": math.nan if i == 25 else 1.0} for i in range(1, 41)]
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert "1 not numbers" in flat(explain_text(BY_ID["O1"], OPTIONS, run, width=200))
+    assert "not logged truncated_frac" in flat(explain_text(BY_ID["T1"], OPTIONS, run, width=200))
+    assert "its metrics are not logged here" in rules_text(OPTIONS, run)
+    assert "no metrics in it" in explain_text(BY_ID["O1"], OPTIONS, run_of(b"no\n"))
+
+
+def test_a_verdict_comes_with_its_numbers_and_with_what_to_look_at() -> None:
+    text = check_text(firing_run())
+    verdict = text[text.index("CRIT T2") :].split("\n ◆")[0]
+    assert "evidence" in verdict and "look at" in verdict
+
+
+def test_events_before_a_step_are_left_out_and_what_fires_is_not() -> None:
+    run = firing_run()
+    late = max(event.step for event in run.events)
+    text = check_text(run, since=late)
+    assert f"events since step {late:,}: 1" in text
+    assert "CRIT T2" in text
+    assert f"events since step {late + 1:,}: 0" in check_text(run, since=late + 1)
