@@ -272,6 +272,8 @@ class Span:
         is_start_logged: False where the position is assumed from the order.
         ms_per_token: where the trainer logs it.
         children: spans inside this one; their time is part of its time.
+        parts: where the start is logged and the span was interrupted: each stretch
+            as (start, end) in seconds from the start of the step, in order.
     """
 
     name: str
@@ -283,6 +285,30 @@ class Span:
     is_start_logged: bool = False
     ms_per_token: float | None = None
     children: tuple[Span, ...] = ()
+    parts: tuple[tuple[float, float], ...] = ()
+
+
+class TimedSpan(NamedTuple):
+    """A stretch of time of one worker, as a trainer measured it.
+
+    A named tuple, because there is one for every microbatch of every rank.
+
+    Attributes:
+        step: the trainer's step.
+        role: what kind of worker it is: trainer, inference, rollout, …
+        rank: its number among those of its role.
+        name: the stage; what is inside another one is written `outer/inner`.
+        start_s, end_s: seconds since the epoch.
+        key: under which the seconds of the stage are found among the metrics; empty if they are not.
+    """
+
+    step: int
+    role: str
+    rank: int
+    name: str
+    start_s: float
+    end_s: float
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.derive.spans import SpanBook
 from rltop.health.options import EngineOptions
 from rltop.ingest.judge import Judge
 from rltop.ingest.pipeline import Pipeline
@@ -38,6 +39,7 @@ class FakeRun:
     stream: Stream
     path: Label = field(default_factory=lambda: Label.of("logs/metrics.jsonl"))
     identity: Identity | None = None
+    spans: SpanBook | None = None
     verdicts: Sequence[Verdict] = ()
     events: Sequence[Event] = ()
     warm_up: tuple[int, int] | None = None

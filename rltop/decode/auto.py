@@ -7,10 +7,10 @@ decoded as what they turn out to be.
 from __future__ import annotations
 
 from rltop.decode.compressed import HEAD_BYTES, CompressedDecoder, codec_of
-from rltop.decode.decoder import Decoder, Envelope
+from rltop.decode.decoder import Decoder, Envelope, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
-from rltop.model import Counts, Record
+from rltop.model import Counts, Record, TimedSpan
 
 
 class AutoDecoder:
@@ -71,6 +71,10 @@ class AutoDecoder:
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on."""
         return [] if self._inner is None else self._inner.flush()
+
+    def take_spans(self) -> list[TimedSpan]:
+        """As the decoder of its kind gives them; most have none."""
+        return self._inner.take_spans() if isinstance(self._inner, SpanSource) else []
 
     def finish(self) -> list[Record]:
         """Nothing more will come."""

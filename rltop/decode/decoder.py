@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
-from rltop.model import Counts, Record
+from rltop.model import Counts, Record, TimedSpan
 
 Envelope = Literal["", "flat", "nested"]
 """How rows are wrapped: `nested` is {"step": N, "data": {…}}, `flat` is one object; empty: no row yet."""
@@ -57,4 +57,13 @@ class Decoder(Protocol):
 
     def reset(self, *, is_restart: bool = True) -> None:
         """Forget the half line: what follows begins a new file, of a writer that started anew or merely goes on."""
+        ...
+
+
+@runtime_checkable
+class SpanSource(Protocol):
+    """A decoder whose file says when stages really began and ended."""
+
+    def take_spans(self) -> list[TimedSpan]:
+        """What has been read of them since the last call, step by step."""
         ...

@@ -21,6 +21,9 @@ HEAD_BYTES = 4096
 _BINARY_HEAD = 12
 _FIRST_EVENT_BYTES = 1024
 """The first event of an event file names its version; it is about 40 bytes."""
+_ZIP = b"PK\x03\x04"
+_FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
+"""With which the two kinds of archives that Telescope writes begin."""
 _CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
 
 
@@ -83,14 +86,24 @@ def _csv(name: str, options: JsonlOptions) -> Decoder:
     return CsvDecoder(options.step_key)
 
 
+def _telescope(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.telescope import TelescopeDecoder  # noqa: PLC0415
+
+    del name, options
+    return TelescopeDecoder()
+
+
 JSONL = Kind("jsonl", "JSON lines", _jsonl, is_line_based=True)
 TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard)
 WANDB = Kind("wandb", "W&B run", _wandb, note="W&B writes 32 KiB at a time: the newest steps may lag")
 CONSOLE = Kind("console", "console log", _console)
 WHOLE_JSON = Kind("whole_json", "JSON document", _whole_json, note="updates only when a checkpoint is saved")
 CSV = Kind("csv", "CSV", _csv)
+TELESCOPE = Kind(
+    "telescope", "Telescope archives", _telescope, note="the timing of a step is known once the next begins"
+)
 
-KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV)
+KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV, TELESCOPE)
 """Every format that is read, compressed ones aside: those are unpacked first."""
 
 _COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
@@ -113,10 +126,9 @@ def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
         is_all: there is no more to come.
     """
     name = bare_name(PurePath(name).name)
-    if head.startswith(b":W&B"):
-        return WANDB
-    if "tfevents" in name:
-        return TENSORBOARD
+    known = _kind_of_start(head, name)
+    if known is not None:
+        return known
     head = head[:HEAD_BYTES]
     if len(head) < _BINARY_HEAD and not is_all:
         return None
@@ -127,6 +139,21 @@ def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
         if b"brain.Event" in head[_BINARY_HEAD : _BINARY_HEAD + length]:
             return TENSORBOARD
     return _kind_of_text(head, name, is_all=is_all or len(head) == HEAD_BYTES)
+
+
+def _kind_of_start(head: bytes, name: str) -> Kind | None:
+    """The kind of a file that says so in its first bytes, or that has a name of its own."""
+    if head.startswith(b":W&B"):
+        return WANDB
+    if "tfevents" in name:
+        return TENSORBOARD
+    return TELESCOPE if _is_telescope(head) else None
+
+
+def _is_telescope(head: bytes) -> bool:
+    """Is this the beginning of one of Telescope's archives? By the name of the first file in it."""
+    size = int.from_bytes(head[26:28], "little")
+    return head.startswith(_ZIP) and head[30 : 30 + size] in _FIRST_TABLES
 
 
 def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:

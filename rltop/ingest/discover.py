@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from rltop.ingest.sniff import sniff
 _MAX_DEPTH = 4
 _MAX_ENTRIES = 20_000
 _SUFFIXES = (".jsonl", ".ndjson", ".json", ".log", ".out", ".txt", ".csv", ".wandb")
+_ARCHIVE = re.compile(r"(tail|block_live|block_\d+)\.zip$")
+"""What Telescope calls the files in which it keeps its tables."""
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv"}
 )
@@ -88,7 +91,7 @@ def _look_at(path: str, result: Discovery) -> None:
 
 def _may_hold_metrics(name: str) -> bool:
     """Is a file of this name worth a look inside?"""
-    return bare_name(name).endswith(_SUFFIXES) or "tfevents" in name
+    return bare_name(name).endswith(_SUFFIXES) or "tfevents" in name or bool(_ARCHIVE.match(name))
 
 
 def _search(folder: str, result: Discovery) -> list[Found]:

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rltop.decode.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
+from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.ingest.found import Found, name_of
 
-_RANK = {kind.name: rank for rank, kind in enumerate((JSONL, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON))}
+_RANK = {kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON))}
 _INNER_FOLDERS = frozenset({"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs"})
 _INNER_PATTERN = re.compile(r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-\w+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
 """Folders that trainers make inside a run's own: checkpoints, W&B runs, the dated ones of transformers."""
@@ -61,11 +61,22 @@ def _home(folder: Path) -> Path:
 def _sequences(files: Iterable[Found]) -> list[Found]:
     """Join the files of one stream; the newest one comes last and is followed."""
     parts: dict[tuple[Path, str], list[Found]] = {}
+    archives: dict[Path, list[Found]] = {}
     for each in files:
         path = Path(each.path)
+        if each.kind is TELESCOPE:
+            archives.setdefault(path.parent.parent, []).append(each)
+            continue
         name = "tfevents" if each.kind is TENSORBOARD else bare_name(path.name)
         parts.setdefault((path.parent, name), []).append(each)
-    return [join(found) for found in parts.values()]
+    return [*map(join, parts.values()), *(_folder(folder, found) for folder, found in archives.items())]
+
+
+def _folder(folder: Path, files: list[Found]) -> Found:
+    """The folder above archives that are written anew: it is followed as one stream."""
+    size = sum(each.size for each in files)
+    modified_s = max((each.modified_s or 0.0 for each in files), default=None)
+    return Found(str(folder), name_of(str(folder / "metrics")), size, modified_s, TELESCOPE)
 
 
 def join(files: list[Found]) -> Found:

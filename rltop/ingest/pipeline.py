@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rltop.decode.decoder import Decoder
+from rltop.decode.decoder import Decoder, SpanSource
 from rltop.metrics.dialect import Identity
 from rltop.metrics.identify import identify, with_keys
 from rltop.model import Record, Verdict
-from rltop.sources.events import Reset
+from rltop.sources.events import Reset, ResetReason
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.derive.spans import SpanBook
     from rltop.ingest.judge import Judge
 
 SETTLE_ROWS = 20
@@ -38,6 +39,7 @@ class Pipeline:
         identity: dialect, algorithm and signals, once settled.
         judge: None where the rows are only to be shown.
         offset, generation: up to where the file has been decoded.
+        spans: true spans of the newest steps, where the file holds any.
         arrived_s: when the bytes being decoded were seen to arrive; None for history.
     """
 
@@ -51,14 +53,16 @@ class Pipeline:
         self.offset = 0
         self.generation = 0
         self.arrived_s: float | None = None
+        self.spans: SpanBook | None = None
         self._group_size = group_size
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
 
     def take_reset(self, reset: Reset) -> None:
         """Another file follows, or another life of this one; what the old one still held is taken in first."""
-        for record in self.decoder.finish():
-            self._add(record)
+        if reset.reason is not ResetReason.PART:
+            for record in self.decoder.finish():
+                self._add(record)
         self.decoder.reset(is_restart=reset.is_restart)
         self.offset, self.generation = 0, reset.generation
         if reset.is_restart and not self.decoder.is_rewritten:
@@ -69,6 +73,7 @@ class Pipeline:
         for record in self.decoder.feed(data, offset, generation):
             self._add(record)
         self.offset = offset + len(data)
+        self._take_spans()
 
     def flush(self) -> None:
         """Nothing has come for a while: show what has been gathered of the newest row."""
@@ -79,9 +84,20 @@ class Pipeline:
         """Nothing more will come: settle, close the open step, judge the rest."""
         for record in self.decoder.finish():
             self._add(record)
+        self._take_spans()
         self.stream.finish()
         if self.stream.keys:
             self._work_off(is_end=True)
+
+    def _take_spans(self) -> None:
+        spans = self.decoder.take_spans() if isinstance(self.decoder, SpanSource) else []
+        if not spans:
+            return
+        if self.spans is None:
+            from rltop.derive.spans import SpanBook  # noqa: PLC0415
+
+            self.spans = SpanBook()
+        self.spans.add(spans)
 
     def _add(self, record: Record) -> None:
         self.stream.append(record)

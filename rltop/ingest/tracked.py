@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rltop.clock import Clock
 from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
@@ -20,6 +20,9 @@ from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
 from rltop.store.run import Run
 from rltop.store.stream import Stream
+
+if TYPE_CHECKING:
+    from rltop.derive.spans import SpanBook
 
 TAKE_BYTES = 1024 * 1024
 NETWORK_LAG_S = 60.0
@@ -205,6 +208,11 @@ class TrackedRun:
     def stream(self) -> Stream:
         """The stream to show: the preview's until history has caught up."""
         return self._shown.stream
+
+    @property
+    def spans(self) -> SpanBook | None:
+        """True spans of the newest steps; None where the run's files hold none."""
+        return self._main.pipeline.spans
 
     @property
     def identity(self) -> Identity | None:

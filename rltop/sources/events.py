@@ -35,6 +35,7 @@ class ResetReason(enum.StrEnum):
     REPLACED = "replaced by another file"
     ROTATED = "continued in a new file"
     RETARGETED = "the link points to another file"
+    PART = "another file of the same run"
 
 
 class Reset(NamedTuple):

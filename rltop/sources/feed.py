@@ -8,9 +8,10 @@ from collections import deque
 from contextlib import suppress
 from typing import Protocol
 
-from rltop.clock import Clock
+from rltop.clock import Clock, SystemClock
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailOptions, TailState, TailStatus
 from rltop.sources.filesystem import FileSystem, LocalFileSystem
+from rltop.sources.folder import FolderTail, folder_at
 from rltop.sources.tail import Tail
 from rltop.sources.tail_start import find_tail_start
 
@@ -75,12 +76,16 @@ class DirectFeed:
             # A file that cannot be opened has no last lines; the tail says why.
             with suppress(OSError):
                 self.start = find_tail_start(fs, os.fspath(path), last_lines)
-        self._tail = Tail(path, fs, clock, options, self.start)
+        self._fs, self._clock = fs, clock or SystemClock()
+        self._tail: Tail | FolderTail = Tail(path, fs, clock, options, self.start)
         self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
         """Look at the file now and read at most `max_bytes`."""
         events = self._tail.poll(max_bytes)
+        if self._tail.status.state is TailState.REFUSED and isinstance(self._tail, Tail):
+            self._tail = folder_at(self._tail.path, self._fs, self._clock) or self._tail
+            events = self._tail.poll(max_bytes)
         self._is_exhausted = self._tail.status.state is not TailState.READING
         return events
 

@@ -16,6 +16,7 @@ from rltop.clock import Clock
 from rltop.sources.events import TailOptions, TailState, TailStatus
 from rltop.sources.feed import EventQueue
 from rltop.sources.filesystem import FileSystem, Mount
+from rltop.sources.folder import FolderTail, folder_at
 from rltop.sources.sight import is_missing, unreachable
 from rltop.sources.tail import Tail
 from rltop.sources.tail_start import find_tail_start
@@ -62,7 +63,7 @@ class Follow:
     is_watched: bool = False
     is_closed: bool = False
     has_looked: bool = False
-    tail: Tail | None = None
+    tail: Tail | FolderTail | None = None
     real_path: str = ""
     interval_s: float = 0.0
     next_look: float = 0.0
@@ -222,6 +223,8 @@ class MountThread:
         if self._watcher is not None and now >= max(follow.next_watch, self._watch_from):
             self._watch(follow, self._watcher, now)
         events = follow.tail.poll(min(follow.read_bytes, follow.queue.room)) if follow.queue.room else []
+        if follow.tail.status.state is TailState.REFUSED and isinstance(follow.tail, Tail):
+            follow.tail = folder_at(follow.path, self._fs, self._clock) or follow.tail
         if follow.is_closed:
             return False
         follow.queue.put(events)

@@ -7,11 +7,14 @@ one alike, and asks nothing of them but this.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rltop.metrics.dialect import Identity
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.store.stream import Stream
+
+if TYPE_CHECKING:
+    from rltop.derive.spans import SpanBook
 
 
 class RunSource(Protocol):
@@ -30,6 +33,11 @@ class RunSource(Protocol):
     @property
     def stream(self) -> Stream:
         """Its rows: the preview until history has caught up."""
+        ...
+
+    @property
+    def spans(self) -> SpanBook | None:
+        """True spans of the newest steps; None where the run's files hold none."""
         ...
 
     @property

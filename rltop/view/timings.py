@@ -48,6 +48,7 @@ class Stage:
         ms_per_token: where the trainer logs it.
         is_outside: happens between steps.
         color: number of the stage among the stages of the run.
+        parts: where positions are measured: each stretch, (start, end) from the start of the step.
     """
 
     name: Label
@@ -62,6 +63,7 @@ class Stage:
     ms_per_token: float | None
     is_outside: bool
     color: int
+    parts: tuple[tuple[float, float], ...] = ()
 
     @property
     def delta_s(self) -> float | None:
@@ -101,6 +103,7 @@ class TimingView:
         median_s: of the last steps, or None while there are too few.
         stages: every span, parents before children, in execution order.
         is_assumed: positions follow from the order, they are not logged.
+        is_measured: starts and ends were logged, all of them.
         is_overlapping: stages run beside each other; shares do not add up.
         strip: the last steps, oldest first; the last one is this step.
         colors: stage name → number, stable over the strip.
@@ -118,6 +121,7 @@ class TimingView:
     colors: Mapping[str, int] = field(default_factory=dict)
     outlier: tuple[StripStep, str] | None = None
     is_older: bool = False
+    is_measured: bool = False
 
     @property
     def top(self) -> tuple[Stage, ...]:
@@ -140,8 +144,13 @@ class TimingView:
 def timing_history(run: RunSource, until: int | None, count: int) -> list[StepTiming]:
     """The timing trees of the last `count` steps at or before `until`, oldest first.
 
-    Only steps whose rows are still held raw, and only those that log a timing.
+    Only steps whose rows are still held raw, and only those that log a timing. Where
+    the run has true spans, these are what is shown.
     """
+    if run.spans is not None and run.spans.steps:
+        held = run.spans.steps
+        known = held[: len(held) if until is None else bisect_right(held, until)]
+        return [timing for step in known[-count:] if (timing := run.spans.timing(step)) is not None]
     identity = run.identity
     plan = None if identity is None else identity.dialect.timing
     if plan is None:
@@ -186,7 +195,8 @@ def build_timing(
     """
     history = timing_history(run, at, count)
     plan = None if run.identity is None else run.identity.dialect.timing
-    if at is not None and plan is not None and (row or not history or history[-1].step != at):
+    is_measured = bool(history) and history[-1].step == at and run.spans is not None
+    if at is not None and plan is not None and not is_measured and (row or not history or history[-1].step != at):
         exact = step_timing(plan, at, row or run.stream.row(at))
         if exact is not None:
             history = [timing for timing in history if timing.step < at] + [exact]
@@ -208,6 +218,7 @@ def build_timing(
         colors=colors,
         outlier=_outlier(strip),
         is_older=timing.step != shown_step(run, at),
+        is_measured=any(span.parts for span in timing.spans),
     )
 
 
@@ -313,6 +324,7 @@ def _stage(
         ms_per_token=span.ms_per_token,
         is_outside=is_outside,
         color=colors.get(span.name, color_of_top),
+        parts=span.parts,
     )
 
 

@@ -21,6 +21,8 @@ from rltop.view.widths import cell_width
 
 ASSUMED = "durations are logged, positions assumed in order"
 ASSUMED_SHORT = "order assumed"
+MEASURED = "starts and ends measured"
+MEASURED_SHORT = "measured"
 BESIDE = "‖"
 
 _LEAST_WIDTH = 64
@@ -49,7 +51,8 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
     builder.add(f"   {units.duration(view.total_s)}", "value")
     stop = min((column for column, _ in columns), default=width)
     # That positions are assumed is said wherever they are drawn; the comparison takes what that leaves.
-    reserved = len(ASSUMED_SHORT) + 5 if columns and view.is_assumed and width >= _LEAST_WIDTH else 0
+    is_said = view.is_assumed or view.is_measured
+    reserved = len(ASSUMED_SHORT) + 5 if columns and is_said and width >= _LEAST_WIDTH else 0
     for text in _comparisons(view):
         if text and builder.column + 3 + cell_width(text) <= stop - reserved:
             builder.add("   ").add(text, "note")
@@ -94,12 +97,18 @@ def _rarest_cost(view: TimingView) -> Stage | None:
 
 
 def _assumption(view: TimingView, room: int) -> str:
-    if not view.is_assumed and not view.is_overlapping:
-        return ""
-    long = f"stages overlap, {ASSUMED}" if view.is_overlapping and view.is_assumed else ASSUMED
-    long = "stages overlap: shares do not add up" if not view.is_assumed else long
-    short = "stages overlap" if view.is_overlapping else ASSUMED_SHORT
-    return next((text for text in (long, ASSUMED_SHORT if view.is_assumed else short, short) if len(text) <= room), "")
+    """What the positions rest on, as long as there is room for."""
+    if view.is_measured:
+        texts = [f"{MEASURED}, some overlap", MEASURED] if view.is_overlapping else [MEASURED]
+        texts.append(MEASURED_SHORT)
+    elif view.is_assumed:
+        texts = [f"stages overlap, {ASSUMED}"] if view.is_overlapping else [ASSUMED]
+        texts.append(ASSUMED_SHORT)
+    elif view.is_overlapping:
+        texts = ["stages overlap: shares do not add up", "stages overlap"]
+    else:
+        texts = []
+    return next((text for text in texts if len(text) <= room), "")
 
 
 def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
@@ -175,6 +184,9 @@ def _paint_name(builder: RowBuilder, stage: Stage, width: int, glyphs: Glyphs) -
 def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, glyphs: Glyphs) -> None:
     if axis <= 0:
         return
+    if stage.parts:
+        _paint_parts(builder, stage, axis, width, glyphs)
+        return
     start = min(width - 1, max(0, int(stage.start_s / axis * width + 1e-6)))
     stop = min(float(width), (stage.start_s + stage.duration_s) / axis * width)
     length = max(0.0, stop - start)
@@ -187,6 +199,20 @@ def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, glyph
     if not text and stage.duration_s > 0:
         text = ends[0]
     builder.add(" " * start).add(text[: width - start], stage.role)
+
+
+def _paint_parts(builder: RowBuilder, stage: Stage, axis: float, width: int, glyphs: Glyphs) -> None:
+    """A bar with its gaps: a cell is filled where the stage runs for half of it, and marked where it runs at all."""
+    covered = [0.0] * width
+    for start_s, end_s in stage.parts:
+        start, stop = max(0.0, start_s / axis * width), min(float(width), end_s / axis * width)
+        for cell in range(int(start), min(width, int(stop) + 1)):
+            covered[cell] += max(0.0, min(stop, cell + 1.0) - max(start, float(cell)))
+    if stage.duration_s > 0 and not any(covered):
+        covered[min(width - 1, int(stage.start_s / axis * width))] = 1.0
+    little = glyphs.bar_ends[0]
+    text = "".join(glyphs.bar if part >= 0.5 else little if part > 0.0 else " " for part in covered).rstrip()
+    builder.add(text, stage.role)
 
 
 def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyphs: Glyphs) -> Row:

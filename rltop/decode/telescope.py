@@ -1,0 +1,230 @@
+"""Telescope's archives → records: zip files of parquet tables, written anew every few seconds.
+
+Owns when a step is given out. A step is whole when the trainer has begun a later
+one: then its timing will not change any more. Until then what is known of the
+step being trained can be asked for with `flush`. The archives overlap, and none
+is written atomically: what cannot be opened is left for the next time it is
+written, and what was read before is never taken back.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Mapping
+
+from rltop.decode.decoder import Envelope
+from rltop.decode.parquet import ParquetTable
+from rltop.decode.records import RecordBuilder
+from rltop.decode.telescope_events import EventTables, StepEvents
+from rltop.decode.telescope_samples import SampleTables, rows_of, whole
+from rltop.decode.values import clipped_key
+from rltop.errors import DecodeError, SourceError
+from rltop.model import Counts, Place, Record, TimedSpan
+
+TABLES = frozenset(
+    {"metrics", "samples_data", "generations", "prompts", "rollouts_metrics", "trainer", "orchestrator",
+     "events_infra", "samples_data_discarded"}
+)  # fmt: skip
+"""What is read; the other tables hold texts and machine metrics."""
+
+MAX_ARCHIVE_BYTES = 1024 * 1024 * 1024
+MAX_TABLE_BYTES = 1024 * 1024 * 1024
+_END = b"PK\x05\x06"
+_END_BYTES = 22
+_LATE_STEPS = 2
+"""When the trainer has metrics of so many steps further on, the events of a step are not waited for any more."""
+_FIRST_STEPS = (0, 1)
+"""A run counts its steps from one of these; only its first step begins with the training loop."""
+
+
+class TelescopeDecoder:
+    """Rows of a run, from archives that are given one after the other with a `reset` between them.
+
+    Attributes:
+        unread: archives that could not be opened, because they were being written.
+    """
+
+    is_rewritten = True
+    is_finished = False
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self.stopped = ""
+        self.unread = 0
+        self._builder = RecordBuilder(self.counts)
+        self._archive = bytearray()
+        self._is_taken = False
+        self._place = Place(0, 0)
+        self._metrics: dict[int, dict[str, float]] = {}
+        self._samples = SampleTables()
+        self._values: dict[int, dict[str, float]] = {}
+        self._events = EventTables()
+        self._given = -1
+        self._shown: dict[str, float] = {}
+        self._seen: tuple[int, int] = (-1, 0)
+        self._before_s: float | None = None
+        self._spans: list[TimedSpan] = []
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Collect; read the tables once the archive is whole."""
+        if self._is_taken or len(self._archive) + len(data) > MAX_ARCHIVE_BYTES:
+            self._is_taken = True
+            return []
+        if not self._archive:
+            self._place = Place(generation, offset)
+        self._archive += data
+        if not self._archive.startswith(_END, max(0, len(self._archive) - _END_BYTES)):
+            return []
+        return self._whole_steps() if self._open() else []
+
+    def flush(self) -> list[Record]:
+        """Steps that nothing more is expected of, and what is known so far of the one being trained.
+
+        All that has been written has been read by now: a step whose events are still
+        missing while the trainer is well past it has none.
+        """
+        found: list[Record] = []
+        trained = max(self._metrics, default=-1)
+        ahead = _LATE_STEPS if self._events.newest >= 0 else 1
+        while (step := self._next()) is not None and trained >= step + ahead:
+            found += self._give(step)
+        return found if step is None else [*found, *self._known_of(step)]
+
+    def _known_of(self, step: int) -> list[Record]:
+        row = dict(self._metrics.get(step, {})) | self._values.get(step, {})
+        samples = self._samples.steps.get(step)
+        if samples is not None:
+            # Samples are logged one by one: they are all there once the step has metrics, or their number stands still.
+            count = len(samples.samples)
+            if row or self._seen == (step, count):
+                row |= samples.values()
+            self._seen = (step, count)
+        new = {key: value for key, value in row.items() if key not in self._shown}
+        self._shown.update(new)
+        return [self._builder.build(step, new, self._place)] if new else []
+
+    def finish(self) -> list[Record]:
+        """Nothing more will come: every step as far as it is known."""
+        if self._archive and not self._is_taken:
+            self._note_unread()
+        found: list[Record] = []
+        while (step := self._next()) is not None:
+            found += self._give(step)
+        return found
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """Another archive follows."""
+        if self._archive and not self._is_taken:
+            self._note_unread()
+        self._archive = bytearray()
+        self._is_taken = False
+
+    def take_spans(self) -> list[TimedSpan]:
+        """True spans of the steps that were given out since the last call."""
+        spans, self._spans = self._spans, []
+        return spans
+
+    def _note_unread(self) -> None:
+        """An archive of which only a part was seen: it is written anew within seconds."""
+        self.unread += 1
+
+    def _open(self) -> bool:
+        """Take in the tables of the archive; False if it is not whole."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
+                tables = _tables(archive)
+                self._take(tables)
+        except SourceError as error:
+            self.stopped = f"{error.message}: {error.hint}"
+            self._is_taken = True
+            return False
+        except DecodeError as error:
+            self._is_taken = True
+            self._refuse(error.message)
+            return False
+        except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError):
+            return False
+        self._is_taken = True
+        self._archive = bytearray()
+        self.counts.lines += 1
+        self.envelope = "flat"
+        return True
+
+    def _take(self, tables: Mapping[str, ParquetTable]) -> None:
+        if "metrics" in tables:
+            self._take_metrics(tables["metrics"])
+        self._samples.take(tables, self._given, self._values)
+        self._sum_up()
+        self._events.take(tables, self._given)
+
+    def _sum_up(self) -> None:
+        """Keep the aggregates of every step but the newest, of which samples may still be missing."""
+        newest = max(self._samples.steps, default=-1)
+        for step in [known for known in self._samples.steps if known < newest]:
+            self._values[step] = self._samples.steps.pop(step).values()
+
+    def _take_metrics(self, table: ParquetTable) -> None:
+        for step, section, group, metric, value in rows_of(table, "step", "section", "group", "metric", "value"):
+            known = whole(step)
+            if known is None or known <= self._given or not isinstance(metric, str) or not isinstance(value, float):
+                continue
+            levels = [part for part in (section, group, metric) if isinstance(part, str) and part]
+            if len(levels) > 1 and levels[0] == "General":
+                levels = levels[1:]
+            self._metrics.setdefault(known, {}).setdefault(clipped_key("/".join(levels)), value)
+
+    # -- giving out ------------------------------------------------------------------------------------------------
+
+    def _next(self) -> int | None:
+        """The oldest step that is known and not given out; one of which there are only events does not count."""
+        return min((*self._metrics, *self._samples.steps, *self._values), default=None)
+
+    def _whole_steps(self) -> list[Record]:
+        found: list[Record] = []
+        while (step := self._next()) is not None and self._events.newest > step:
+            found += self._give(step)
+        return found
+
+    def _give(self, step: int) -> list[Record]:
+        row = dict(self._metrics.pop(step, {}))
+        samples = self._samples.steps.pop(step, None)
+        row |= self._values.pop(step, {}) if samples is None else samples.values()
+        row |= self._timing(step)
+        new = {key: value for key, value in row.items() if key not in self._shown}
+        self._given, self._shown = step, {}
+        return [self._builder.build(step, new, self._place)] if new else []
+
+    def _timing(self, step: int) -> dict[str, float]:
+        """Timing and discards of a step, after which its events are forgotten with those of the steps before."""
+        events = self._events.steps.pop(step, StepEvents())
+        is_first = self._given < 0 and step in _FIRST_STEPS
+        before_s = self._events.loop_start_s if is_first else self._before_s
+        row = events.timings(before_s)
+        if self._events.has_discards and events.bounds is not None:
+            row |= events.discards()
+        self._spans += events.timed(step, before_s)
+        self._before_s = None if events.bounds is None else events.bounds[1]
+        if self._before_s is not None:
+            row["timestamp"] = self._before_s
+        for older in [known for known in self._events.steps if known < step]:
+            del self._events.steps[older]
+        return row
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.bad_lines += 1
+        if self.counts.first_bad_line is None:
+            self.counts.first_bad_line, self.counts.first_bad_reason = self.counts.lines + 1, reason
+
+
+def _tables(archive: zipfile.ZipFile) -> dict[str, ParquetTable]:
+    found = {}
+    for info in archive.infolist():
+        name, _, kind = info.filename.partition(".")
+        if kind == "parquet" and name in TABLES:
+            if info.file_size > MAX_TABLE_BYTES:
+                raise DecodeError(f"{info.filename} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most")
+            found[name] = ParquetTable(archive.read(info))
+    return found
