@@ -48,6 +48,7 @@ class TelescopeDecoder:
 
     is_rewritten = True
     is_finished = False
+    failure = ""
 
     def __init__(self) -> None:
         self.counts = Counts()
