@@ -95,6 +95,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "time_tool_sample_max": "a value at the timeout means that a tool hung",
         "time_update_actor": "whether the update waits for one rank",
         "time_weight_sync": "a synchronisation that failed or hung leaves an old sampler",
+        "token_accuracy": "whether the model still predicts its own data",
         "tool_call_freq": "whether the tools are still called at all",
         "tool_failure_frac": "failing tools take the reward with them",
         "total_tokens": "more tokens explain a longer step",

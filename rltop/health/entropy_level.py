@@ -87,6 +87,50 @@ class HighEntropy(Judge):
         return levels(reading)
 
 
+class SpentForNothing(Judge):
+    """E7: most of the entropy is gone, whenever and however slowly, and the reward never rose for it."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=0, size=5, minimum=3)
+        self.teacher = Frozen(skip=0, size=5, minimum=3)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Against the first five records."""
+        value = now.values.get("entropy")
+        if value is None:
+            return None
+        start = self.start
+        distance = now.values.get("kl_teacher")
+        if distance is not None and not self.teacher.is_final:
+            self.teacher.push(distance)
+        if not start.is_final:
+            start.push(value)
+            return QUIET
+        line = self.limits["warn"] * (start.value or 0.0)
+        if value >= line or (start.value or 0.0) < self.limits["floor"] or now.record < self.limits["records"]:
+            return QUIET
+        if self._has_bought_something(now, distance):
+            return QUIET
+        return Reading(WARN, value, start.value, line)
+
+    def _has_bought_something(self, now: Moment, distance: float | None) -> bool:
+        reward = now.reward
+        if reward.count and not reward.is_constant:
+            return reward.is_improving or reward.is_high or reward.is_solved
+        # Without a reward there is only the teacher to come closer to; without one logged, nothing can be said.
+        base = self.teacher.value
+        return distance is None or base is None or distance < self.limits["closer"] * base
+
+    def headline(self, reading: Reading) -> str:
+        """How much is gone."""
+        return f"entropy {number(reading.baseline or 0)} → {number(reading.value)} nats, and nothing was gained for it"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Now, start, line."""
+        return levels(reading)
+
+
 class SequenceSum(Judge):
     """E6: an entropy that no vocabulary allows per token: a sum over the sequence."""
 
@@ -140,6 +184,26 @@ RULES = (
         causes=RISE_CAUSES,
         next=("off_policy_kl", "clip_frac_high", "staleness_mean", "reward_mean", "response_len_mean"),
         sources="rLLM issue 116 (rising is fine below 1, degraded at 2); base models start above 1, hence the start.",
+    ),
+    RuleSpec(
+        id="E7",
+        title="entropy for nothing",
+        family="entropy",
+        group=Group.LEARNING,
+        metrics=("entropy",),
+        judge=SpentForNothing,
+        condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, after `records` "
+        "records, while the reward stands no higher than at the start; without a reward, while the KL to the teacher "
+        "is above `closer` of its start: WARN.",
+        limits={"warn": 0.15, "floor": 0.02, "records": 30, "closer": 0.7},
+        patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
+        warm_up=30,
+        applies=scope.has_rollouts,
+        why="Entropy is what reward is bought with. A run that has spent it and has nothing to show cannot explore any "
+        "more to find out why.",
+        causes=FALL_CAUSES,
+        next=NEXT,
+        sources=SOURCES,
     ),
     RuleSpec(
         id="E6",

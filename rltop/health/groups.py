@@ -36,11 +36,18 @@ class ZeroVariance(Judge):
         if share <= (self.warn * RELEASE if self.is_firing else self.warn):
             return QUIET
         if reward.is_constant:
-            return QUIET
+            return self._constant(share, now)
         if reward.is_high:
             return Reading(INFO, share, None, self.warn, (reward.usual,))
         level = CRIT if share >= self.crit and reward.is_low else WARN
         return Reading(level, share, None, self.warn, (reward.usual,))
+
+    def _constant(self, share: float, now: Moment) -> Reading:
+        """A reward that never moved is distillation's, unless nothing else moves the weights either."""
+        gradient = now.values.get("grad_norm")
+        if gradient is None or share < self.crit or gradient >= self.limits["gradient"] or "kl_teacher" in now.values:
+            return QUIET
+        return Reading(WARN, share, None, self.warn, (now.reward.usual,))
 
     def headline(self, reading: Reading) -> str:
         """The share, and where the reward stands."""
@@ -98,10 +105,10 @@ RULES = (
         metrics=("zero_std_frac", "reward_std"),
         judge=ZeroVariance,
         condition="Share of groups without difference above `warn` in 10 of 15 records: WARN; at least `crit` in "
-        "5 records in a "
-        "row with the reward at its floor: CRIT. INFO where the reward is at its top; silent where it never moved. A "
-        "standard deviation below 1e-6 counts as a share of 1.",
-        limits={"warn": 0.8, "crit": 0.99},
+        "5 records in a row with the reward at its floor: CRIT. INFO where the reward is at its top; silent where it "
+        "never moved, unless the gradient norm is below `gradient` and there is no teacher. A standard deviation "
+        "below 1e-6 counts as a share of 1.",
+        limits={"warn": 0.8, "crit": 0.99, "gradient": 1e-3},
         patience={INFO: Patience(10, 15), WARN: Patience(10, 15), CRIT: Patience(5, 5)},
         applies=scope.compares_groups,
         why="Groups that agree contribute nothing to the update: the batch is smaller than it looks, or empty.",

@@ -127,7 +127,7 @@ class _Part:
 
 
 class PartTraded(Judge):
-    """R10: one part of the reward loses half of its best level while the sum rises."""
+    """R10: one part of the reward loses much of its best level while the sum rises."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
@@ -248,7 +248,7 @@ RULES = (
         condition="Median of ten of one part of the reward below `warn` of its best, lower by more than `sigmas` "
         "standard deviations of single records, while the whole has risen by more than `gain` of itself since that "
         "best, 10 of 15 records.",
-        limits={"warn": 0.5, "sigmas": 3.0, "gain": 0.05},
+        limits={"warn": 0.6, "sigmas": 3.0, "gain": 0.05},
         patience=_TEN,
         warm_up=_LEVEL,
         applies=scope.has_reward,

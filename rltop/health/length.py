@@ -19,13 +19,15 @@ from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
 _HURT = 0.25
+_RISEN = 0.05
 
 
 class Truncation(Judge):
     """T1: share of answers that were cut off at the maximum length.
 
     There are runs that learn at a share of 1: beyond `crit` it is CRIT only
-    while the reward is not improving.
+    while the reward is not improving. A share that has been the same since the
+    start is a setting, which is information until half of the answers are cut.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -50,11 +52,14 @@ class Truncation(Judge):
             reward = now.reward
             level = WARN if reward.count and reward.is_improving else CRIT
             return Reading(level, value, base, self.crit)
-        if value > self.warn * factor:
-            return Reading(WARN, value, base, self.warn)
+        if value > self.limits["high"] * factor:
+            return Reading(WARN, value, base, self.limits["high"])
         if base is not None and value > base + self.rise * factor:
             return Reading(WARN, value, base, base + self.rise)
-        return QUIET
+        if value <= self.warn * factor:
+            return QUIET
+        has_risen = base is not None and base <= self.warn and value > base + _RISEN * factor
+        return Reading(WARN if has_risen else INFO, value, base, self.warn)
 
     def headline(self, reading: Reading) -> str:
         """Share, and the share at the start."""
@@ -71,11 +76,12 @@ class Truncation(Judge):
 
 
 class LengthExplosion(Judge):
-    """T2: mean length more than doubles against the 50 records before."""
+    """T2: mean length more than doubles against the 50 records before, or far outgrows the start for nothing."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = Window(50)
+        self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = limits["warn"]
 
     def read(self, now: Moment) -> Reading | None:
@@ -83,20 +89,33 @@ class LengthExplosion(Judge):
         value = now.values.get("response_len_mean")
         if value is None:
             return None
-        window = self.window
+        window, start = self.window, self.start
+        if not start.is_final:
+            start.push(value)
         if value <= self.warn * window.floor:
             window.push(value)
-            return QUIET
+            # One comparison on the path of every record; what comes after is for runs that have grown.
+            return QUIET if value <= self.warn * (start.value or value) else self._against_start(value, now)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
-            return QUIET
+            return self._against_start(value, now)
         reward = now.reward
         is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
         # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
         is_hurt = is_hurt and "reward" in now.alarms
         return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
+
+    def _against_start(self, value: float, now: Moment) -> Reading:
+        """Slow growth is learning as long as the reward grows with it."""
+        base = self.start.value
+        if base is None or base <= 0.0 or not self.start.is_final or value <= self.limits["grown"] * base:
+            return QUIET
+        reward = now.reward
+        if reward.count == 0 or reward.is_constant or reward.is_improving or reward.is_high:
+            return QUIET
+        return Reading(WARN, value, base, self.limits["grown"] * base)
 
     def headline(self, reading: Reading) -> str:
         """Usual and now."""
@@ -184,10 +203,11 @@ RULES = (
         group=Group.LEARNING,
         metrics=("truncated_frac",),
         judge=Truncation,
-        condition="Above `warn`, or above the start by `rise`, in 5 of 10 records: WARN. Above `crit` in 3 "
+        condition="In 5 of 10 records: above `warn` since the start: INFO; above `warn` and risen over it, above the "
+        "start by `rise`, or above `high`: WARN. Above `crit` in 3 "
         "records in a row: CRIT "
         "unless the reward is improving.",
-        limits={"warn": 0.2, "rise": 0.1, "crit": 0.9},
+        limits={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
         patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 3)},
         applies=scope.has_rollouts,
         why="An answer that is cut off is scored on half a thought, and the policy learns from the noise.",
@@ -209,8 +229,9 @@ RULES = (
         judge=LengthExplosion,
         condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
         "`truncated` cut off or a "
-        "quarter of the reward's range lost after a verdict on the reward.",
-        limits={"warn": 2.0, "truncated": 0.2},
+        "quarter of the reward's range lost after a verdict on the reward. Above `grown`× the first 20 records while "
+        "the reward stands no higher than at the start: WARN.",
+        limits={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
         patience=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         applies=scope.has_rollouts,

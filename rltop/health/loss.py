@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.derive.rolling import MAD_TO_SIGMA, Window
+from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window
+from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence
@@ -67,6 +68,55 @@ class LossJump(Judge):
         )
 
 
+class LossDiverging(Judge):
+    """O16: a loss that is to fall stands well above everything: its best level and its start."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.level = Window(10)
+        self.start = Frozen(skip=0, size=20, minimum=5)
+        self.best = float("inf")
+
+    def read(self, now: Moment) -> Reading | None:
+        """Medians of ten against the best of them; only for objectives that should fall."""
+        value = now.values.get("loss")
+        if value is None:
+            return None
+        level = self.level
+        level.push(value)
+        if not self.start.is_final:
+            self.start.push(value)
+        start = self.start.value
+        if start is None or start <= 0.0 or value <= self.limits["warn"] * start:
+            self._note_best()
+            return QUIET
+        usual = level.median
+        line = max(
+            self.limits["warn"] * start,
+            self.best + max(self.limits["floor"], abs(self.best)),
+            start + self.limits["sigmas"] * self.start.spread,
+        )
+        self._note_best()
+        return Reading(WARN, usual, self.best, line) if usual > line else QUIET
+
+    def _note_best(self) -> None:
+        level = self.level
+        if level.count == level.size and level.floor < self.best:
+            self.best = min(self.best, level.median)
+
+    def headline(self, reading: Reading) -> str:
+        """Best level and now."""
+        return f"loss {number(reading.value)} (median of ten), its best was {number(reading.baseline or 0)}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Level, best, line."""
+        return (
+            Evidence("loss", reading.value),
+            Evidence("best level", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+        )
+
+
 RULES = (
     RuleSpec(
         id="O5",
@@ -86,5 +136,23 @@ RULES = (
         causes=("learning rate too high", "a KL term that blows up", "a change of data"),
         next=("grad_norm", "kl_ref", "lr", "entropy", "reward_mean"),
         sources="judgement; TRL issue 2703 and open-r1 issue 239 on losses that rise while the policy learns.",
+    ),
+    RuleSpec(
+        id="O16",
+        title="loss diverging",
+        family="loss",
+        group=Group.LEARNING,
+        metrics=("loss",),
+        judge=LossDiverging,
+        condition="Objectives that should fall: median of ten above `warn` times the start, above its best by as much "
+        "again (at least `floor`), and out of the start by `sigmas` robust deviations, in 3 of 5 records: WARN.",
+        limits={"warn": 2.0, "floor": 0.2, "sigmas": 4.0},
+        patience={INFO: Patience(3, 5), WARN: Patience(3, 5)},
+        warm_up=10,
+        applies=scope.has_loss_to_minimise,
+        why="A supervised loss above where it began has lost what the model knew before.",
+        causes=("learning rate too high", "a change of data", "half precision that overflows"),
+        next=("grad_norm", "lr", "val_loss", "token_accuracy"),
+        sources="judgement; never for policy gradients, whose surrogate means nothing by its level.",
     ),
 )

@@ -136,6 +136,60 @@ class ReferenceKlDrift(Judge):
         )
 
 
+class FarWithoutReward(Judge):
+    """O17: far from the reference in short runs, with nothing gained since the first records.
+
+    O12 needs a hundred records; a run that logs every ten steps may end before.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(10)
+        self.base = Frozen(skip=5, size=10, minimum=10)
+        self.reward_then: float | None = None
+        self.floor = limits["warn"]
+
+    def read(self, now: Moment) -> Reading | None:
+        """Median of ten against records 6 to 15; with a high line that needs no comparison."""
+        value = now.values.get("kl_ref")
+        if value is None or now.traits.kl_is_sequence_sum:
+            return None
+        window, base = self.window, self.base
+        window.push(value)
+        if not base.is_final:
+            base.push(value)
+            if base.is_final and now.reward.count:
+                self.reward_then = now.reward.usual
+        if value <= self.floor or window.count < _MEDIAN_OF:
+            return QUIET
+        level = window.median
+        if level > self.limits["high"]:
+            return Reading(WARN, level, base.value, self.limits["high"])
+        line = max(self.floor, self.limits["rise"] * (base.value or 0.0))
+        if not base.is_final or level <= line or self._has_gained(now):
+            return QUIET
+        return Reading(WARN, level, base.value, line)
+
+    def _has_gained(self, now: Moment) -> bool:
+        reward = now.reward
+        if self.reward_then is None or reward.is_constant:
+            return True
+        return reward.is_high or reward.usual > self.reward_then + 0.05 * (reward.top - reward.bottom)
+
+    def headline(self, reading: Reading) -> str:
+        """Distance now and at the start."""
+        start = f", {number(reading.baseline)} in the first records" if reading.baseline is not None else ""
+        return f"policy stands {number(reading.value)} nats per token from the reference{start}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Distance, start, line."""
+        return (
+            Evidence("kl_ref", reading.value, Unit.NATS),
+            *((Evidence("records 6 to 15", reading.baseline, Unit.NATS),) if reading.baseline is not None else ()),
+            Evidence("threshold", reading.threshold or 0.0, Unit.NATS),
+        )
+
+
 class NegativeKl(Judge):
     """O13: a KL estimate that stays below zero: sampling and scoring differ."""
 
@@ -221,6 +275,24 @@ RULES = (
         causes=("learning rate too high for the KL coefficient", "reward noise", "no KL term"),
         next=("reward_mean", "val_score", "entropy", "lr", "response_len_mean"),
         sources="Gao et al. on reward over-optimisation: gold reward falls past a KL budget.",
+    ),
+    RuleSpec(
+        id="O17",
+        title="far from reference",
+        family="kl",
+        group=Group.LEARNING,
+        metrics=("kl_ref",),
+        judge=FarWithoutReward,
+        condition="Per token, 5 of 8 records: median of ten above `warn` and above `rise`× records 6 to 15 while the "
+        "reward stands no higher than then, or above `high`: WARN.",
+        limits={"warn": 0.3, "rise": 5.0, "high": 2.0},
+        patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
+        warm_up=15,
+        applies=scope.has_reference_kl,
+        why="KL is what reward costs; spent without reward it is only distance.",
+        causes=("learning rate too high", "no KL term", "reward noise", "wrong template or checkpoint"),
+        next=("reward_mean", "val_score", "lr", "entropy", "truncated_frac"),
+        sources="Gao et al. on reward over-optimisation; healthy group methods stay between 1e-4 and 0.1 per token.",
     ),
     RuleSpec(
         id="O13",

@@ -28,8 +28,10 @@ _NOISE_TO_SIGMA = 1.2533
 class RewardCrash(Judge):
     """R1: the reward falls out of the range that it had learned.
 
-    Level: median of ten. Now: median of the last three. The drop must exceed a
-    quarter of the learned range and four standard deviations of single records.
+    Level: median of ten. Now: median of the last three, which must have lost a
+    quarter of the learned range and four standard deviations of single records;
+    or the level itself, whose noise is two fifths of theirs, so that a smaller
+    loss counts where it lasts: a fall that takes fifty records is no less of one.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -58,9 +60,23 @@ class RewardCrash(Judge):
             self.best, self.noise_at_best = level, self.noise.value
         self.worst = min(self.worst, level)
         drop = self.best - value
-        if drop <= 0.0 or (not self.is_firing and drop <= 4.0 * self.noise_at_best):
+        # 1.5 mean deviations are about 1.2 standard ones: a bound on either loss that costs one comparison.
+        if drop <= 0.0 or (not self.is_firing and drop <= 1.5 * self.noise_at_best):
             return QUIET
-        return self._judge_drop(reward.count)
+        reading = self._judge_drop(reward.count)
+        return self._judge_level(level, reward.count) if reading is QUIET else reading
+
+    def _judge_level(self, level: float, count: int) -> Reading:
+        """The loss of the level, against how uncertain a median of ten is."""
+        if count < 2 * _SETTLED:
+            return QUIET
+        limits, best = self.limits, self.best
+        sigma = _NOISE_TO_SIGMA * self.noise_at_best
+        learned = best - min(self.worst, self.initial)
+        line = max(limits["slow"] * max(learned, limits["share"] * abs(best)), limits["slow_sigmas"] * sigma)
+        if line <= 0.0 or best - level <= line:
+            return QUIET
+        return Reading(WARN, level, best, best - line, (sigma,))
 
     def _judge_drop(self, count: int) -> Reading:
         recent = median_of(list(self.recent))
@@ -82,12 +98,14 @@ class RewardCrash(Judge):
 
     def headline(self, reading: Reading) -> str:
         """Best level and now."""
-        return f"reward {number(reading.baseline or 0)} → {number(reading.value)} (median of three, best level of ten)"
+        return (
+            f"reward {number(reading.baseline or 0)} → {number(reading.value)} (against the best level of ten records)"
+        )
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Best, now, line, noise."""
         return (
-            Evidence("reward, last three", reading.value),
+            Evidence("reward lately", reading.value),
             Evidence("best level", reading.baseline or 0.0),
             Evidence("threshold", reading.threshold or 0.0),
             Evidence("noise of one record", reading.extra[0]),
@@ -163,8 +181,9 @@ RULES = (
         "least `share` "
         "of its level) and `sigmas` standard deviations of single records, 2 of 3 records: WARN; more than "
         "`crit` of it: "
-        "CRIT. Between 10 and 20 records: a loss of `early` of the initial level.",
-        limits={"warn": 0.25, "crit": 0.5, "sigmas": 4.0, "share": 0.2, "early": 0.6},
+        "CRIT. Or the median of ten itself lower than the best by `slow` of that range and `slow_sigmas` such "
+        "deviations, after 40 records: WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
+        limits={"warn": 0.25, "crit": 0.5, "sigmas": 4.0, "share": 0.2, "early": 0.6, "slow": 0.4, "slow_sigmas": 2.5},
         patience={INFO: Patience(2, 3), WARN: Patience(2, 3), CRIT: Patience(2, 3)},
         calm=5,
         warm_up=_EARLY,

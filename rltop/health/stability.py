@@ -19,6 +19,7 @@ from rltop.units import number
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
+_HUGE_SAMPLES = 5
 _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
 
@@ -48,7 +49,9 @@ class GradientSpike(Judge):
         base = window.median if value > self.warn * window.floor else value
         if start.value is not None and base < _START_SHARE * start.value:
             base = _START_SHARE * start.value
-        is_raised = value > self.warn * base > 0.0 and window.count >= _MIN_SAMPLES
+        is_raised = value > self.warn * base > 0.0 and (
+            window.count >= _MIN_SAMPLES or (window.count >= _HUGE_SAMPLES and value > self.crit * base)
+        )
         window.push(value)
         if not start.is_final:
             start.push(value)
@@ -188,10 +191,9 @@ RULES = (
         metrics=("grad_norm",),
         judge=GradientSpike,
         condition="Against the median of the 50 records before: one record above `info`×: INFO, and WARN where "
-        "the loss of "
-        "the same record is `loss_sigmas` robust deviations out. Above `warn`× in 3 of 10: WARN. Above `crit`× "
-        "and above "
-        "`crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the learning rate warms up.",
+        "the loss of the same record is `loss_sigmas` robust deviations out. Above `warn`× in 3 of 10: WARN. Above "
+        "`crit`× (after five records) and above `crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the "
+        "learning rate warms up.",
         limits={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
         calm=10,
         warm_up=_MIN_SAMPLES,

@@ -155,7 +155,7 @@ def test_verdicts_are_worst_first_then_oldest_then_recovered() -> None:
         if 20 <= record < 23:
             values |= {"grad_norm": NonFinite.NAN}
         if record >= 10:
-            values |= {"truncated_frac": 0.5}
+            values |= {"truncated_frac": 0.6}
         if record >= 60:
             values |= {"kl_ref": 15.0}
         engine.observe(observation(record, values))

@@ -466,7 +466,11 @@ def test_d3_evaluation_loss_rises_while_training_loss_falls() -> None:
 
 
 def test_t1_levels() -> None:
-    assert first(play(20, truncated_frac=0.31), "T1").level is Level.WARN
+    assert first(play(20, truncated_frac=0.6), "T1").level is Level.WARN
+    assert first(play(60, truncated_frac=lambda r: 0.15 if r < 40 else 0.23), "T1").record == 44
+    since_the_start = play(60, truncated_frac=noisy(0.31))
+    assert alarms(since_the_start) == []
+    assert "T1" in infos(since_the_start)
     dead = first(play(20, truncated_frac=0.98, reward_mean=noisy(0.02, 0.5)), "T1")
     assert (dead.level, dead.record) == (Level.CRIT, 3)
     risen = first(play(60, truncated_frac=lambda r: 0.0 if r < 40 else 0.125), "T1")
@@ -605,7 +609,7 @@ def test_x1_several_families_at_once_are_a_collapse() -> None:
 
 def test_a_generic_stream_is_given_the_rules_whose_metrics_it_logs() -> None:
     engine = Engine(identity(Algorithm.UNKNOWN))
-    for one in series(10, grad_norm=[1.0] * 9 + [NonFinite.NAN], truncated_frac=0.5):
+    for one in series(10, grad_norm=[1.0] * 9 + [NonFinite.NAN], truncated_frac=0.6):
         engine.observe(one)
     assert {e.rule for e in alarms(engine)} == {"T1", "L1"}
 
