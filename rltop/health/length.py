@@ -47,11 +47,14 @@ class Truncation(Judge):
             start.push(value)
         if value <= self.lowest:
             return QUIET
-        factor = RELEASE if self.is_firing else 1.0
         if value > self.crit:
             reward = now.reward
             level = WARN if reward.count and reward.is_improving else CRIT
             return Reading(level, value, base, self.crit)
+        return self._against_lines(value, base)
+
+    def _against_lines(self, value: float, base: float | None) -> Reading:
+        factor = RELEASE if self.is_firing else 1.0
         if value > self.limits["high"] * factor:
             return Reading(WARN, value, base, self.limits["high"])
         if base is not None and value > base + self.rise * factor:
