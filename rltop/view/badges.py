@@ -107,9 +107,11 @@ def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup
         for v in sorted(firing, key=lambda v: -v.level)
     )
     fired = {verdict.rule for verdict in firing}
-    quiet = sum(rule not in fired for rule in _rules_of(run.identity, name))
+    progress = _progress(run)
+    # Said only where nothing is being waited for; asking every rule costs the first frame their import.
+    quiet = 0 if progress else sum(rule not in fired for rule in _rules_of(run.identity, name))
     recovered = sum(verdict.state is VerdictState.RECOVERED for verdict in verdicts)
-    return BadgeGroup(name, badges, quiet, recovered, _progress(run))
+    return BadgeGroup(name, badges, quiet, recovered, progress)
 
 
 def _progress(run: RunSource) -> str:
