@@ -88,6 +88,7 @@ APP_BINDINGS = (
 PLOT_BINDINGS = (
     _key("log", "l", "log", "Log", "Logarithmic or linear values", show=True),
     _key("smooth", "s", "smooth", "Smooth", "Show the smoothed curve or leave it out"),
+    _key("band", "b", "band", "Band", "Show the extremes or the spread around the values, or leave them out"),
     _key(
         "zoom-in",
         "plus,equals_sign",

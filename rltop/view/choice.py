@@ -12,6 +12,7 @@ from rltop import units
 from rltop.metrics.keys import is_bookkeeping_key
 from rltop.metrics.rows import ROW_SETS
 from rltop.model import Label, Signal
+from rltop.view.bands import families_of
 from rltop.view.signals import generic_signal
 from rltop.view.source import RunSource
 
@@ -70,12 +71,18 @@ def _remark(run: RunSource, at: int | None, name: str, beside: Sequence[str]) ->
 
 
 def choose_others(run: RunSource, shown: Sequence[Choice]) -> Iterator[Choice]:
-    """Every other metric that the catalogue knows, then every other key; bookkeeping is left out."""
+    """Every other metric that the catalogue knows, then every other key; bookkeeping is left out.
+
+    Statistics of one metric get one row: that of the one which stands for them.
+    """
     known = {} if run.identity is None else run.identity.signals
     of_key = {signal.key: signal for signals in known.values() for signal in signals}
     first = [signals[0].key for signals in known.values() if signals and signals[0].metric.section != "timing"]
+    families = families_of(run)
     done = {choice.signal.key for choice in shown}
-    for key in [*first, *run.stream.keys]:
+    done |= {families[key].main.key for key in done if key in families}
+    for each in [*first, *run.stream.keys]:
+        key = families[each].main.key if each in families else each
         if key in done or is_bookkeeping_key(key):
             continue
         done.add(key)

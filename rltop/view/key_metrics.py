@@ -25,11 +25,12 @@ _TITLE = 18
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One row of the table: a reading, its title, and a remark of its own."""
+    """One row of the table: a reading, its title, a remark of its own, and the band around it."""
 
     title: str
     reading: SignalReading
     remark: str = ""
+    band: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,8 @@ def notes_of(row: MetricRow, glyphs: Glyphs) -> list[tuple[str, str]]:
         notes.append((f"@{units.step(reading.point.step)}", "note"))
     if row.remark:
         notes.append((row.remark, "note"))
+    if row.band:
+        notes.append((row.band, "note"))
     if reading.others:
         notes.append((f"+{reading.others} more", "dim"))
     return notes

@@ -14,6 +14,7 @@ from rltop.derive.middle import median
 from rltop.metrics.catalog import CATALOG
 from rltop.model import Direction, Label, Level
 from rltop.view.badges import verdicts_at
+from rltop.view.bands import band_around, families_of
 from rltop.view.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import change_text, value_text
@@ -58,6 +59,8 @@ class MetricView:
         bounds: what holds by definition, in words; may be empty.
         related: readings of its relatives that this run logs.
         plot: what the chart is drawn from.
+        siblings: readings of the other statistics of the same quantity, each with the trainer's word for it.
+        family: what the quantity is called; empty where there are no others.
     """
 
     reading: SignalReading
@@ -67,6 +70,8 @@ class MetricView:
     bounds: str
     related: tuple[SignalReading, ...]
     plot: PlotData
+    siblings: tuple[tuple[str, SignalReading], ...] = ()
+    family: str = ""
 
 
 def build_metric(
@@ -93,10 +98,20 @@ def build_metric(
     verdicts = verdicts_at(run, at)
     cadence = cadence_of(run.stream)
     reading = read_signal(run, signal, columns, at=at, verdicts=verdicts, cadence=cadence)
+    family = families_of(run).get(key)
+    members = () if family is None else tuple(member for member in family.members if member.key != key)
+    siblings = tuple(
+        (
+            member.word or member.statistic.value,
+            read_signal(run, signal_of(run, member.key), 64, at=at, verdicts=verdicts, cadence=cadence),
+        )
+        for member in members
+    )
+    shown = {key, *(member.key for member in members)}
     related = []
     for name in metric.related:
         other = None if run.identity is None else run.identity.primary(name)
-        if other is not None and other.key != key:
+        if other is not None and other.key not in shown:
             related.append(read_signal(run, other, 64, at=at, verdicts=verdicts, cadence=cadence))
     return MetricView(
         reading=reading,
@@ -105,7 +120,18 @@ def build_metric(
         direction=_DIRECTIONS[metric.direction],
         bounds=_bounds(metric.low, metric.high),
         related=tuple(related[:_RELATED]),
-        plot=build_plot(run, reading, verdicts, at=at, columns=columns, zoom=zoom, is_log=is_log),
+        plot=build_plot(
+            run,
+            reading,
+            verdicts,
+            at=at,
+            columns=columns,
+            zoom=zoom,
+            is_log=is_log,
+            band=None if family is None else band_around(run, signal, family),
+        ),
+        siblings=siblings,
+        family="" if family is None else family.name,
     )
 
 
@@ -252,18 +278,22 @@ def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
     facts = ", ".join(part for part in (view.direction, view.bounds) if part)
     if facts:
         rows.append(RowBuilder(width, glyphs).add(" ").add(facts, "dim").row())
+    if view.siblings:
+        name = clip_middle(Label.of(view.family).display, max(8, width - 16))
+        rows += [Row(()), RowBuilder(width, glyphs).add(" statistics of ", "dim").add(name, "key").row()]
+    rows += [paint_relative(reading, width, glyphs, Label.of(word).display) for word, reading in view.siblings]
     if view.related:
         rows += [Row(()), RowBuilder(width, glyphs).add(" related", "dim").row()]
     rows += [paint_relative(reading, width, glyphs) for reading in view.related]
     return rows
 
 
-def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs) -> Row:
-    """A related metric: level, title, value, and a short line."""
+def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: str = "") -> Row:
+    """A related metric: level, title (its own by default), value, and a short line."""
     role = LEVEL_ROLES[reading.level]
     sign = glyphs.level(reading.level) if reading.level is not Level.OK else " "
     builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
-    builder.left(Label.of(reading.signal.metric.title).display, 19, "text")
+    builder.left(title or Label.of(reading.signal.metric.title).display, 19, "text")
     text, unit = value_text(reading)
     builder.right(text, 8, "crit" if reading.is_nonfinite_now else "value").left(f" {unit}" if unit else "", 6, "unit")
     builder.right(change_text(reading), 8, "note").add("  ")

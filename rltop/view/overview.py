@@ -14,6 +14,7 @@ from itertools import islice
 from rltop import units
 from rltop.model import Counts, Event, EventState, Label, RunState, Verdict
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
+from rltop.view.bands import text_around
 from rltop.view.cells import RowBuilder, fill, rule_row, too_small
 from rltop.view.choice import choose_key_metrics, choose_others
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
@@ -147,6 +148,7 @@ def _read_rows(
             choice.title,
             read_signal(run, choice.signal, columns, at=at, verdicts=verdicts, others=choice.others, cadence=cadence),
             choice.remark,
+            text_around(run, choice.signal, at),
         )
         for choice in chosen
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from rltop import units
 from rltop.model import Level, Signal, Verdict, VerdictState
 from rltop.store.series import Bucket
+from rltop.view.bands import Band, edge_points
 from rltop.view.glyphs import LEVEL_ROLES
 from rltop.view.signals import SignalReading, shown_step
 from rltop.view.source import RunSource
@@ -96,6 +97,8 @@ class PlotData:
         is_log: the value axis is logarithmic.
         can_log: there is a value above zero.
         is_approximate: some points are edges of folded history.
+        band: the lower and the upper edge of what lies around the values; empty without one.
+        band_label: what the edges are.
     """
 
     title: str
@@ -109,6 +112,8 @@ class PlotData:
     is_log: bool = False
     can_log: bool = False
     is_approximate: bool = False
+    band: tuple[Curve, ...] = ()
+    band_label: str = ""
 
 
 def build_plot(
@@ -121,6 +126,7 @@ def build_plot(
     zoom: Zoom | None = None,
     is_log: bool = False,
     smoothing: float = SMOOTHING,
+    band: Band | None = None,
 ) -> PlotData:
     """Reduce a signal to what a chart of `columns` columns can show.
 
@@ -133,6 +139,7 @@ def build_plot(
         zoom: the stretch of steps; None is all of it.
         is_log: draw on a logarithmic axis; ignored where no value is above zero.
         smoothing: weight of the past per record, 0 to below 1.
+        band: what lies around the signal, if that is to be drawn.
     """
     stream, signal = run.stream, reading.signal
     first, last = stream.first_step or 0, stream.last_step or 0
@@ -162,7 +169,16 @@ def build_plot(
         is_log=is_log and can_log,
         can_log=can_log,
         is_approximate=any(bucket.is_approximate for bucket in buckets),
+        band=() if band is None else _edges(run, band, buckets, (stride, start, shown.last + 1)),
+        band_label="" if band is None else band.label,
     )
+
+
+def _edges(run: RunSource, band: Band, middle: Sequence[Bucket], where: tuple[int, int, int]) -> tuple[Curve, ...]:
+    """Both edges of a band over the same buckets as the values; those without a point are left out."""
+    buckets = {band.main.key: middle, **{key: run.stream.buckets(key, *where) for key in band.keys}}
+    sides = (Curve(tuple(x for x, _ in side), tuple(y for _, y in side)) for side in edge_points(band, buckets))
+    return tuple(side for side in sides if side.steps)
 
 
 def _extremes(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom) -> Curve:

@@ -1,19 +1,22 @@
 """Every metric of a run: a tree by section and group, filtered as one types.
 
 Owns the order, the folding and the filter. Nothing of a row is read before it
-comes into view, so that four thousand keys cost what forty do.
+comes into view, so that four thousand keys cost what forty do. The statistics of one
+quantity are one line, named by all of their keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rltop import units
 from rltop.metrics.dialect import Identity
-from rltop.metrics.keys import is_bookkeeping_key, split_key
-from rltop.model import Label, Level, Signal
+from rltop.metrics.families import Family
+from rltop.metrics.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
+from rltop.model import Label, Level, Signal, Verdict
 from rltop.view.badges import verdicts_at
+from rltop.view.bands import braces, families_of, text_around
 from rltop.view.cells import RowBuilder, clip_middle, fill, text_row, too_small
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import MetricRow, change_text, notes_of, value_text
@@ -29,7 +32,16 @@ _BOOKKEEPING = "Bookkeeping"
 
 @dataclass(frozen=True, slots=True)
 class TreeKey:
-    """One key and its place in the tree."""
+    """One key and its place in the tree.
+
+    Attributes:
+        key: the trainer's key; of several statistics, the one that stands for them.
+        section, group, name: where it stands.
+        signal: what it is.
+        words: what the filter looks through.
+        others: signals of the other statistics of the same quantity.
+        all_names: the names of all of them in one text; empty for a key alone.
+    """
 
     key: str
     section: str
@@ -37,6 +49,13 @@ class TreeKey:
     name: str
     signal: Signal
     words: str
+    others: tuple[Signal, ...] = ()
+    all_names: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many keys the line stands for."""
+        return 1 + len(self.others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,7 @@ class TreeIndex:
     """All keys of a run in the order of the tree; made once per set of keys.
 
     Attributes:
-        keys: by section, group and name, sections in order of first appearance.
+        keys: by section, group and name, sections in order of first appearance; a line each.
         sections: number of keys by section.
         key_count: how many keys there were when it was made.
         identity: whose names it carries.
@@ -64,22 +83,44 @@ def index_tree(run: RunSource) -> TreeIndex:
     """Put every key of a run in order; no key is hidden, bookkeeping comes last."""
     identity = run.identity
     known = {} if identity is None else {s.key: s for signals in identity.signals.values() for s in signals}
+    families = families_of(run)
     order: dict[str, int] = {}
     found = []
     for key in run.stream.keys:
-        path = split_key(key)
+        family = families.get(key)
+        path = split_key(key) if family is None else _place(family)
         section = _BOOKKEEPING if is_bookkeeping_key(key) else path.section
         order.setdefault(section, len(order))
-        signal = known.get(key) or generic_signal(key)
-        words = f"{key} {signal.metric.title} {signal.metric.name}".casefold()
-        found.append(TreeKey(key, section, path.group if section != _BOOKKEEPING else "", path.name, signal, words))
+        if family is not None and family.main.key != key:
+            continue
+        members = [key] if family is None else [member.key for member in family.members]
+        signals = [known.get(each) or generic_signal(each) for each in members]
+        words = " ".join(f"{one.key} {one.metric.title} {one.metric.name}" for one in signals).casefold()
+        group = path.group if section != _BOOKKEEPING else ""
+        names = "" if family is None else _names(path, members)
+        found.append(TreeKey(key, section, group, path.name, signals[0], words, tuple(signals[1:]), names))
     if _BOOKKEEPING in order:
         order[_BOOKKEEPING] = len(order)
     found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
     sections: dict[str, int] = {}
     for one in found:
-        sections[one.section] = sections.get(one.section, 0) + 1
+        sections[one.section] = sections.get(one.section, 0) + one.size
     return TreeIndex(tuple(found), sections, len(run.stream.keys), identity)
+
+
+def _place(family: Family) -> KeyPath:
+    """Where the line of a family stands: where its quantity would."""
+    path = split_key(family.name)
+    own = split_key(family.main.key)
+    return KeyPath(own.section, "", family.name) if path.section == GENERAL else path
+
+
+def _names(path: KeyPath, keys: Sequence[str]) -> str:
+    """All keys of a family in one text, without the section and the group that stand above the line."""
+    above = "/".join(part for part in (path.section, path.group) if part)
+    if all(key.startswith(f"{above}/") for key in keys):
+        return braces([key[len(above) + 1 :] for key in keys])
+    return braces(keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +137,7 @@ class TreeLine:
         row: the metric's reading; None for lines out of view.
         key: the metric's key.
         depth: 1 for a metric inside a group.
+        short: what it is called where its name does not fit; empty where that may only be cut.
     """
 
     kind: str
@@ -107,6 +149,7 @@ class TreeLine:
     row: MetricRow | None = None
     key: str = ""
     depth: int = 0
+    short: Label | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +194,9 @@ def layout_tree(
     is_filtered = bool(query.split())
     below: dict[tuple[str, str], int] = {}
     for one in matched:
-        below[one.section, ""] = below.get((one.section, ""), 0) + 1
+        below[one.section, ""] = below.get((one.section, ""), 0) + one.size
         if one.group:
-            below[one.section, one.group] = below.get((one.section, one.group), 0) + 1
+            below[one.section, one.group] = below.get((one.section, one.group), 0) + one.size
     lines: list[TreeLine | TreeKey] = []
     section = group = None
     for one in matched:
@@ -169,7 +212,7 @@ def layout_tree(
             if group:
                 lines.append(TreeLine("group", Label.of(group), one.section, below[one.section, group]))
         lines.append(one)
-    return lines, len(matched)
+    return lines, sum(one.size for one in matched)
 
 
 def build_tree(
@@ -202,24 +245,35 @@ def build_tree(
     columns = max(8, _spark_cells(width) * 2)
     levels: dict[str, Level] = {}
     for one in index.keys if verdicts else ():
-        verdict = worst_verdict(verdicts, one.signal.metric.name, one.key)
+        verdict = _worst(verdicts, one)
         if verdict is not None:
             levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
     shown = []
     for line in lines[top : top + height]:
         if isinstance(line, TreeKey):
             reading = read_signal(run, line.signal, columns, at=at, verdicts=verdicts, cadence=cadence)
+            worst = _worst(verdicts, line) if line.others else None
+            if worst is not None and worst.level > reading.level:
+                reading = replace(reading, level=worst.level, verdict=worst)
             title = line.signal.metric.title if line.signal.metric.name else ""
-            row = MetricRow(title, reading)
+            row = MetricRow(title, reading, band=text_around(run, line.signal, at) if line.others else "")
             depth = 1 if line.group else 0
-            shown.append(TreeLine("metric", Label.of(line.name), line.section, row=row, key=line.key, depth=depth))
+            name = Label.of(line.all_names or line.name)
+            short = Label.of(line.name) if line.all_names else None
+            shown.append(TreeLine("metric", name, line.section, row=row, key=line.key, depth=depth, short=short))
         elif line.kind == "section":
             level = levels.get(line.section, Level.OK)
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
         else:
             shown.append(line)
     span = "newest rows" if run.is_preview else "up to here" if at is not None else "whole run"
-    return TreeView(tuple(shown), top, len(lines), matched, len(index.keys), Label.of(query), span)
+    return TreeView(tuple(shown), top, len(lines), matched, index.key_count, Label.of(query), span)
+
+
+def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
+    """The worst verdict on any of the keys of a line."""
+    found = (worst_verdict(verdicts, one.metric.name, one.key) for one in (line.signal, *line.others))
+    return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
 
 
 def _spark_cells(width: int) -> int:
@@ -279,7 +333,8 @@ def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: in
     name = _name_cells(width) - 2 * line.depth
     builder.add(f"{glyphs.level(reading.level) if is_loud else ' '} ", role)
     builder.add("  " * line.depth)
-    text = clip_middle(line.name.display, name)
+    is_short = line.short is not None and cell_width(line.name.display) > name
+    text = clip_middle(line.short.display if is_short and line.short else line.name.display, name)
     room = name - cell_width(text)
     builder.add(text, "key")
     if row.title and row.title != line.name.display and room > len(row.title) + 2:

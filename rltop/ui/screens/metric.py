@@ -27,7 +27,8 @@ class MetricScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [*PLOT_BINDINGS]
     HELP = (
         "One metric over the steps of the run, as logged and smoothed, with the threshold of its rule, the baseline of "
-        "this run, restarts and the beginning of verdicts. Below, its numbers, what it means, and related metrics: "
+        "this run, restarts and the beginning of verdicts, between its extremes or its spread where the trainer logs "
+        "them. Below, its numbers, what it means, and related metrics: "
         "Enter opens them. The chart follows the newest step until it is moved away from it."
     )
 
@@ -38,6 +39,7 @@ class MetricScreen(Page):
         self._follows = True
         self._is_log = False
         self._has_smooth = True
+        self._has_band = True
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say; the board scrolls."""
@@ -52,7 +54,13 @@ class MetricScreen(Page):
         return [
             paint_metric_title(view, width, moment.glyphs),
             *paint_chart(
-                view.plot, width, chart_height, moment.glyphs, unit=view.reading.unit, has_smooth=self._has_smooth
+                view.plot,
+                width,
+                chart_height,
+                moment.glyphs,
+                unit=view.reading.unit,
+                has_smooth=self._has_smooth,
+                has_band=self._has_band,
             ),
             *details,
         ]
@@ -100,4 +108,9 @@ class MetricScreen(Page):
     def action_smooth(self) -> None:
         """Show the smoothed curve, or leave it out."""
         self._has_smooth = not self._has_smooth
+        self.draw()
+
+    def action_band(self) -> None:
+        """Show the edges around the values, or leave them out, so that the values fill the chart."""
+        self._has_band = not self._has_band
         self.draw()

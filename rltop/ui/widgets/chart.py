@@ -37,6 +37,7 @@ class Axes:
         is_log: the value axis is logarithmic.
         hidden: how many points a logarithmic axis cannot show.
         far: levels that lie outside the limits.
+        band: what there is to draw of the edges around the values.
     """
 
     raw: Curve
@@ -52,9 +53,10 @@ class Axes:
     is_log: bool
     hidden: int
     far: tuple[PlotLevel, ...]
+    band: tuple[Curve, ...] = ()
 
 
-def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True) -> Axes | None:
+def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
     """Fit a chart into a canvas of `columns` × `rows` cells.
 
     Args:
@@ -62,6 +64,7 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True)
         columns: cells, which decide how many steps are written below.
         rows: cells, which decide how many values are written beside.
         has_smooth: draw the smoothed curve too.
+        has_band: draw the edges around the values too.
 
     Returns:
         None when there is no point that could be drawn.
@@ -70,7 +73,9 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True)
     smooth, _ = _drawable(plot.smooth if has_smooth else Curve((), ()), is_log=plot.is_log)
     if not raw.values:
         return None
-    low, high, far = _limits((*raw.values, *smooth.values), plot.levels, is_log=plot.is_log)
+    band = tuple(_drawable(edge, is_log=plot.is_log)[0] for edge in plot.band) if has_band else ()
+    around = [value for edge in band for value in edge.values]
+    low, high, far = _limits((*raw.values, *smooth.values, *around), plot.levels, is_log=plot.is_log)
     first, last = plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1)
     steps = nice_ticks(first, last, max(2, columns // 16))
     return Axes(
@@ -87,6 +92,7 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True)
         is_log=plot.is_log,
         hidden=hidden,
         far=far,
+        band=band,
     )
 
 

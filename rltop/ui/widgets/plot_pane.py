@@ -40,7 +40,14 @@ _LIBRARY_ERRORS = (ValueError, IndexError, KeyError, TypeError, ZeroDivisionErro
 
 
 def paint_chart(
-    plot: PlotData, width: int, height: int, glyphs: Glyphs, *, unit: Unit = Unit.NONE, has_smooth: bool = True
+    plot: PlotData,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    *,
+    unit: Unit = Unit.NONE,
+    has_smooth: bool = True,
+    has_band: bool = True,
 ) -> list[Row]:
     """A legend and the chart, as exactly `height` rows of at most `width` cells.
 
@@ -53,10 +60,11 @@ def paint_chart(
         glyphs: braille, or dots where only ASCII may be written.
         unit: of the values.
         has_smooth: draw the smoothed curve over the raw one.
+        has_band: draw the edges around the values.
     """
     if width < LEAST[0] or height < LEAST[1]:
         return _message(f"no room for a chart: {width}×{height} of {LEAST[0]}×{LEAST[1]}", width, height, glyphs)
-    axes = axes_of(plot, width - LABEL_CELLS, height - 3, has_smooth=has_smooth)
+    axes = axes_of(plot, width - LABEL_CELLS, height - 3, has_smooth=has_smooth, has_band=has_band)
     if axes is None:
         return _message("no value to draw yet", width, height, glyphs)
     try:
@@ -102,8 +110,9 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     for mark in axes.marks:
         figure.vertical_line(mark.step, color=_number(mark.role))
     marker = "." if glyphs.is_ascii else "braille"
-    # The smoothed curve comes last: where both share a cell, it is the one to be seen.
-    for curve, role in ((axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
+    # The smoothed curve comes last: where several share a cell, it is the one to be seen.
+    edges = ((edge, "note") for edge in axes.band)
+    for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
             figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(role))
     if axes.is_log:
@@ -149,6 +158,8 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     """What each line is, in its own colour and with its own sign."""
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
     entries = [(curve, "dim", "raw"), (curve, "spark", "smoothed")] if axes.smooth.steps else [(curve, "spark", "raw")]
+    if any(edge.steps for edge in axes.band):
+        entries.append((curve, "note", plot.band_label))
     entries += [(across, level.role, level.label) for level in axes.levels]
     entries += [(down, mark.role, mark.label) for mark in axes.marks]
     entries += [("", "dim", _far(level, axes)) for level in axes.far]

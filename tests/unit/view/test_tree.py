@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
 from fake_run import FakeRun, firing_run, run_of, verl_lines
 
+from rltop.model import Level
 from rltop.view import tree
 from rltop.view.glyphs import UNICODE
 from rltop.view.lines import TargetKind
@@ -27,7 +29,9 @@ def text_of(run: FakeRun, width: int = 120, height: int = 40, **more: object) ->
 
 def test_no_key_is_hidden(run: FakeRun) -> None:
     index = index_tree(run)
-    assert {one.key for one in index.keys} == set(run.stream.keys)
+    shown = [signal.key for one in index.keys for signal in (one.signal, *one.others)]
+    assert sorted(shown) == sorted(run.stream.keys)
+    assert sum(one.size for one in index.keys) == sum(index.sections.values()) == len(shown)
     assert index.keys[-1].section == "Bookkeeping"
     assert index.is_for(run)
 
@@ -81,6 +85,27 @@ def test_only_what_is_in_view_is_read() -> None:
     lines, matched = layout_tree(index, "k40")
     assert matched == sum("k40" in f"k{i}" for i in range(4096))
     assert sum(isinstance(line, TreeKey) for line in lines) == matched
+
+
+def test_the_statistics_of_a_metric_are_one_line_that_any_of_their_names_finds(run: FakeRun) -> None:
+    index = index_tree(run)
+    for query in ("response_length/max", "response_length/mean", "longest response"):
+        found = match_keys(index, query)
+        assert [one.key for one in found] == ["response_length/mean"]
+    text = text_of(run, query="response_length/max")
+    assert "{mean,max,min}" in text or "{mean,min,max}" in text or "{max,mean,min}" in text
+    assert f"{found[0].size} of 51 match" in text
+
+
+def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
+    rows = [(step, {"a/mean": 1.0, "a/max": 2.0, "b": 1.0}) for step in range(20)]
+    ill = run_of(verl_lines(rows))
+    verdict = replace(firing_run().verdicts[0], metric="", key="a/max", level=Level.CRIT)
+    ill.verdicts = [verdict]
+    view = build_tree(ill, index_tree(ill), height=10)
+    levels = {line.key: line.row.reading.level for line in view.lines if line.row is not None}
+    assert levels == {"a/mean": Level.CRIT, "b": Level.OK}
+    assert next(line.level for line in view.lines if line.section == "a") is Level.CRIT
 
 
 def test_an_empty_run_has_an_empty_tree() -> None:

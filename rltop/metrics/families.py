@@ -1,0 +1,211 @@
+"""Which keys are statistics of one quantity: its mean, its extremes, its spread.
+
+Trainers write the statistics of a quantity as keys of their own, each in its own way:
+below it (`score/mean`), before its name (`mean_length`, `max_of_length`), behind it
+(`reward_std`), or as levels over runs of a task (`mean@4`, `best@4/mean`). Owns the
+grouping; pure. Knows nothing of dialects, so that hand-made keys group as well.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Statistic(enum.StrEnum):
+    """What a member of a family says of the quantity."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+    VALUE = "value"
+    MAX = "max"
+    MIN = "min"
+    BEST = "best"
+    WORST = "worst"
+    STD = "std"
+    OTHER = "other"
+
+
+_MAIN = (Statistic.MEAN, Statistic.MEDIAN, Statistic.VALUE)
+_LOW = (Statistic.MIN, Statistic.WORST)
+_HIGH = (Statistic.MAX, Statistic.BEST)
+_BAND = frozenset({*_LOW, *_HIGH, Statistic.STD})
+
+_WORDS = {
+    "mean": Statistic.MEAN,
+    "avg": Statistic.MEAN,
+    "average": Statistic.MEAN,
+    "median": Statistic.MEDIAN,
+    "p50": Statistic.MEDIAN,
+    "max": Statistic.MAX,
+    "maximum": Statistic.MAX,
+    "min": Statistic.MIN,
+    "minimum": Statistic.MIN,
+    "std": Statistic.STD,
+    "stdev": Statistic.STD,
+    "std_dev": Statistic.STD,
+    "best": Statistic.BEST,
+    "worst": Statistic.WORST,
+    "maj": Statistic.OTHER,
+    "var": Statistic.OTHER,
+    "variance": Statistic.OTHER,
+    "sum": Statistic.OTHER,
+    "last": Statistic.OTHER,
+    "p10": Statistic.OTHER,
+    "p25": Statistic.OTHER,
+    "p75": Statistic.OTHER,
+    "p90": Statistic.OTHER,
+    "p95": Statistic.OTHER,
+    "p99": Statistic.OTHER,
+}
+_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
+_LEVEL = re.compile(rf"(?P<base>.+)/(?P<level>{_WORD})(?:@|_at_)(?P<k>\w+)(?:/(?P<inner>{_WORD}))?")
+_BELOW = re.compile(rf"(?P<base>.+)/(?P<word>{_WORD})")
+_BEFORE = re.compile(rf"(?P<base>(?:.*/)?)(?P<word>{_WORD})(?:_of)?_(?P<name>[^/]+)")
+_BEHIND = re.compile(rf"(?P<base>(?:.*/)?[^/_](?:[^/]*[^/_])?)_(?P<word>{_WORD})")
+_SIDES = re.compile(r"(?P<base>(?:.*[/_])?clip_ratio)/(?P<side>low|high|region)_(?P<word>mean|min|max)")
+"""Shares clipped at the lower and the upper edge and at either: parts of one share, each with its own extreme."""
+
+_SPLIT = (("val-aux/", "val-core/"),)
+"""Sections over which veRL spreads the statistics of one validation score: (details, what counts)."""
+
+
+class Member(NamedTuple):
+    """One key of a family: what it says of the quantity, and the trainer's word for it."""
+
+    key: str
+    statistic: Statistic
+    word: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Keys that are statistics of one quantity.
+
+    Attributes:
+        name: the quantity, as the trainer spells it, without the statistic.
+        members: the one that stands for all first, the others in order of appearance.
+    """
+
+    name: str
+    members: tuple[Member, ...]
+
+    @property
+    def main(self) -> Member:
+        """The member that stands for the family: its mean where there is one."""
+        return self.members[0]
+
+    @property
+    def low(self) -> Member | None:
+        """The lower edge of the band, if it is logged."""
+        return self._first(_LOW)
+
+    @property
+    def high(self) -> Member | None:
+        """The upper edge of the band, if it is logged."""
+        return self._first(_HIGH)
+
+    @property
+    def spread(self) -> Member | None:
+        """The standard deviation, if it is logged."""
+        return self._first((Statistic.STD,))
+
+    def _first(self, wanted: Sequence[Statistic]) -> Member | None:
+        rest = self.members[1:]
+        return next((member for member in rest if member.statistic in wanted), None)
+
+
+@lru_cache(maxsize=20_000)
+def place_of(key: str) -> tuple[str, Statistic, str] | None:
+    """The family that a key may belong to by its spelling, what it is in it, and the word for that.
+
+    None where the key names no statistic. The name alone proves nothing: a family is
+    made of several keys, see `families`.
+    """
+    if found := _LEVEL.fullmatch(key):
+        level, inner = found["level"], found["inner"]
+        statistic = _WORDS[level]
+        if inner and _WORDS[inner] is not Statistic.MEAN:
+            # The spread of the means over tasks is a spread; that of the best is a detail.
+            statistic = _WORDS[inner] if statistic is Statistic.MEAN else Statistic.OTHER
+        word = f"{level} {inner}" if inner and inner != "mean" else level
+        return f"{found['base']}@{found['k']}", statistic, word
+    if found := _SIDES.fullmatch(key):
+        side, word = found["side"], found["word"]
+        edge = {("low", "min"): Statistic.MIN, ("high", "max"): Statistic.MAX, ("region", "mean"): Statistic.MEAN}
+        return found["base"], edge.get((side, word), Statistic.OTHER), f"{side} {word}"
+    if found := _BELOW.fullmatch(key):
+        return found["base"], _WORDS[found["word"]], found["word"]
+    if found := _BEFORE.fullmatch(key):
+        return found["base"] + found["name"], _WORDS[found["word"]], found["word"]
+    if found := _BEHIND.fullmatch(key):
+        return found["base"], _WORDS[found["word"]], found["word"]
+    return None
+
+
+def families(keys: Iterable[str]) -> Iterator[Family]:
+    """The families among `keys`, in order of first appearance; no key is in two of them.
+
+    Keys make a family where there are at least two statistics of one quantity, one of
+    which bounds it (an extreme or a spread). A key that is spelled like the quantity
+    itself joins it. Where two keys say the same, the first does.
+    """
+    ordered = tuple(dict.fromkeys(keys))
+    found: dict[str, dict[str, Member]] = {}
+    for key in ordered:
+        place = place_of(key)
+        if place is not None:
+            name, statistic, word = place
+            found.setdefault(name, {}).setdefault(word, Member(key, statistic, word))
+    _join_sections(found)
+    taken = {member.key for members in found.values() for member in members.values()}
+    present = frozenset(ordered)
+    for name, by_word in found.items():
+        members = list(by_word.values())
+        if name in present and name not in taken:
+            members.append(Member(name, Statistic.VALUE, ""))
+        members = _distinct(members)
+        if len(members) >= 2 and any(member.statistic in _BAND for member in members):
+            members.sort(key=_standing)
+            yield Family(name, tuple(members))
+
+
+def _join_sections(found: dict[str, dict[str, Member]]) -> None:
+    """Bring the details of a quantity to where its main statistics stand."""
+    for details, main in _SPLIT:
+        for name in [name for name in found if name.startswith(details)]:
+            home = found.get(main + name.removeprefix(details))
+            if home is not None:
+                for word, member in found.pop(name).items():
+                    home.setdefault(word, member)
+
+
+def _distinct(members: Iterable[Member]) -> list[Member]:
+    """The first of each statistic; what is only a detail may occur several times."""
+    said: set[Statistic] = set()
+    kept = []
+    for member in members:
+        if member.statistic is Statistic.OTHER or member.statistic not in said:
+            said.add(member.statistic)
+            kept.append(member)
+    return kept
+
+
+def _standing(member: Member) -> int:
+    """How well a member can stand for its family."""
+    if member.statistic in _MAIN:
+        return _MAIN.index(member.statistic)
+    if member.statistic is Statistic.OTHER and member.word.endswith("mean"):
+        return len(_MAIN)
+    # Without a mean, the largest value is the one that limits are about.
+    return len(_MAIN) + (1 if member.statistic in _HIGH else 2)
+
+
+@lru_cache(maxsize=16)
+def family_index(keys: tuple[str, ...]) -> dict[str, Family]:
+    """Every key that belongs to a family among `keys` → that family; not to be changed."""
+    return {member.key: family for family in families(keys) for member in family.members}
