@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from heapq import nlargest
 from typing import NamedTuple
 
 from rltop.metrics.dialect import Stage, TimingPlan
@@ -101,13 +102,17 @@ def stage_keys(plan: TimingPlan, keys: Iterable[str]) -> list[tuple[str, str, fl
     return [(item.name, item.key, item.stage.scale) for item in items if not item.stage.is_outside]
 
 
-def step_timing(plan: TimingPlan, step: int, row: Mapping[str, float]) -> StepTiming | None:
+def step_timing(
+    plan: TimingPlan, step: int, row: Mapping[str, float], unclaimed: int | None = None
+) -> StepTiming | None:
     """The timing tree of one step.
 
     Args:
         plan: the dialect's plan.
         step: the trainer's step.
         row: raw keys and finite raw values of the step.
+        unclaimed: of the durations that the plan does not know, so many of the longest
+            are in the tree; None is all. A trainer may log hundreds of them.
 
     Returns:
         The tree, or None where the row holds no duration of a step. Unless it
@@ -127,8 +132,8 @@ def step_timing(plan: TimingPlan, step: int, row: Mapping[str, float]) -> StepTi
         total_s = sum_s
     if not total_s > 0.0:
         return None
-    unclaimed = builder.unclaimed
-    if not inside and not unclaimed:
+    has_rest = bool(layout.unclaimed)
+    if not inside and not has_rest:
         span = Span("step", layout.total_key, 0.0, total_s, is_start_logged=True)
         return StepTiming(step, total_s, (span,), builder.in_sequence(outside, total_s))
     is_overlapping = sum_s > OVERLAP * total_s
@@ -138,9 +143,9 @@ def step_timing(plan: TimingPlan, step: int, row: Mapping[str, float]) -> StepTi
         spans = builder.in_sequence([i for i in inside if not builder.lane(i)], 0.0)
     first_lane = 1 + max((span.lane for span in spans), default=0)
     spans = (*spans, *builder.beside([i for i in inside if builder.lane(i)], 0.0, first_lane))
-    if not is_overlapping or unclaimed:
+    if not is_overlapping or has_rest:
         left_s = 0.0 if is_overlapping else max(0.0, total_s - sum_s)
-        spans = (*spans, builder.other(total_s - left_s, left_s))
+        spans = (*spans, builder.other(total_s - left_s, left_s, unclaimed))
     is_beside = any(builder.lane(i) for i in inside)
     return StepTiming(step, total_s, spans, builder.in_sequence(outside, total_s), is_overlapping or is_beside)
 
@@ -173,10 +178,6 @@ class _Builder:
 
     def lane(self, i: int) -> int:
         return self._layout.items[i].stage.lane
-
-    @property
-    def unclaimed(self) -> bool:
-        return bool(self._layout.unclaimed)
 
     def in_sequence(self, items: Iterable[int], start_s: float) -> tuple[Span, ...]:
         """One after the other, in the order given."""
@@ -212,12 +213,19 @@ class _Builder:
             at_s[wanted] = begin_s + self.seconds(i)
         return tuple(spans)
 
-    def other(self, start_s: float, duration_s: float) -> Span:
-        """Time of the step that no stage explains; in it, for information, durations that no stage claims."""
+    def other(self, start_s: float, duration_s: float, most: int | None) -> Span:
+        """Time of the step that no stage explains; in it, for information, the `most` longest of the unclaimed."""
+        row = self._row
+        rest: Iterable[tuple[str, str]] = self._layout.unclaimed
+        if most is not None:
+            longest = set(nlargest(most, (key for key, _ in rest), key=row.__getitem__)) if most else set()
+            rest = [pair for pair in rest if pair[0] in longest] if longest else ()
         children = tuple(
-            Span(name, key, start_s, self._row[key], SpanKind.OVERLAPPING, lane)
-            for lane, (key, name) in enumerate(self._layout.unclaimed, 1)
-            if self._row[key] >= 0.0
+            [
+                Span(name, key, start_s, row[key], SpanKind.OVERLAPPING, lane)
+                for lane, (key, name) in enumerate(rest, 1)
+                if row[key] >= 0.0
+            ]
         )
         return Span(OTHER, "", start_s, duration_s, SpanKind.OTHER, children=children)
 

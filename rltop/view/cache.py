@@ -63,13 +63,13 @@ def read_buckets(stream: Stream, key: str, window: Window, stop: int) -> list[Bu
 
 
 def read_timing(stream: Stream, plan: TimingPlan, step: int) -> StepTiming | None:
-    """The timing tree of a step that is still held raw; None where it logs no timing."""
+    """The timing tree of a step that is still held raw, without what no stage claims; None where it logs no timing."""
     timings = _held(stream).timings
     if step == stream.last_step:
-        return step_timing(plan, step, stream.row(step))
+        return step_timing(plan, step, stream.row(step), 0)
     if len(timings) > _MAX_STEPS:
         timings.clear()
     at = (step, id(plan))
     if at not in timings:
-        timings[at] = step_timing(plan, step, stream.row(step))
+        timings[at] = step_timing(plan, step, stream.row(step), 0)
     return timings[at]

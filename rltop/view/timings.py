@@ -7,14 +7,14 @@ drawn is in `waterfall`.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import nlargest
 
 from rltop.derive.middle import median
 from rltop.derive.timing import step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
+from rltop.store.stream import Stream
 from rltop.view.cache import read_timing
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource
@@ -141,11 +141,12 @@ class TimingView:
         return max(grown, key=lambda stage: stage.delta_s or 0.0, default=None)
 
 
-def timing_history(run: RunSource, until: int | None, count: int) -> list[StepTiming]:
+def timing_history(run: RunSource, until: int | None, count: int, unclaimed: int | None = None) -> list[StepTiming]:
     """The timing trees of the last `count` steps at or before `until`, oldest first.
 
     Only steps whose rows are still held raw, and only those that log a timing. Where
-    the run has true spans, these are what is shown.
+    the run has true spans, these are what is shown. The newest tree has the
+    `unclaimed` longest durations that belong to no stage (None: all), the others none.
     """
     if run.spans is not None and run.spans.steps:
         held = run.spans.steps
@@ -169,6 +170,9 @@ def timing_history(run: RunSource, until: int | None, count: int) -> list[StepTi
             found.append(timing)
         if len(found) == count:
             break
+    if found:
+        newest = found[0].step
+        found[0] = step_timing(plan, newest, stream.row(newest), unclaimed) or found[0]
     return found[::-1]
 
 
@@ -188,23 +192,23 @@ def build_timing(
             read it again.
         count: how many steps to compare with.
         inner: of the durations that no stage claims, only so many of the longest are
-            compared: a trainer may log hundreds, and a page may show a few; None is all.
+            there: a trainer may log hundreds, and a page may show a few; None is all.
 
     Returns:
         None if the trainer logs no timing, or not on any step still held.
     """
-    history = timing_history(run, at, count)
+    history = timing_history(run, at, count, inner)
     plan = None if run.identity is None else run.identity.dialect.timing
     is_measured = bool(history) and history[-1].step == at and run.spans is not None
     if at is not None and plan is not None and not is_measured and (row or not history or history[-1].step != at):
-        exact = step_timing(plan, at, row or run.stream.row(at))
+        exact = step_timing(plan, at, row or run.stream.row(at), inner)
         if exact is not None:
             history = [timing for timing in history if timing.step < at] + [exact]
     if not history:
         return None
     timing = history[-1]
     colors = _colors(history)
-    medians = _medians(history, inner)
+    medians = _medians(run.stream, history)
     strip = tuple(_strip_step(one) for one in history)
     totals = [one.total_s for one in history]
     return TimingView(
@@ -242,33 +246,35 @@ def _span_id(span: Span) -> str:
     return span.key or (OTHER if span.kind is SpanKind.OTHER else span.name)
 
 
-def _compared(timing: StepTiming, inner: int | None) -> list[str]:
-    """The spans that are compared with what is usual, by `_span_id`."""
-    compared: list[str] = []
-    rest: list[Span] = []
-    for span, top, depth, _ in _flat(timing):
-        if depth and top.kind is SpanKind.OTHER:
-            rest.append(span)
-        else:
-            compared.append(_span_id(span))
-    if inner is not None:
-        rest = nlargest(inner, rest, key=lambda span: span.duration_s)
-    return compared + [_span_id(span) for span in rest]
-
-
-def _medians(history: Sequence[StepTiming], inner: int | None) -> dict[str, float]:
+def _medians(stream: Stream, history: Sequence[StepTiming]) -> dict[str, float]:
     """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
 
     A span that is only now and then there, such as a checkpoint, is compared
     with itself, not with its absence.
     """
     each = [_durations(timing) for timing in history]
+    unclaimed = {
+        span.key
+        for span, top, depth, _ in _flat(history[-1])
+        if depth and top.kind is SpanKind.OTHER and not span.is_start_logged
+    }
     medians: dict[str, float] = {}
-    for name in _compared(history[-1], inner):
-        values = sorted(durations[name] for durations in each if name in durations)
+    for name in _durations(history[-1]):
+        if name in unclaimed:
+            values = _logged(stream, name, history)
+        else:
+            values = [durations[name] for durations in each if name in durations]
         if len(values) >= _MIN_FOR_MEDIAN:
-            medians[name] = (values[len(values) // 2] + values[(len(values) - 1) // 2]) / 2
+            medians[name] = median(values)
     return medians
+
+
+def _logged(stream: Stream, key: str, history: Sequence[StepTiming]) -> list[float]:
+    """A duration on the steps of the history, from its column: the older trees leave out what no stage claims."""
+    held = stream.steps()
+    series = stream.series(key, last=len(held) - bisect_left(held, history[0].step))
+    steps = {timing.step for timing in history}
+    return [value for step, value in zip(series.steps, series.values, strict=True) if value >= 0.0 and step in steps]
 
 
 _MAX_KNOWN = 16 * STRIP_STEPS

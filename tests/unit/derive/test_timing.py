@@ -246,3 +246,17 @@ def test_a_wide_row_is_read_fast_after_the_first() -> None:
     for _ in range(200):
         of(row)
     assert (time.perf_counter() - began) / 200 < 0.001
+
+
+def test_of_what_no_stage_claims_the_longest_are_kept() -> None:
+    row = {"timing_s/step": 10.0, "timing_s/gen": 6.0, **{f"timing_s/own_{i}": float(i) for i in range(5)}}
+    everything = step_timing(VERL, 1, row)
+    two = step_timing(VERL, 1, row, 2)
+    none = step_timing(VERL, 1, row, 0)
+    assert everything is not None and two is not None and none is not None
+    assert [span.name for span in everything.spans[-1].children] == [f"own_{i}" for i in range(5)]
+    assert [span.name for span in two.spans[-1].children] == ["own_3", "own_4"]
+    assert none.spans[-1].children == ()
+    assert {(span.name, span.duration_s) for span in none.spans} == {
+        (span.name, span.duration_s) for span in everything.spans
+    }
