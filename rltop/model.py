@@ -10,6 +10,7 @@ import unicodedata
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 GAP = float("nan")
@@ -339,6 +340,7 @@ class Observation(NamedTuple):
         nonfinite: canonical name or raw key → kind, for cells that held no finite number.
         stages: stage name → seconds, top-level stages of the step.
         is_late: the row belongs to an earlier step (an evaluation that took its time).
+        ranks: rank → stage → seconds, where each rank says what it did.
     """
 
     record: int
@@ -350,6 +352,7 @@ class Observation(NamedTuple):
     nonfinite: Mapping[str, NonFinite]
     stages: Mapping[str, float]
     is_late: bool = False
+    ranks: Mapping[str, Mapping[str, float]] = MappingProxyType({})
 
 
 class VerdictState(enum.StrEnum):
@@ -391,6 +394,7 @@ class Verdict:
         threshold: the line that was crossed, in the metric's unit, if there is one.
         baseline: what it is compared with, if anything.
         recovered_step: where it ended, or None.
+        stream: the stream of the run whose steps it counts in; "" for the main one.
     """
 
     rule: str
@@ -412,6 +416,7 @@ class Verdict:
     baseline: float | None = None
     recovered_step: int | None = None
     is_provisional: bool = False
+    stream: str = ""
 
 
 class EventState(enum.StrEnum):
@@ -425,7 +430,11 @@ class EventState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One transition of one rule, in the order of the file."""
+    """One transition of one rule, in the order of the file.
+
+    `stream` names the stream of the run whose records and steps it counts in; "" is
+    the main one.
+    """
 
     record: int
     step: int
@@ -434,6 +443,7 @@ class Event:
     level: Level
     state: EventState
     message: str
+    stream: str = ""
 
 
 class RunState(enum.StrEnum):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.derive.ranks import RankHistory
 from rltop.derive.spans import SpanBook
 from rltop.health.options import EngineOptions
 from rltop.ingest.judge import Judge
@@ -51,6 +52,10 @@ class FakeRun:
     counts: Counts = field(default_factory=Counts)
     group_size: int | None = None
     records: int = 0
+    role: str = ""
+    is_rank: bool = False
+    beside: Sequence[FakeRun] = ()
+    ranks: RankHistory | None = None
 
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:

@@ -32,6 +32,7 @@ from rltop.health import (
     performance,
     preference,
     progress,
+    ranks,
     reference_kl,
     reward,
     schedule,
@@ -77,6 +78,7 @@ MODULES = (
     straggler,
     memory,
     embodied,
+    ranks,
     collapse,
 )
 

@@ -160,6 +160,7 @@ class RuleSpec:
         applies: whether it makes sense for an algorithm with these traits.
         is_fact: INFO readings are facts about the run, not a state that lasts.
         judges_always: looks at every record, not only at those of runs that log one of `metrics`.
+        needs_ranks: says something only of runs whose ranks each say what they did.
         takes_late: also judges rows that belong to an earlier step (evaluations).
         follows_phase: compares with what a new phase of the run makes meaningless, and begins anew with it.
         why: why it matters.
@@ -182,6 +183,7 @@ class RuleSpec:
     applies: Callable[[Algorithm, Traits], bool] = _always
     is_fact: bool = False
     judges_always: bool = False
+    needs_ranks: bool = False
     takes_late: bool = False
     follows_phase: bool = False
     why: str = ""

@@ -18,7 +18,6 @@ from pathlib import Path
 from rltop.decode.kinds import bare_name
 from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
-from rltop.ingest.grouping import group
 from rltop.ingest.sniff import sniff
 
 _MAX_DEPTH = 4
@@ -106,6 +105,8 @@ def _search(folder: str, result: Discovery) -> list[Found]:
             result.passed_over.append((path, reason))
         else:
             files.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
+    from rltop.ingest.grouping import group  # noqa: PLC0415 - a file that was named needs none
+
     grouped = group(files)
     result.passed_over += grouped.repeated
     return grouped.runs

@@ -20,6 +20,10 @@ class Found:
         modified_s: when it was last written, or None.
         kind: what its first bytes say it is; None if they were not looked at or do not tell.
         earlier: files that hold what came before, oldest first.
+        role: which stream of its run it is (trainer, explorer, actor rank 3); empty where
+            the run has only one.
+        is_rank: it is what one of many ranks wrote, to be compared with the others.
+        beside: the other streams of the same run, each with a step axis of its own.
     """
 
     path: str
@@ -28,6 +32,14 @@ class Found:
     modified_s: float | None = None
     kind: Kind | None = None
     earlier: tuple[str, ...] = ()
+    role: str = ""
+    is_rank: bool = False
+    beside: tuple[Found, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every file of this stream, oldest first."""
+        return (*self.earlier, self.path)
 
 
 _COMMON_NAMES = frozenset(

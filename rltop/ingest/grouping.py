@@ -3,23 +3,26 @@
 A run directory often holds a run several times over: rows as JSON lines, the
 same as TensorBoard events, and a checkpoint's `trainer_state.json`. It is shown
 once, from the file that says most and soonest; the others are named as passed
-over. Rotated history and one event file per start are one stream.
+over. Rotated history and one event file per start are one stream; parts that count
+their own steps are streams side by side in one run.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.ingest.found import Found, name_of
+from rltop.ingest.roles import MAIN_ROLES, Spot, place
+from rltop.model import Label
 
+MAX_STREAMS = 1_024
+"""Streams of one run that are followed; a job of more ranks is judged by its first ones."""
 _RANK = {kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON))}
-_INNER_FOLDERS = frozenset({"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs"})
-_INNER_PATTERN = re.compile(r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-\w+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
-"""Folders that trainers make inside a run's own: checkpoints, W&B runs, the dated ones of transformers."""
+_WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(\w+)$")
 
 
 @dataclass(slots=True)
@@ -30,32 +33,86 @@ class Grouped:
     repeated: list[tuple[str, str]] = field(default_factory=list)
 
 
-def group(files: Iterable[Found]) -> Grouped:
-    """Make runs of the metric files below one directory."""
+def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Grouped:
+    """Make runs of the metric files below one directory.
+
+    Args:
+        files: one entry per file.
+        titles: path → what the run calls itself in the file, where it does.
+    """
     grouped = Grouped()
-    by_home: dict[Path, list[Found]] = {}
-    for each in _sequences(files):
-        by_home.setdefault(_home(Path(each.path).parent), []).append(each)
-    for streams in by_home.values():
-        best = min(_rank(each) for each in streams)
-        kept = [each for each in streams if _rank(each) == best]
-        if best == _RANK[WHOLE_JSON.name]:
-            kept = [max(kept, key=lambda each: (each.modified_s or 0.0, each.path))]
-        grouped.runs += kept
-        grouped.repeated += [(each.path, f"the same run as {kept[0].path}") for each in streams if each not in kept]
-    grouped.runs.sort(key=lambda found: (-(found.modified_s or 0.0), found.path))
+    by_home: dict[Path, list[tuple[Found, Spot]]] = {}
+    for each, spot in place(_sequences(files), dict(titles or {})):
+        by_home.setdefault(spot.home, []).append((each, spot))
+    for home, streams in by_home.items():
+        _add_home(grouped, home, streams)
+    grouped.runs.sort(key=lambda found: (-_newest_s(found), found.path))
     return grouped
+
+
+def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]]) -> None:
+    """The runs of one folder: what says most of the whole, with parts and ranks beside it."""
+    wholes = _best([one for one in streams if not one[1].is_rank], grouped)
+    ranks = _best([one for one in streams if one[1].is_rank], grouped)
+    parts: dict[str, Found] = {}
+    for each, spot in sorted(wholes, key=lambda one: -_newest_s(one[0])):
+        if any(other.role for _, other in wholes) and spot.role not in parts:
+            parts[spot.role] = replace(each, role=spot.role)
+        else:
+            grouped.runs.append(each)
+    beside = [
+        replace(each, role=spot.role, is_rank=True)
+        for each, spot in sorted(ranks, key=lambda one: _natural(one[1].role))
+    ]
+    if parts:
+        main, *others = sorted(parts.values(), key=_precedence)
+        grouped.runs.append(_joined(main, [*others, *beside], home))
+    elif beside:
+        own = [run for run in grouped.runs if any(run is each for each, _ in wholes)]
+        main = max(own, key=_newest_s) if own else replace(beside[0], is_rank=False)
+        grouped.runs = [run for run in grouped.runs if run is not main]
+        grouped.runs.append(_joined(main, beside, home))
+
+
+def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
+    """One run of several streams, named by its folder."""
+    name = Label.of(home.name) if home.name else main.name
+    return replace(main, name=name, beside=tuple(beside[: MAX_STREAMS - 1]))
+
+
+def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Found, Spot]]:
+    """Those of the kind that says most; the others hold the same again."""
+    if not streams:
+        return []
+    best = min(_rank(each) for each, _ in streams)
+    kept = [one for one in streams if _rank(one[0]) == best]
+    if best == _RANK[WHOLE_JSON.name]:
+        kept = [max(kept, key=lambda one: (one[0].modified_s or 0.0, one[0].path))]
+    same = f"the same run as {kept[0][0].path}"
+    grouped.repeated += [(each.path, same) for each, spot in streams if (each, spot) not in kept]
+    return kept
+
+
+def _newest_s(found: Found) -> float:
+    """When the run was last written to, by any of its streams."""
+    return max(each.modified_s or 0.0 for each in (found, *found.beside))
+
+
+def _precedence(found: Found) -> tuple[int, str]:
+    """The part that makes the updates comes first: its steps are the run's."""
+    if not found.role:
+        return -1, ""
+    order = MAIN_ROLES.index(found.role) if found.role in MAIN_ROLES else len(MAIN_ROLES)
+    return order, found.role
+
+
+def _natural(role: str) -> list[tuple[int, str]]:
+    """Rank 10 comes after rank 9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", role)]
 
 
 def _rank(found: Found) -> int:
     return _RANK[found.kind.name] if found.kind is not None else len(_RANK)
-
-
-def _home(folder: Path) -> Path:
-    """The run's own folder, above those that a trainer makes in it."""
-    while folder.name in _INNER_FOLDERS or _INNER_PATTERN.match(folder.name):
-        folder = folder.parent
-    return folder
 
 
 def _sequences(files: Iterable[Found]) -> list[Found]:
@@ -68,7 +125,10 @@ def _sequences(files: Iterable[Found]) -> list[Found]:
             archives.setdefault(path.parent.parent, []).append(each)
             continue
         name = "tfevents" if each.kind is TENSORBOARD else bare_name(path.name)
-        parts.setdefault((path.parent, name), []).append(each)
+        folder = path.parent
+        if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
+            folder = folder.parent
+        parts.setdefault((folder, name), []).append(each)
     return [*map(join, parts.values()), *(_folder(folder, found) for folder, found in archives.items())]
 
 
@@ -80,13 +140,19 @@ def _folder(folder: Path, files: list[Found]) -> Found:
 
 
 def join(files: list[Found]) -> Found:
-    """One stream of the files of one name: event files by name, rotated ones by number."""
-    ordered = sorted(files, key=lambda each: (-_rotation(each.path), Path(each.path).name))
+    """One stream of the files of one name: event files by name, rotated ones by number, resumed W&B runs by date."""
+    ordered = sorted(files, key=lambda each: (_started(each.path), -_rotation(each.path), Path(each.path).name))
     *earlier, last = ordered
     if not earlier:
         return last
     name = name_of(last.path) if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
     return replace(last, name=name, earlier=tuple(each.path for each in earlier))
+
+
+def _started(path: str) -> str:
+    """When a W&B run was begun or resumed, as its folder says; empty for anything else."""
+    found = _WANDB_FOLDER.match(Path(path).parent.name)
+    return found[1] if found else ""
 
 
 def _rotation(path: str) -> int:

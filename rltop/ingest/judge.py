@@ -27,6 +27,8 @@ class Judge:
     Attributes:
         records: training rows judged so far.
         liveness: the gaps between rows.
+        event_times: when the row behind each event was written, seconds since the epoch,
+            or None where it does not say.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -37,6 +39,8 @@ class Judge:
         self._observer: Observer | None = None
         self._segment = 0
         self._muted: set[str] = set()
+        self.event_times: list[float | None] = []
+        self._last_time_s: float | None = None
 
     def begin(self, stream: Stream, identity: Identity) -> None:
         """The dialect is settled: judging starts."""
@@ -54,6 +58,7 @@ class Judge:
         assert self._engine is not None and self._observer is not None
         self._observer.use(identity)
         self._engine.identified(identity)
+        self._date_events(self._last_time_s)
 
     def work_off(self, stream: Stream, arrived_s: float | None) -> None:
         """Judge every closed row, in the order of the file."""
@@ -67,6 +72,15 @@ class Judge:
                 self.liveness.restart()
             self.liveness.observe(observation, arrived_s)
             self._engine.observe(observation)
+            self._last_time_s = observation.time_s
+            self._date_events(observation.time_s)
+
+    def _date_events(self, time_s: float | None) -> None:
+        """Note when the row was written that the newest events come from."""
+        assert self._engine is not None
+        new = len(self._engine.events) - len(self.event_times)
+        if new:
+            self.event_times += [time_s] * new
 
     def _observe(self, stream: Stream, row: ClosedRow) -> Observation | None:
         raw = stream.raw_row(row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rltop.decode.decoder import Decoder, SpanSource
 from rltop.metrics.dialect import Identity
@@ -31,6 +31,13 @@ SLICE_BYTES = 64 * 1024
 """Bytes decoded between two looks at the clock: about 1 ms."""
 
 
+class Sink(Protocol):
+    """Takes closed rows where another than the rules wants them."""
+
+    def take(self, stream: Stream, identity: Identity, *, is_end: bool) -> None:
+        """Work off `stream.closed`; at the end of the file nothing more will come."""
+
+
 class Pipeline:
     """Decoder, stream and judge of one file.
 
@@ -38,6 +45,7 @@ class Pipeline:
         stream: the rows.
         identity: dialect, algorithm and signals, once settled.
         judge: None where the rows are only to be shown.
+        sink: takes the closed rows where there is no judge.
         offset, generation: up to where the file has been decoded.
         spans: true spans of the newest steps, where the file holds any.
         arrived_s: when the bytes being decoded were seen to arrive; None for history.
@@ -49,6 +57,7 @@ class Pipeline:
         self.decoder = decoder
         self.stream = stream
         self.judge = judge
+        self.sink: Sink | None = None
         self.identity: Identity | None = None
         self.offset = 0
         self.generation = 0
@@ -119,10 +128,11 @@ class Pipeline:
             self.identity = with_keys(self.identity, stream.keys)
             if self.judge is not None:
                 self.judge.identified(self.identity)
-        if self.judge is None:
-            stream.closed.clear()
-        else:
+        if self.judge is not None:
             self.judge.work_off(stream, self.arrived_s)
+        elif self.sink is not None:
+            self.sink.take(stream, self.identity, is_end=is_end)
+        stream.closed.clear()
 
     def _identify(self) -> Identity:
         stream = self.stream

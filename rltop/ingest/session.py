@@ -7,6 +7,9 @@ reads no clock of its own and starts no thread: feeds bring the bytes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from rltop.clock import Clock
 from rltop.decode.auto import AutoDecoder
@@ -22,13 +25,20 @@ from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label
 from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
-from rltop.store.run import RunStore
+from rltop.store.run import Run, RunStore
 from rltop.store.stream import Stream
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before a preview would pay."""
+
+
+_Kind = TypeVar("_Kind", bound=TrackedRun)
+
+
+def _has_caught_up(run: TrackedRun) -> bool:
+    return run.loading is None
 
 
 class _SliceBudget:
@@ -79,7 +89,31 @@ class Session:
         self.runs: list[TrackedRun] = [self._track(each, open_feed) for each in found]
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
-        run = self._store.add(found.name, Label.of(found.path))
+        run = self._store.add(found.name, Label.of(found.path), len(found.beside) + 1)
+        if not found.beside:
+            return self._stream(TrackedRun, run, found, open_feed)
+        from rltop.ingest.joined import JoinedRun  # noqa: PLC0415 - rare, and it brings the rules of ranks along
+        from rltop.ingest.rank_watch import RankWatch  # noqa: PLC0415
+
+        joined = self._stream(JoinedRun, run, found, open_feed)
+        others = [self._stream(TrackedRun, run, each, open_feed) for each in found.beside if not each.is_rank]
+        watch = RankWatch(self.options.health) if len(others) < len(found.beside) else None
+        ranks = []
+        for each in found.beside:
+            if each.is_rank and watch is not None:
+                stream = run.stream(each.role)
+                pipeline = Pipeline(AutoDecoder(each.path, self.options.jsonl), stream)
+                pipeline.sink = tap = watch.tap(each.role)
+                feed = self._feed(each, open_feed)
+                name, path = Label.of(each.role), Label.of(each.path)
+                rank = TrackedRun(Run(name, path), feed, pipeline, self._clock, role=each.role, is_rank=True)
+                tap.has_caught_up = partial(_has_caught_up, rank)
+                ranks.append(rank)
+        joined.join(others, ranks, watch)
+        return joined
+
+    def _stream(self, kind: type[_Kind], run: Run, found: Found, open_feed: OpenFeed) -> _Kind:
+        """One stream of a run, followed."""
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         preview = None
@@ -87,14 +121,17 @@ class Session:
             jsonl = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
             shown = self._pipeline(JsonlDecoder(jsonl), Stream("", self.options.store))
             preview = (open_feed(found.path, PREVIEW_ROWS), shown)
-        return TrackedRun(
-            run,
+        return kind(
+            replace(run, name=Label.of(found.role), path=Label.of(found.path))
+            if kind is TrackedRun and found.role
+            else run,
             self._feed(found, open_feed),
-            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream()),
+            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream(found.role)),
             self._clock,
             preview=preview,
             modified_s=found.modified_s,
             recaller=Recaller(found.path, self.options.jsonl, self.bell.ring) if is_jsonl else None,
+            role=found.role if kind is TrackedRun else "",
         )
 
     @staticmethod

@@ -7,7 +7,7 @@ or belongs to the store.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +22,7 @@ from rltop.store.run import Run
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.derive.ranks import RankHistory
     from rltop.derive.spans import SpanBook
 
 TAKE_BYTES = 1024 * 1024
@@ -84,7 +85,13 @@ class _Intake:
 
 
 class TrackedRun:
-    """A run that is being followed, or one that was read to its end."""
+    """A run that is being followed, or one that was read to its end.
+
+    Attributes:
+        run: its place in the store.
+        role: which stream of a run of several it is; empty for the only or the main one.
+        is_rank: it is one of many ranks.
+    """
 
     def __init__(
         self,
@@ -96,8 +103,12 @@ class TrackedRun:
         preview: tuple[Feed, Pipeline] | None = None,
         modified_s: float | None = None,
         recaller: Recaller | None = None,
+        role: str = "",
+        is_rank: bool = False,
     ) -> None:
         self.run = run
+        self.role = role
+        self.is_rank = is_rank
         self._clock = clock
         self._main = _Intake(feed, pipeline)
         self._preview = _Intake(*preview) if preview is not None else None
@@ -225,7 +236,7 @@ class TrackedRun:
         return None if self.identity is None else self.identity.group_size
 
     @property
-    def version(self) -> tuple[int, int, bool, bool, int]:
+    def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
         return (id(self._shown.stream), self._shown.stream.version, self._is_finished, self._has_caught_up, self._mutes)
 
@@ -254,6 +265,22 @@ class TrackedRun:
         """Every transition so far, in the order of the file."""
         judge = self._main.pipeline.judge
         return () if judge is None else judge.events
+
+    @property
+    def event_times(self) -> Sequence[float | None]:
+        """When the row behind each event was written, as far as it says."""
+        judge = self._main.pipeline.judge
+        return () if judge is None else judge.event_times
+
+    @property
+    def beside(self) -> Sequence[TrackedRun]:
+        """The other streams of the same run, each with a step axis of its own."""
+        return ()
+
+    @property
+    def ranks(self) -> RankHistory | None:
+        """What each rank did in the newest steps; None where no rank says."""
+        return None
 
     @property
     def warm_up(self) -> tuple[int, int] | None:

@@ -21,6 +21,7 @@ from rltop.view.lines import Row
 from rltop.view.overview import paint_event
 from rltop.view.palette import load_palette
 from rltop.view.source import RunSource
+from rltop.view.streams import build_streams, paint_streams
 
 WIDTH = 100
 _SHOWN = 40
@@ -42,8 +43,11 @@ def check_text(
     """
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = [_title(run, width, glyphs)]
+    streams = build_streams(run)
+    if streams is not None:
+        rows.append(paint_streams(streams, width, glyphs))
     firing = [verdict for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
-    if not run.stream.rows:
+    if not any(each.stream.rows for each in (run, *run.beside)):
         rows.append(text_row("no metrics in it", width, glyphs, "warn"))
     elif not firing:
         rows.append(text_row("nothing fires at the end", width, glyphs, "ok"))

@@ -7,6 +7,7 @@ rounded. What is not finite or not known is null.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -29,7 +30,9 @@ def check_document(run: RunSource, *, since: int | None = None) -> Document:
     `records` is the number of distinct training rows, `level` the worst level that
     fires at the end, `verdicts` what fires then, and `events` every transition in
     the order of the file; facts about the run, which are no transitions, are not
-    among them, nor are transitions before the step `since`.
+    among them, nor are transitions before the step `since`. Of a run of several streams,
+    a verdict or event of another than the main one names it and counts in its steps;
+    `streams` says how far each of them has come, `ranks` who makes the others wait.
     """
     identity = run.identity
     transitions = [
@@ -44,6 +47,67 @@ def check_document(run: RunSource, *, since: int | None = None) -> Document:
         "level": _level(run).word,
         "verdicts": [_verdict(verdict) for verdict in run.verdicts if verdict.state is VerdictState.FIRING],
         "events": [_event(event) for event in transitions],
+        **_beside(run, _stream_head),
+    }
+
+
+def _beside(run: RunSource, describe: Callable[[RunSource], Document]) -> Document:
+    """The other streams and the ranks, where a run has any."""
+    if not run.beside:
+        return {}
+    return {"streams": [describe(part) for part in run.beside if not part.is_rank], "ranks": _ranks(run)}
+
+
+def _stream_head(run: RunSource) -> Document:
+    """How far one of the other streams has come, in its own steps."""
+    identity = run.identity
+    return {
+        "stream": run.role,
+        "path": run.path.raw,
+        "dialect": None if identity is None else identity.dialect.name,
+        "algorithm": None if identity is None else identity.algorithm.value,
+        "records": run.stream.rows,
+        "step": run.stream.last_step,
+    }
+
+
+def _stream(run: RunSource) -> Document:
+    """Another stream of the run: its head and all its keys."""
+    identity = run.identity
+    signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
+    known = {signal.key for signal in signals}
+    return {
+        **_stream_head(run),
+        "first_step": run.stream.first_step,
+        "state": run.state.value,
+        "age_s": run.age_s,
+        "signals": [_signal(run, signal) for signal in signals],
+        "other_keys": [_other(run, key) for key in run.stream.keys if key not in known],
+    }
+
+
+def _ranks(run: RunSource) -> Document | None:
+    """Every stage of the ranks, furthest behind first; None where no rank says what it did."""
+    history = run.ranks
+    if history is None:
+        return None
+    return {
+        "count": sum(part.is_rank for part in run.beside) or None,
+        "step": history.last_step,
+        "is_measured": history.is_measured,
+        "stages": [
+            {
+                "group": stage.group,
+                "stage": stage.stage,
+                "slowest": stage.slowest,
+                "behind_s": stage.behind_s,
+                "median_s": stage.usual_s,
+                "share_of_step": stage.share,
+                "slowest_share": stage.often,
+                "ranks": dict(stage.ranks),
+            }
+            for stage in history.summary()
+        ],
     }
 
 
@@ -84,6 +148,7 @@ def once_document(run: RunSource) -> Document:
         "verdicts": [{**_verdict(verdict), "state": verdict.state.value} for verdict in run.verdicts],
         "events": [_event(event) for event in run.events],
         "counts": _counts(run),
+        **_beside(run, _stream),
     }
 
 
@@ -129,6 +194,7 @@ def _level(run: RunSource) -> Level:
 def _verdict(verdict: Verdict) -> Document:
     return {
         "rule": verdict.rule,
+        **({"stream": verdict.stream} if verdict.stream else {}),
         "family": verdict.family,
         "level": verdict.level.word,
         "metric": verdict.metric,
@@ -148,6 +214,7 @@ def _event(event: Event) -> Document:
         "record": event.record,
         "step": event.step,
         "rule": event.rule,
+        **({"stream": event.stream} if event.stream else {}),
         "family": event.family,
         "level": event.level.word,
         "state": event.state.value,

@@ -38,12 +38,14 @@ class RunStore:
     def __init__(self, options: StoreOptions | None = None) -> None:
         self.options = options or StoreOptions()
         self.runs: list[Run] = []
+        self._streams = 0
 
-    def add(self, name: Label, path: Label) -> Run:
-        """Begin a run; the budget for raw rows is shared out anew."""
+    def add(self, name: Label, path: Label, streams: int = 1) -> Run:
+        """Begin a run of so many streams; the budget for raw rows is shared out anew, stream by stream."""
         run = Run(name, path, self.options)
         self.runs.append(run)
-        share = replace(self.options, memory_bytes=self.options.memory_bytes // len(self.runs))
+        self._streams += streams
+        share = replace(self.options, memory_bytes=self.options.memory_bytes // self._streams)
         for each in self.runs:
             each.options = share
             for stream in each.streams.values():

@@ -32,6 +32,7 @@ from rltop.ui.screens.help import HelpScreen
 from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.page import Page
+from rltop.ui.screens.ranks import RanksScreen
 from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
@@ -217,9 +218,9 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         """Go to the page that a target stands for."""
         match target.kind:
             case TargetKind.METRIC:
-                self.push_screen(MetricScreen(target.name))
+                self.push_screen(MetricScreen(target.name, target.stream))
             case TargetKind.VERDICT:
-                self.push_screen(VerdictScreen(target.name, target.step))
+                self.push_screen(VerdictScreen(target.name, target.step, target.stream))
             case TargetKind.STEP:
                 self.show_step(target.step)
                 self.push_screen(TimingScreen())
@@ -231,7 +232,9 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 self.push_screen(MetricScreen(key) if key else TimingScreen())
             case TargetKind.EVENT:
                 event = self.followed.events[target.step or 0]
-                self.push_screen(VerdictScreen(event.rule, event.step))
+                self.push_screen(VerdictScreen(event.rule, event.step, event.stream))
+            case TargetKind.RANKS:
+                self.push_screen(RanksScreen())
             case TargetKind.SECTION:
                 self.push_screen(TreeScreen(target.name))
 
@@ -265,14 +268,15 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
 
     def action_alerts(self) -> None:
         """Open the worst verdict of the step that is shown, or the one after the one that is open."""
-        rules = [verdict.rule for verdict in self.shown_verdicts]
-        if not rules:
+        standing = [(verdict.rule, verdict.stream) for verdict in self.shown_verdicts]
+        if not standing:
             return
         if isinstance(self.screen, VerdictScreen):
-            now = self.screen.rule
-            self.screen.show(rules[(rules.index(now) + 1) % len(rules)] if now in rules else rules[0])
+            now = (self.screen.rule, self.screen.stream)
+            self.screen.show(*standing[(standing.index(now) + 1) % len(standing) if now in standing else 0])
         else:
-            self.push_screen(VerdictScreen(rules[0]))
+            rule, stream = standing[0]
+            self.push_screen(VerdictScreen(rule, stream=stream))
 
     def action_change(self) -> None:
         """Rank the metrics by how far they moved at the step on the screen; from a verdict, at its beginning."""

@@ -75,16 +75,19 @@ class RltopCommands(Provider):
     def _verdicts(self) -> Iterator[_Command]:
         for verdict in self._rltop.shown_verdicts:
             text = f"verdict: {verdict.title} ({verdict.level.word}, rule {verdict.rule})"
-            yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule))
+            yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule, stream=verdict.stream))
 
     def _metrics(self) -> Iterator[_Command]:
         run = self._rltop.followed
-        titles = {}
-        if run.identity is not None:
-            titles = {signal.key: signal.metric.title for found in run.identity.signals.values() for signal in found}
-        known = sorted(run.stream.keys, key=lambda key: key not in titles)
-        for key in known:
-            yield self._opening(f"metric: {Label.of(key)}", titles.get(key, ""), Target(TargetKind.METRIC, key))
+        for part in (run, *run.beside):
+            titles = {}
+            if part.identity is not None:
+                found = part.identity.signals.values()
+                titles = {signal.key: signal.metric.title for signals in found for signal in signals}
+            whose = f"{part.role} " if part.role else ""
+            for key in sorted(part.stream.keys, key=lambda key: key not in titles):
+                target = Target(TargetKind.METRIC, key, stream=part.role)
+                yield self._opening(f"metric: {whose}{Label.of(key)}", titles.get(key, ""), target)
 
     def _themes(self) -> Iterator[_Command]:
         for name in self._rltop.theme_names:

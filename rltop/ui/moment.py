@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rltop.view.glyphs import Glyphs
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, part_of, step_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ class Moment:
     glyphs: Glyphs
     at_step: int | None = None
     is_paused: bool = False
+
+    def within(self, stream: str) -> Moment:
+        """The same moment in another stream of the run, at the step of the same time."""
+        part = part_of(self.run, stream)
+        return self if part is self.run else replace(self, run=part, at_step=step_in(part, self.run, self.at_step))
 
 
 def travelled(run: RunSource, at_step: int | None, by: int) -> int | None:

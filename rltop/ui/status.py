@@ -73,6 +73,10 @@ def target_text(target: Target | None) -> str:
             text = f"event of rule {name}"
         case TargetKind.STRAGGLERS:
             text = "stragglers"
+        case TargetKind.RANKS:
+            text = "every rank, stage by stage"
+        case TargetKind.RUN:
+            text = name
         case TargetKind.VERDICT | TargetKind.SECTION:
             text = f"{target.kind} {name}"
     return text

@@ -7,15 +7,14 @@ the event log) and how they are written in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rltop import units
-from rltop.metrics.dialect import Identity
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, step_in
 from rltop.view.widths import cell_width
 
 GROUPS = ("learning", "system")
@@ -31,6 +30,7 @@ class Badge:
     level: Level
     since_step: int
     is_provisional: bool = False
+    stream: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,14 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
     """The verdicts that stood at a step, worst first; at the newest step, all of the run's.
 
     A past one is put together from the event log: it has the sentence of the
-    time, and what the rule says of itself, but no evidence.
+    time, and what the rule says of itself, but no evidence. In a stream beside the
+    main one it is the step of the same time.
     """
     if at is None:
         return tuple(run.verdicts)
     standing: dict[str, tuple[Event, Event]] = {}
     for event in run.events:
-        if event.step > at or event.state is EventState.FACT:
+        if event.stream or event.step > at or event.state is EventState.FACT:
             continue
         if event.state is EventState.RECOVERED:
             standing.pop(event.rule, None)
@@ -70,6 +71,9 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
             begin = standing[event.rule][0] if event.rule in standing else event
             standing[event.rule] = (begin, event)
     found = [_past_verdict(begin, newest) for begin, newest in standing.values()]
+    for part in run.beside:
+        there = verdicts_at(part, step_in(part, run, at))
+        found += [replace(one, stream=part.role, headline=f"{part.role}: {one.headline}") for one in there]
     return tuple(sorted(found, key=lambda verdict: (-verdict.level, verdict.since_record)))
 
 
@@ -103,15 +107,20 @@ def build_badges(run: RunSource, verdicts: Sequence[Verdict]) -> tuple[BadgeGrou
 def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup:
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
     badges = tuple(
-        Badge(v.rule, Label.of(v.title), v.level, v.since_step, v.is_provisional)
+        Badge(v.rule, Label.of(_whose(v)), v.level, v.since_step, v.is_provisional, v.stream)
         for v in sorted(firing, key=lambda v: -v.level)
     )
-    fired = {verdict.rule for verdict in firing}
+    fired = {verdict.rule for verdict in firing if not verdict.stream}
     progress = _progress(run)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
-    quiet = 0 if progress else sum(rule not in fired for rule in _rules_of(run.identity, name))
+    quiet = 0 if progress else sum(rule not in fired for rule in _rules_of(run, name))
     recovered = sum(verdict.state is VerdictState.RECOVERED for verdict in verdicts)
     return BadgeGroup(name, badges, quiet, recovered, progress)
+
+
+def _whose(verdict: Verdict) -> str:
+    """The name of the symptom, and of the stream where it is not the main one."""
+    return f"{verdict.stream} {verdict.title}" if verdict.stream else verdict.title
 
 
 def _progress(run: RunSource) -> str:
@@ -124,8 +133,9 @@ def _progress(run: RunSource) -> str:
     return ""
 
 
-def _rules_of(identity: Identity | None, group: str) -> list[str]:
+def _rules_of(run: RunSource, group: str) -> list[str]:
     """Ids of the rules that can say something about this run: they apply, and their metric is logged."""
+    identity = run.identity
     if identity is None:
         return []
     from rltop.health import registry  # noqa: PLC0415 - see above
@@ -136,6 +146,7 @@ def _rules_of(identity: Identity | None, group: str) -> list[str]:
         if spec.group.value == group
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or any(name in identity.signals for name in spec.metrics))
+        and (not spec.needs_ranks or run.ranks is not None)
     ]
 
 
@@ -206,7 +217,9 @@ def _paint_group(builder: RowBuilder, group: BadgeGroup, stop: int, glyphs: Glyp
                 left_out += 1
                 continue
             text = short
-        builder.add(_GAP).add(text, LEVEL_ROLES[badge.level], Target(TargetKind.VERDICT, badge.rule))
+        builder.add(_GAP).add(
+            text, LEVEL_ROLES[badge.level], Target(TargetKind.VERDICT, badge.rule, stream=badge.stream)
+        )
     if left_out and builder.column + 5 <= stop:
         builder.add(f"{_GAP}+{left_out}", LEVEL_ROLES[group.badges[-1].level])
     if rest and builder.column + reserve <= stop:

@@ -179,7 +179,7 @@ def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyph
     if columns.note:
         builder.to(columns.spark_at + columns.spark + 1)
         _paint_notes(builder, notes_of(row, glyphs))
-    return builder.row(Target(TargetKind.METRIC, reading.signal.key))
+    return builder.row(Target(TargetKind.METRIC, reading.signal.key, stream=reading.stream))
 
 
 def _paint_notes(builder: RowBuilder, notes: Sequence[tuple[str, str]]) -> None:

@@ -30,17 +30,21 @@ class TargetKind(enum.StrEnum):
     SECTION = "section"
     STEP = "step"
     EVENT = "event"
+    RANKS = "ranks"
+    RUN = "run"
 
 
 class Target(NamedTuple):
-    """Where a row leads: the metric's key, the rule's id, the section's name.
+    """Where a row leads: the metric's key, the rule's id, the section's name, the run's path.
 
-    `step` is the step to go to; of an event, its number in the run's log.
+    `step` is the step to go to; of an event, its number in the run's log. `stream`
+    names the stream of the run that it is in; "" is the main one.
     """
 
     kind: TargetKind
     name: str = ""
     step: int | None = None
+    stream: str = ""
 
 
 class Hot(NamedTuple):

@@ -214,7 +214,10 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
         builder.add(f"   {change}", "note")
     if reading.verdict is not None:
         text = f"{Label.of(reading.verdict.title)} since {units.step(reading.verdict.since_step)}"
-        builder.add("   ").add(text, role, Target(TargetKind.VERDICT, reading.verdict.rule))
+        target = Target(TargetKind.VERDICT, reading.verdict.rule, stream=reading.stream)
+        builder.add("   ").add(text, role, target)
+    if reading.stream and builder.room >= len(reading.stream) + 12:
+        builder.add(f"   steps of {Label.of(reading.stream)}", "note")
     return builder.row()
 
 
@@ -300,7 +303,7 @@ def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: st
     cells = min(32, builder.room - 1)
     if cells >= 6:
         builder.line(sparkline(fitted(reading.spark, cells * 2), glyphs))
-    return builder.row(Target(TargetKind.METRIC, reading.signal.key))
+    return builder.row(Target(TargetKind.METRIC, reading.signal.key, stream=reading.stream))
 
 
 def catalogue_title(name: str) -> str:

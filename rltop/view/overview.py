@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Counts, Event, EventState, Label, RunState, Verdict
@@ -31,7 +32,7 @@ from rltop.view.key_metrics import (
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence, sentence_lines
 from rltop.view.signals import SignalReading, cadence_of, read_signal
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, part_of, step_in
 from rltop.view.stragglers import StragglerView, build_stragglers, paint_stragglers
 from rltop.view.timings import TimingView, build_timing
 from rltop.view.waterfall import (
@@ -43,6 +44,10 @@ from rltop.view.waterfall import (
     paint_strip,
 )
 from rltop.view.widths import cell_width
+
+if TYPE_CHECKING:
+    from rltop.derive.ranks import StageSummary
+    from rltop.view.streams import StreamsView
 
 LEAST = (40, 12)
 """Columns and rows below which nothing useful can be shown."""
@@ -72,6 +77,8 @@ class OverviewView:
         span: what the lines cover.
         end: what the newest column is called.
         is_empty: there is not a single number yet.
+        streams: the streams of the run, where there are several.
+        ranks: who makes the other ranks wait, where ranks say what they do.
     """
 
     header: HeaderView
@@ -86,6 +93,8 @@ class OverviewView:
     span: str
     end: str = "now"
     is_empty: bool = False
+    streams: StreamsView | None = None
+    ranks: StageSummary | None = None
 
 
 def build_overview(
@@ -123,7 +132,26 @@ def build_overview(
         span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
         end=_end_word(run, at),
         is_empty=is_empty,
+        streams=_streams(run, at),
+        ranks=_worst_rank(run, at),
     )
+
+
+def _streams(run: RunSource, at: int | None) -> StreamsView | None:
+    if not run.beside:
+        return None
+    # Most runs have one stream, and the first frame waits for every import.
+    from rltop.view.streams import build_streams  # noqa: PLC0415
+
+    return build_streams(run, at)
+
+
+def _worst_rank(run: RunSource, at: int | None) -> StageSummary | None:
+    if run.ranks is None:
+        return None
+    from rltop.view.ranks import worst_stage  # noqa: PLC0415
+
+    return worst_stage(run, at)
 
 
 def _end_word(run: RunSource, at: int | None) -> str:
@@ -142,18 +170,24 @@ def _read_rows(
     chosen = [*key_metrics, *islice(choose_others(run, key_metrics), room)]
     longest = max((cell_width(Label.of(choice.signal.key).display) for choice in chosen), default=0)
     columns = max(20, columns_for(width, longest).spark * 2)
-    cadence = cadence_of(run.stream)
-    rows = tuple(
-        MetricRow(
-            choice.title,
-            read_signal(run, choice.signal, columns, at=at, verdicts=verdicts, others=choice.others, cadence=cadence),
-            choice.remark,
-            text_around(run, choice.signal, at),
+    own = (run, at, verdicts, cadence_of(run.stream))
+    parts = {choice.stream: own if not choice.stream else _part(run, choice.stream, at) for choice in chosen}
+    rows = []
+    for choice in chosen:
+        part, here, there, cadence = parts[choice.stream]
+        reading = read_signal(
+            part, choice.signal, columns, at=here, verdicts=there, others=choice.others, cadence=cadence
         )
-        for choice in chosen
-    )
+        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal, here)))
     count = len(key_metrics) or _UNKNOWN_ROWS
-    return rows[:count], rows[count:]
+    return tuple(rows[:count]), tuple(rows[count:])
+
+
+def _part(run: RunSource, stream: str, at: int | None) -> tuple[RunSource, int | None, Sequence[Verdict], int]:
+    """Another stream of the run: its own step at the cursor, its verdicts, its cadence."""
+    part = part_of(run, stream)
+    here = step_in(part, run, at)
+    return part, here, verdicts_at(part, here), cadence_of(part.stream)
 
 
 def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
@@ -163,7 +197,7 @@ def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
 
 
 def _newest_events(run: RunSource, at: int | None) -> tuple[Event, ...]:
-    events = [event for event in run.events if at is None or event.step <= at]
+    events = [event for event in run.events if at is None or (not event.stream and event.step <= at)]
     return tuple(reversed(events[-_EVENTS:]))
 
 
@@ -223,6 +257,10 @@ class _Painter:
         self.glyphs = glyphs
         self._painted: dict[tuple[str, int], list[Row]] = {}
         self.badges = paint_badges(view.badges, width, glyphs)
+        if view.streams is not None:
+            from rltop.view.streams import paint_streams  # noqa: PLC0415
+
+            self.badges = [*self.badges, paint_streams(view.streams, width, glyphs)]
         self.counts = paint_counts(view.counts, width, glyphs) if has_counts else []
         self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
 
@@ -315,9 +353,16 @@ class _Painter:
         return [*paint_stacked(timing, width, glyphs), *strip]
 
     def _stragglers(self, plan: _Plan) -> list[Row]:
-        if self.view.stragglers is None:
+        if not plan.stragglers:
             return []
-        return paint_stragglers(self.view.stragglers, self.width, plan.stragglers, self.glyphs)
+        rows = []
+        if self.view.stragglers is not None:
+            rows += paint_stragglers(self.view.stragglers, self.width, plan.stragglers, self.glyphs)
+        if self.view.ranks is not None:
+            from rltop.view.ranks import paint_rank_line  # noqa: PLC0415
+
+            rows.append(paint_rank_line(self.view.ranks, self.width, self.glyphs))
+        return rows
 
     def _events(self, room: int | None) -> list[Row]:
         """The newest transitions, under a title."""
@@ -352,5 +397,6 @@ def paint_event(event: Event, width: int, glyphs: Glyphs) -> Row:
     builder.add("  " if is_over else f"{glyphs.level(event.level)} ", role)
     builder.right(units.step(event.step), 9, "value").add("  ").left(event.rule, 5, "dim")
     builder.left(_EVENT_WORDS[event.state], 10, role)
+    builder.add(f"{Label.of(event.stream)}: " if event.stream else "", "note")
     builder.add(Label.of(event.message).display, "text" if not is_over else "dim")
-    return builder.row(Target(TargetKind.VERDICT, event.rule, event.step))
+    return builder.row(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))

@@ -36,7 +36,7 @@ class Sentence:
 
 def nothing_yet(run: RunSource) -> Sentence | None:
     """What to say while there is not a single number to show; None when there is one."""
-    if run.stream.keys and run.stream.last_step is not None:
+    if any(each.stream.keys and each.stream.last_step is not None for each in (run, *run.beside)):
         return None
     note = run.state_note
     if run.state is RunState.LOST:
@@ -84,7 +84,7 @@ def build_sentence(
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     cost = _cost(timing)
     if worst is not None and worst.level >= Level.WARN:
-        target = Target(TargetKind.VERDICT, worst.rule)
+        target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
         parts = [worst.headline.rstrip(".")]
         grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
         is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing)

@@ -44,6 +44,7 @@ class SignalReading:
         nonfinite_since: first of the values that were not finite after the newest finite one.
         others: further signals of the same metric.
         spark: the line over the whole run.
+        stream: the stream of the run that it is in; "" is the main one.
     """
 
     signal: Signal
@@ -59,6 +60,7 @@ class SignalReading:
     nonfinite_since: int | None
     others: int
     spark: SparkData
+    stream: str = ""
 
     @property
     def unit(self) -> Unit:
@@ -104,11 +106,13 @@ def baseline_of(stream: Stream, signal: Signal) -> float | None:
 
 
 def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
-    """The worst firing verdict that speaks of a metric or of its key."""
+    """The worst firing verdict of this stream that speaks of a metric or of its key."""
     firing = [
         verdict
         for verdict in verdicts
-        if verdict.state is VerdictState.FIRING and ((metric and verdict.metric == metric) or verdict.key == key)
+        if verdict.state is VerdictState.FIRING
+        and not verdict.stream
+        and ((metric and verdict.metric == metric) or verdict.key == key)
     ]
     return max(firing, key=lambda verdict: verdict.level, default=None)
 
@@ -138,6 +142,8 @@ def read_signal(
         verdicts: those that stand at that step.
         others: further signals of the same metric.
         cadence: `cadence_of(run.stream)`, if the caller has it already.
+
+    Of a stream beside the main one, `run` and `at` are that stream's own.
     """
     stream = run.stream
     step = shown_step(run, at) or 0
@@ -175,6 +181,7 @@ def read_signal(
             is_threshold=threshold is not None,
             cadence=cadence,
         ),
+        stream=run.role,
     )
 
 

@@ -6,6 +6,8 @@ one alike, and asks nothing of them but this.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,6 +16,7 @@ from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.derive.ranks import RankHistory
     from rltop.derive.spans import SpanBook
 
 
@@ -94,3 +97,54 @@ class RunSource(Protocol):
     def group_size(self) -> int | None:
         """Completions per prompt, where it is known."""
         ...
+
+    @property
+    def role(self) -> str:
+        """Which stream of a run of several this is; empty for the only or the main one."""
+        ...
+
+    @property
+    def is_rank(self) -> bool:
+        """Is this one of many ranks, of which each says what it did?"""
+        ...
+
+    @property
+    def beside(self) -> Sequence[RunSource]:
+        """The other streams of the run, each with a step axis of its own."""
+        ...
+
+    @property
+    def ranks(self) -> RankHistory | None:
+        """What each rank did in the newest steps; None where no rank says."""
+        ...
+
+
+def part_of(run: RunSource, stream: str) -> RunSource:
+    """The stream of that name in a run; the run itself for "" and for a name that it has not."""
+    return next((part for part in run.beside if part.role == stream), run) if stream else run
+
+
+def step_in(part: RunSource, run: RunSource, at: int | None) -> int | None:
+    """Where the time cursor of a run stands in another of its streams.
+
+    Steps of two streams mean different things; what they share is time. The newest
+    step of `part` that had been written when the run's step `at` was; None, the
+    newest there is, where one of them does not say when its rows were written.
+    """
+    if at is None or part is run:
+        return at
+    when = _time_of(run.stream, at)
+    if when is None:
+        return None
+    steps, times = part.stream.times()
+    found = [step for step, time_s in zip(steps, times, strict=True) if time_s <= when]
+    return found[-1] if found else part.stream.first_step
+
+
+def _time_of(stream: Stream, step: int) -> float | None:
+    """When a step was written, or the one before it that says so."""
+    steps, times = stream.times()
+    for i in range(bisect_right(steps, step) - 1, -1, -1):
+        if not math.isnan(times[i]):
+            return times[i]
+    return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from rltop import units
 from rltop.metrics.dialect import Identity
@@ -22,7 +23,7 @@ from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import MetricRow, change_text, notes_of, value_text
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import SignalReading, cadence_of, generic_signal, read_signal, worst_verdict
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, part_of, step_in
 from rltop.view.spark import fitted, sparkline
 from rltop.view.widths import cell_width
 
@@ -39,6 +40,7 @@ class TreeKey:
         section, group, name: where it stands.
         signal: what it is.
         words: what the filter looks through.
+        stream: the stream of the run that it is in; "" is the main one.
         others: signals of the other statistics of the same quantity.
         all_names: the names of all of them in one text; empty for a key alone.
     """
@@ -49,6 +51,7 @@ class TreeKey:
     name: str
     signal: Signal
     words: str
+    stream: str = ""
     others: tuple[Signal, ...] = ()
     all_names: str = ""
 
@@ -65,47 +68,68 @@ class TreeIndex:
     Attributes:
         keys: by section, group and name, sections in order of first appearance; a line each.
         sections: number of keys by section.
-        key_count: how many keys there were when it was made.
-        identity: whose names it carries.
+        streams: by stream of the run, how many keys there were when it was made, and
+            whose names it carries.
+        rank_sections: sections of single ranks, which begin folded: they say the same many times over.
     """
 
     keys: tuple[TreeKey, ...]
     sections: dict[str, int]
-    key_count: int
-    identity: Identity | None = field(default=None, repr=False)
+    streams: tuple[tuple[int, Identity | None], ...] = field(repr=False)
+    rank_sections: frozenset[str] = frozenset()
 
     def is_for(self, run: RunSource) -> bool:
         """Does it still fit the run?"""
-        return self.key_count == len(run.stream.keys) and self.identity is run.identity
+        now = _streams(run)
+        return len(now) == len(self.streams) and all(
+            keys == then and identity is known
+            for (keys, identity), (then, known) in zip(now, self.streams, strict=True)
+        )
+
+
+def _streams(run: RunSource) -> tuple[tuple[int, Identity | None], ...]:
+    return tuple((len(each.stream.keys), each.identity) for each in (run, *run.beside))
 
 
 def index_tree(run: RunSource) -> TreeIndex:
-    """Put every key of a run in order; no key is hidden, bookkeeping comes last."""
+    """Put every key of a run in order, stream by stream; no key is hidden, bookkeeping comes last."""
+    found: list[TreeKey] = []
+    for each in (run, *run.beside):
+        found += _index_stream(each)
+    sections: dict[str, int] = {}
+    for one in found:
+        sections[one.section] = sections.get(one.section, 0) + one.size
+    of_ranks = {each.role for each in run.beside if each.is_rank}
+    folded = frozenset(one.section for one in found if one.stream in of_ranks)
+    return TreeIndex(tuple(found), sections, _streams(run), folded)
+
+
+def _index_stream(run: RunSource) -> list[TreeKey]:
+    """The keys of one stream in order; sections of a stream beside the main one carry its name."""
     identity = run.identity
     known = {} if identity is None else {s.key: s for signals in identity.signals.values() for s in signals}
     families = families_of(run)
+    whose = f"{run.role}: " if run.role else ""
+    last = whose + _BOOKKEEPING
     order: dict[str, int] = {}
     found = []
     for key in run.stream.keys:
         family = families.get(key)
         path = split_key(key) if family is None else _place(family)
-        section = _BOOKKEEPING if is_bookkeeping_key(key) else path.section
+        section = last if is_bookkeeping_key(key) else whose + path.section
         order.setdefault(section, len(order))
         if family is not None and family.main.key != key:
             continue
         members = [key] if family is None else [member.key for member in family.members]
         signals = [known.get(each) or generic_signal(each) for each in members]
-        words = " ".join(f"{one.key} {one.metric.title} {one.metric.name}" for one in signals).casefold()
-        group = path.group if section != _BOOKKEEPING else ""
+        words = whose.casefold() + " ".join(f"{s.key} {s.metric.title} {s.metric.name}" for s in signals).casefold()
+        group = path.group if section != last else ""
         names = "" if family is None else _names(path, members)
-        found.append(TreeKey(key, section, group, path.name, signals[0], words, tuple(signals[1:]), names))
-    if _BOOKKEEPING in order:
-        order[_BOOKKEEPING] = len(order)
+        found.append(TreeKey(key, section, group, path.name, signals[0], words, run.role, tuple(signals[1:]), names))
+    if last in order:
+        order[last] = len(order)
     found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
-    sections: dict[str, int] = {}
-    for one in found:
-        sections[one.section] = sections.get(one.section, 0) + one.size
-    return TreeIndex(tuple(found), sections, len(run.stream.keys), identity)
+    return found
 
 
 def _place(family: Family) -> KeyPath:
@@ -241,22 +265,25 @@ def build_tree(
     lines, matched = layout_tree(index, query, folded)
     top = max(0, min(top, len(lines) - 1))
     verdicts = verdicts_at(run, at)
-    cadence = cadence_of(run.stream)
     columns = max(8, _spark_cells(width) * 2)
     levels: dict[str, Level] = {}
+    parts: dict[str, _Part] = {}
     for one in index.keys if verdicts else ():
-        verdict = _worst(verdicts, one)
+        verdict = _worst(_part(run, one.stream, at, parts).verdicts, one)
         if verdict is not None:
             levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
     shown = []
     for line in lines[top : top + height]:
         if isinstance(line, TreeKey):
-            reading = read_signal(run, line.signal, columns, at=at, verdicts=verdicts, cadence=cadence)
-            worst = _worst(verdicts, line) if line.others else None
+            part = _part(run, line.stream, at, parts)
+            reading = read_signal(
+                part.run, line.signal, columns, at=part.at, verdicts=part.verdicts, cadence=part.cadence
+            )
+            worst = _worst(part.verdicts, line) if line.others else None
             if worst is not None and worst.level > reading.level:
                 reading = replace(reading, level=worst.level, verdict=worst)
             title = line.signal.metric.title if line.signal.metric.name else ""
-            row = MetricRow(title, reading, band=text_around(run, line.signal, at) if line.others else "")
+            row = MetricRow(title, reading, band=text_around(part.run, line.signal, part.at) if line.others else "")
             depth = 1 if line.group else 0
             name = Label.of(line.all_names or line.name)
             short = Label.of(line.name) if line.all_names else None
@@ -267,13 +294,30 @@ def build_tree(
         else:
             shown.append(line)
     span = "newest rows" if run.is_preview else "up to here" if at is not None else "whole run"
-    return TreeView(tuple(shown), top, len(lines), matched, index.key_count, Label.of(query), span)
+    return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
 
 
 def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
     """The worst verdict on any of the keys of a line."""
     found = (worst_verdict(verdicts, one.metric.name, one.key) for one in (line.signal, *line.others))
     return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
+
+
+class _Part(NamedTuple):
+    """One stream as the tree reads it: its own step at the cursor, its own verdicts."""
+
+    run: RunSource
+    at: int | None
+    verdicts: Sequence[Verdict]
+    cadence: int
+
+
+def _part(run: RunSource, stream: str, at: int | None, parts: dict[str, _Part]) -> _Part:
+    if stream not in parts:
+        part = part_of(run, stream)
+        here = step_in(part, run, at)
+        parts[stream] = _Part(part, here, verdicts_at(part, here), cadence_of(part.stream))
+    return parts[stream]
 
 
 def _spark_cells(width: int) -> int:
@@ -360,7 +404,7 @@ def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: in
             if i and cell_width(note) + 1 > builder.room:
                 break
             builder.add(" " if i else "").add(note, note_role)
-    return builder.row(Target(TargetKind.METRIC, line.key))
+    return builder.row(Target(TargetKind.METRIC, line.key, stream=row.reading.stream))
 
 
 def section_names(index: TreeIndex) -> Sequence[str]:

@@ -36,6 +36,7 @@ class VerdictView:
         records: for how many records it has lasted, or None.
         chain: what to look at next, and what moved when; None where the rule does not stand.
         events: what happened with this rule, newest first.
+        stream: the stream of the run that it is about; "" is the main one.
     """
 
     verdict: Verdict | None
@@ -44,6 +45,7 @@ class VerdictView:
     records: int | None
     chain: ChainView | None
     events: tuple[Event, ...]
+    stream: str = ""
 
 
 def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: int = 120) -> VerdictView:
@@ -56,9 +58,11 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
         width: cells that it will be painted in.
     """
     verdicts = verdicts_at(run, at)
-    verdict = next((one for one in verdicts if one.rule == rule), None)
+    verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
     spec = registry.BY_ID.get(rule)
-    events = [event for event in run.events if event.rule == rule and (at is None or event.step <= at)]
+    events = [
+        event for event in run.events if event.rule == rule and not event.stream and (at is None or event.step <= at)
+    ]
     empty = VerdictView(
         verdict=verdict,
         rule=rule,
@@ -66,6 +70,7 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
         records=None,
         chain=None,
         events=tuple(reversed(events)),
+        stream=run.role,
     )
     if verdict is None or shown_step(run, at) is None:
         return empty
@@ -90,7 +95,7 @@ def paint_verdict(view: VerdictView, width: int, height: int | None, glyphs: Gly
         rows.append(text_row("this rule does not fire at this step", width, glyphs, "dim"))
         return fill([*rows, *_paint_events(view, width, glyphs)], height)
     rows = [*_paint_head(view, verdict, width, glyphs), rule_row(width, glyphs)]
-    rows += _paint_evidence(verdict, width, glyphs)
+    rows += _paint_evidence(view, verdict, width, glyphs)
     rows += _paragraph("why", verdict.why, width, glyphs)
     if view.chain is not None:
         rows += [*paint_chain(view.chain, width, glyphs), Row(())]
@@ -102,7 +107,8 @@ def paint_verdict(view: VerdictView, width: int, height: int | None, glyphs: Gly
 def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
     role = LEVEL_ROLES[verdict.level]
     word = verdict.level.word.upper()
-    facts = f"rule {verdict.rule} · since {units.step(verdict.since_step)}"
+    whose = f"steps of {Label.of(view.stream)} · " if view.stream else ""
+    facts = f"{whose}rule {verdict.rule} · since {units.step(verdict.since_step)}"
     if view.records is not None:
         facts += f" · {units.count(view.records)} {'record' if view.records == 1 else 'records'}"
     if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
@@ -121,10 +127,10 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
     return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline)]
 
 
-def _paint_evidence(verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
     builder = RowBuilder(width, glyphs).add(" ").left("evidence", _LABEL, "dim")
     if verdict.key:
-        target = Target(TargetKind.METRIC, verdict.key)
+        target = Target(TargetKind.METRIC, verdict.key, stream=view.stream)
         builder.add(clip_middle(Label.of(verdict.key).display, max(8, width - 40)), "key", target)
     elif not verdict.evidence:
         return []

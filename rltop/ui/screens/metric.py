@@ -32,8 +32,8 @@ class MetricScreen(Page):
         "Enter opens them. The chart follows the newest step until it is moved away from it."
     )
 
-    def __init__(self, key: str) -> None:
-        super().__init__()
+    def __init__(self, key: str, stream: str = "") -> None:
+        super().__init__(stream)
         self.key = key
         self._zoom: Zoom | None = None
         self._follows = True
@@ -43,7 +43,7 @@ class MetricScreen(Page):
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """Title, chart, and below it whatever there is to say; the board scrolls."""
-        moment = self.rltop.moment
+        moment = self.moment
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
         view = build_metric(
@@ -66,7 +66,7 @@ class MetricScreen(Page):
         ]
 
     def _whole(self) -> Zoom:
-        stream = self.rltop.moment.run.stream
+        stream = self.moment.run.stream
         first, last = stream.first_step or 0, stream.last_step or 0
         return Zoom(first, max(first, last))
 
@@ -87,7 +87,7 @@ class MetricScreen(Page):
 
     def action_zoom(self, by: int) -> None:
         """Show half as many steps (1) or twice as many (-1), around the cursor if it is set."""
-        cursor = self.rltop.moment.at_step
+        cursor = self.moment.at_step
         self._show((self._shown() or self._whole()).scaled(0.5 if by > 0 else 2.0, self._whole(), cursor))
 
     def action_pan(self, by: int) -> None:

@@ -17,6 +17,7 @@ from textual.screen import Screen
 from textual.types import CSSPathType
 
 from rltop.ui.messages import Opened, Selected
+from rltop.ui.moment import Moment
 from rltop.ui.status import paint_status
 from rltop.ui.textual_shim import update_by_cells
 from rltop.ui.widgets.board import Board
@@ -42,9 +43,16 @@ class Page(Screen[None]):
     board = query_one("#board", Board)
     status = query_one("#status", Board)
 
-    def __init__(self) -> None:
+    def __init__(self, stream: str = "") -> None:
+        """A page about one stream of the run; "" is the main one."""
         super().__init__()
+        self.stream = stream
         update_by_cells(self)
+
+    @property
+    def moment(self) -> Moment:
+        """What is shown, in the stream that the page is about."""
+        return self.rltop.moment.within(self.stream)
 
     @property
     def rltop(self) -> RltopApp:
@@ -115,4 +123,6 @@ class Page(Screen[None]):
     @on(Opened)
     def _open_target(self, message: Opened) -> None:
         message.stop()
-        self.open(message.target)
+        target = message.target
+        # What a page about one stream leads to is in that stream, whichever view painted it.
+        self.open(target if target.stream else target._replace(stream=self.stream))

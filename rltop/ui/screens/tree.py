@@ -45,7 +45,9 @@ class TreeScreen(FilteredPage):
         moment = self.rltop.moment
         run = moment.run
         if self._index is None or not self._index.is_for(run):
+            known = self._index.rank_sections if self._index is not None else frozenset()
             self._index = index_tree(run)
+            self._folded |= self._index.rank_sections - known
         self._lay_out(self._index)
         room = max(1, height - _TITLE_ROWS)
         # The first line that can be selected brings what stands above it into view.
@@ -139,5 +141,5 @@ class TreeScreen(FilteredPage):
 def _target(line: _Line) -> Target | None:
     """What a line leads to, without reading its metric; a group leads nowhere."""
     if isinstance(line, TreeKey):
-        return Target(TargetKind.METRIC, line.key)
+        return Target(TargetKind.METRIC, line.key, stream=line.stream)
     return Target(TargetKind.SECTION, line.section) if line.kind == "section" else None

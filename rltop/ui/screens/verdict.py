@@ -18,31 +18,31 @@ class VerdictScreen(Page):
         "it; below, what to look at next, in order: Enter opens it. a goes to the next verdict."
     )
 
-    def __init__(self, rule: str, step: int | None = None) -> None:
+    def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
         """The page of `rule`, at the step of the time cursor or else at `step`."""
-        super().__init__()
+        super().__init__(stream)
         self.rule = rule
         self._step = step
 
-    def show(self, rule: str) -> None:
+    def show(self, rule: str, stream: str = "") -> None:
         """Show another verdict on the same page."""
-        self.rule, self._step = rule, None
+        self.rule, self.stream, self._step = rule, stream, None
         self.draw()
 
     @property
     def since_step(self) -> int | None:
         """Where the verdict began, or None if it does not stand at the step that is shown."""
-        found = verdicts_at(self.rltop.moment.run, self._at)
-        return next((verdict.since_step for verdict in found if verdict.rule == self.rule), None)
+        found = verdicts_at(self.moment.run, self._at)
+        return next((verdict.since_step for verdict in found if verdict.rule == self.rule and not verdict.stream), None)
 
     @property
     def _at(self) -> int | None:
-        at_step = self.rltop.moment.at_step
+        at_step = self.moment.at_step
         return self._step if at_step is None else at_step
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The page of this verdict; the board scrolls."""
-        moment = self.rltop.moment
+        moment = self.moment
         view = build_verdict(moment.run, self.rule, self._at, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_verdict(view, width, height if is_small else None, moment.glyphs)
