@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 STOP_WAIT_S = 0.2
 
+Changed = Callable[[Sequence[str]], None]
+"""Told the paths that an event is about: two, where a file was moved."""
+
 
 @dataclass(slots=True)
 class _Folder:
@@ -24,7 +27,7 @@ class _Folder:
 
     inode: int
     watch: ObservedWatch
-    callbacks: list[Callable[[], None]]
+    callbacks: list[Changed]
 
 
 class Watcher:
@@ -43,7 +46,7 @@ class Watcher:
         self._folders: dict[str, _Folder] = {}
         self._is_closed = False
 
-    def wake_on_change(self, directory: str, callback: Callable[[], None]) -> bool:
+    def wake_on_change(self, directory: str, callback: Changed) -> bool:
         """Call `callback` whenever a file in `directory` changes.
 
         Calling it again is cheap, and needed now and then: a folder that was
@@ -52,7 +55,8 @@ class Watcher:
         Args:
             directory: an existing folder on a mount that delivers events; elsewhere
                 the watch succeeds and stays silent.
-            callback: called on the observer's thread; must only set an event.
+            callback: called on the observer's thread with the paths concerned; must
+                only take note and set an event.
 
         Returns:
             False if the folder cannot be watched; `reason` says why.
@@ -93,15 +97,15 @@ class Watcher:
             self._observer.unschedule(known.watch)
             del self._folders[directory]
         callbacks = known.callbacks if known is not None else []
-        watch = _schedule(self._observer, directory, lambda: self._changed(directory))
+        watch = _schedule(self._observer, directory, lambda paths: self._changed(directory, paths))
         folder = self._folders[directory] = _Folder(inode, watch, callbacks)
         return folder
 
-    def _changed(self, directory: str) -> None:
+    def _changed(self, directory: str, paths: Sequence[str]) -> None:
         folder = self._folders.get(directory)
         if folder is not None:
             for callback in folder.callbacks:
-                callback()
+                callback(paths)
 
 
 def _new_observer() -> BaseObserver:
@@ -128,12 +132,12 @@ def _new_observer() -> BaseObserver:
     return InotifyObserver()
 
 
-def _schedule(observer: BaseObserver, directory: str, changed: Callable[[], None]) -> ObservedWatch:
+def _schedule(observer: BaseObserver, directory: str, changed: Changed) -> ObservedWatch:
     from watchdog import events  # noqa: PLC0415 - late on purpose
 
     class Waker(events.FileSystemEventHandler):
         def dispatch(self, event: events.FileSystemEvent) -> None:
-            changed()
+            changed([os.fsdecode(path) for path in (event.src_path, event.dest_path) if path])
 
     wanted: list[type[events.FileSystemEvent]] = [
         events.FileModifiedEvent,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rltop.sources.events import Chunk, TailState
-from rltop.sources.filesystem import LocalFileSystem, MountRules, mount_of
+from rltop.sources.filesystem import FileStat, LocalFileSystem, MountRules, mount_of
 from rltop.sources.reader import Reader, ReaderOptions, ThreadedFeed
 
 POLL_S = 5.0
@@ -213,3 +213,44 @@ def test_a_blocked_reader_does_not_keep_the_program_alive(tmp_path: Path) -> Non
     ended = time.monotonic()
     assert run.returncode == 0, run.stderr
     assert ended - float(run.stdout.split()[1]) < HARD_S
+
+
+class CountingFileSystem(LocalFileSystem):
+    """Counts the looks at each path."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks: dict[str, int] = {}
+
+    def stat(self, path: str) -> FileStat:
+        """As the real one, counted."""
+        self.looks[path] = self.looks.get(path, 0) + 1
+        return super().stat(path)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+def test_a_line_in_one_of_many_files_is_a_look_at_that_one(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{i}.jsonl" for i in range(100)]
+    for path in paths:
+        path.write_bytes(b"{}\n")
+    bell, fs = threading.Event(), CountingFileSystem()
+    reader = Reader(ReaderOptions(local_poll_s=600.0, watch_delay_s=0.0), fs, on_data=bell.set)
+    try:
+        feeds = [reader.follow(path) for path in paths]
+        deadline = time.monotonic() + 10
+        while not all(feed.is_watched and feed.is_exhausted for feed in feeds):
+            assert time.monotonic() < deadline
+            for feed in feeds:
+                feed.take(1 << 10)
+            time.sleep(0.01)
+        time.sleep(0.1)
+        before = dict(fs.looks)
+        bell.clear()
+        for i in range(5):
+            with paths[7].open("ab") as file:
+                file.write(b'{"step": %d}\n' % i)
+            seconds_until(feeds[7], bell, b'{"step": %d}' % i, HARD_S)
+        others = {path: count - before.get(path, 0) for path, count in fs.looks.items() if path != str(paths[7])}
+        assert sum(others.values()) == 0, others
+    finally:
+        reader.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ def watcher() -> Iterator[Watcher]:
 
 def test_a_change_wakes_and_reading_does_not(tmp_path: Path, watcher: Watcher) -> None:
     woken = threading.Event()
-    assert watcher.wake_on_change(str(tmp_path), woken.set)
+    assert watcher.wake_on_change(str(tmp_path), lambda paths: woken.set())
     (tmp_path / "f").write_bytes(b"one\n")
     assert woken.wait(5)
     threading.Event().wait(0.1)
@@ -39,7 +39,7 @@ def test_a_change_wakes_and_reading_does_not(tmp_path: Path, watcher: Watcher) -
 def test_a_replaced_file_still_wakes(tmp_path: Path, watcher: Watcher) -> None:
     (tmp_path / "f").write_bytes(b"one\n")
     woken = threading.Event()
-    watcher.wake_on_change(str(tmp_path), woken.set)
+    watcher.wake_on_change(str(tmp_path), lambda paths: woken.set())
     (tmp_path / "g").write_bytes(b"two\n")
     (tmp_path / "g").rename(tmp_path / "f")
     assert woken.wait(5)
@@ -55,19 +55,34 @@ def test_a_folder_made_again_is_watched_again(tmp_path: Path, watcher: Watcher) 
     folder.mkdir()
     keep = tmp_path / "keep"
     woken = threading.Event()
-    assert watcher.wake_on_change(str(folder), woken.set)
+    assert watcher.wake_on_change(str(folder), lambda paths: woken.set())
     folder.rename(keep)
     folder.mkdir()
-    assert watcher.wake_on_change(str(folder), woken.set)
+    assert watcher.wake_on_change(str(folder), lambda paths: woken.set())
     woken.clear()
     (folder / "f").write_bytes(b"one\n")
     assert woken.wait(5)
 
 
+def test_the_paths_of_a_change_are_told(tmp_path: Path, watcher: Watcher) -> None:
+    told: list[str] = []
+    both = threading.Event()
+
+    def note(paths: Sequence[str]) -> None:
+        told.extend(paths)
+        if {str(tmp_path / "f"), str(tmp_path / "g")} <= set(told):
+            both.set()
+
+    watcher.wake_on_change(str(tmp_path), note)
+    (tmp_path / "g").write_bytes(b"two\n")
+    (tmp_path / "g").rename(tmp_path / "f")
+    assert both.wait(5), told
+
+
 def test_a_missing_folder_has_a_reason(tmp_path: Path, watcher: Watcher) -> None:
-    assert not watcher.wake_on_change(str(tmp_path / "no"), lambda: None)
+    assert not watcher.wake_on_change(str(tmp_path / "no"), lambda paths: None)
     assert "No such file" in watcher.reason
-    assert watcher.wake_on_change(str(tmp_path), lambda: None)
+    assert watcher.wake_on_change(str(tmp_path), lambda paths: None)
     assert watcher.reason == ""
 
 
@@ -78,11 +93,11 @@ def test_no_more_inotify_instances_is_no_disaster(
         raise os_error(errno.EMFILE)
 
     monkeypatch.setattr(watch, "_new_observer", refuse)
-    assert not watcher.wake_on_change(str(tmp_path), lambda: None)
+    assert not watcher.wake_on_change(str(tmp_path), lambda paths: None)
     assert "Too many open files" in watcher.reason
 
 
 def test_a_closed_watcher_watches_nothing(tmp_path: Path, watcher: Watcher) -> None:
-    assert watcher.wake_on_change(str(tmp_path), lambda: None)
+    assert watcher.wake_on_change(str(tmp_path), lambda paths: None)
     watcher.close()
-    assert not watcher.wake_on_change(str(tmp_path), lambda: None)
+    assert not watcher.wake_on_change(str(tmp_path), lambda paths: None)
