@@ -247,9 +247,9 @@ RULES = (
         judge=PartTraded,
         condition="Median of ten of one part of the reward below `warn` of its best, lower by more than `sigmas` "
         "standard deviations of single records, while the whole has risen by more than `gain` of itself since that "
-        "best, 10 of 15 records.",
-        limits={"warn": 0.6, "sigmas": 3.0, "gain": 0.05},
-        patience=_TEN,
+        "best, 5 of 8 records.",
+        limits={"warn": 0.6, "sigmas": 2.5, "gain": 0.05},
+        patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
         warm_up=_LEVEL,
         applies=scope.has_reward,
         follows_phase=True,

@@ -19,7 +19,6 @@ from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
 _HURT = 0.25
-_RISEN = 0.05
 
 
 class Truncation(Judge):
@@ -61,8 +60,7 @@ class Truncation(Judge):
             return Reading(WARN, value, base, base + self.rise)
         if value <= self.warn * factor:
             return QUIET
-        has_risen = base is not None and base <= self.warn and value > base + _RISEN * factor
-        return Reading(WARN if has_risen else INFO, value, base, self.warn)
+        return Reading(INFO, value, base, self.warn)
 
     def headline(self, reading: Reading) -> str:
         """Share, and the share at the start."""
@@ -206,8 +204,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("truncated_frac",),
         judge=Truncation,
-        condition="In 5 of 10 records: above `warn` since the start: INFO; above `warn` and risen over it, above the "
-        "start by `rise`, or above `high`: WARN. Above `crit` in 3 "
+        condition="In 5 of 10 records: above `warn`: INFO; above the start by `rise`, or above `high`: "
+        "WARN. Above `crit` in 3 "
         "records in a row: CRIT "
         "unless the reward is improving.",
         limits={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},

@@ -7,6 +7,7 @@ single records, because a batch of eight moves in eighths.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -23,6 +24,8 @@ _EARLY = 10
 _SETTLED = 20
 _NOISE_TO_SIGMA = 1.2533
 """Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
+_WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
+"""Mean absolute second difference to the deviation of a level: its variance is 1 + 4 + 1 times that of one."""
 
 
 class RewardCrash(Judge):
@@ -42,6 +45,9 @@ class RewardCrash(Judge):
         self.worst = float("inf")
         self.initial = 0.0
         self.noise_at_best = 0.0
+        self.levels: deque[float] = deque(maxlen=2 * _LEVEL + 1)
+        self.wander = Ema(30)
+        self.wander_at_best = 0.0
 
     def read(self, now: Moment) -> Reading | None:
         """Best level so far against the last three records."""
@@ -53,11 +59,16 @@ class RewardCrash(Judge):
             self.noise.push(abs(value - reward.before))
         self.recent.append(value)
         level = reward.usual
+        levels = self.levels
+        levels.append(level)
+        if len(levels) > 2 * _LEVEL:
+            # The second difference is what a steady climb has none of.
+            self.wander.push(abs(level - 2.0 * levels[_LEVEL] + levels[0]))
         if reward.count < _EARLY:
             self.initial = level
             return QUIET
         if level > self.best:
-            self.best, self.noise_at_best = level, self.noise.value
+            self.best, self.noise_at_best, self.wander_at_best = level, self.noise.value, self.wander.value
         self.worst = min(self.worst, level)
         drop = self.best - value
         # 1.5 mean deviations are about 1.2 standard ones: a bound on either loss that costs one comparison.
@@ -66,35 +77,34 @@ class RewardCrash(Judge):
         reading = self._judge_drop(reward.count)
         return self._judge_level(level, reward.count) if reading is QUIET else reading
 
+    def _judge_drop(self, count: int) -> Reading:
+        limits, best = self.limits, self.best
+        recent = median_of(list(self.recent))
+        drop = best - recent
+        learned = max(best - min(self.worst, self.initial), limits["share"] * abs(best))
+        sigma, noise = self._noise("sigmas")
+        part = limits["warn"] * learned if count >= _SETTLED else limits["early"] * abs(self.initial)
+        line = max(part, noise)
+        if line <= 0.0 or drop <= line:
+            return QUIET
+        is_deep = count >= _SETTLED and drop > max(limits["crit"] * learned, limits["beyond"] * noise)
+        return Reading(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
+
     def _judge_level(self, level: float, count: int) -> Reading:
         """The loss of the level, against how uncertain a median of ten is."""
-        if count < 2 * _SETTLED:
-            return QUIET
         limits, best = self.limits, self.best
-        sigma = _NOISE_TO_SIGMA * self.noise_at_best
-        learned = best - min(self.worst, self.initial)
-        line = max(limits["slow"] * max(learned, limits["share"] * abs(best)), limits["slow_sigmas"] * sigma)
-        if line <= 0.0 or best - level <= line:
+        learned = max(best - min(self.worst, self.initial), limits["share"] * abs(best))
+        sigma, noise = self._noise("slow_sigmas")
+        line = max(limits["slow"] * learned, noise)
+        if count < 2 * _SETTLED or line <= 0.0 or best - level <= line:
             return QUIET
         return Reading(WARN, level, best, best - line, (sigma,))
 
-    def _judge_drop(self, count: int) -> Reading:
-        recent = median_of(list(self.recent))
-        drop = self.best - recent
-        learned = self.best - min(self.worst, self.initial)
+    def _noise(self, sigmas: str) -> tuple[float, float]:
+        """Deviation of one record, and the loss that neither records nor levels make by chance."""
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
-        if count < _SETTLED:
-            line = self.limits["early"] * abs(self.initial)
-        else:
-            line = max(
-                self.limits["warn"] * max(learned, self.limits["share"] * abs(self.best)), self.limits["sigmas"] * sigma
-            )
-        if line <= 0.0 or drop <= line:
-            return QUIET
-        is_deep = drop > max(
-            self.limits["crit"] * learned, self.limits["crit"] * abs(self.best) * self.limits["share"], line
-        )
-        return Reading(CRIT if is_deep and count >= _SETTLED else WARN, recent, self.best, self.best - line, (sigma,))
+        wander = _WANDER_TO_SIGMA * self.wander_at_best
+        return sigma, max(self.limits[sigmas] * sigma, self.limits["wander"] * wander)
 
     def headline(self, reading: Reading) -> str:
         """Best level and now."""
@@ -178,12 +188,21 @@ RULES = (
         metrics=_METRICS,
         judge=RewardCrash,
         condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
-        "least `share` "
-        "of its level) and `sigmas` standard deviations of single records, 2 of 3 records: WARN; more than "
-        "`crit` of it: "
-        "CRIT. Or the median of ten itself lower than the best by `slow` of that range and `slow_sigmas` such "
-        "deviations, after 40 records: WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
-        limits={"warn": 0.25, "crit": 0.5, "sigmas": 4.0, "share": 0.2, "early": 0.6, "slow": 0.4, "slow_sigmas": 2.5},
+        "least `share` of its level) and its noise, which is `sigmas` deviations of single records or `wander` of the "
+        "level itself, 2 of 3 records: WARN; more than `crit` of that range and `beyond` times the noise: CRIT. Or "
+        "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
+        "WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
+        limits={
+            "warn": 0.25,
+            "crit": 0.5,
+            "sigmas": 4.0,
+            "share": 0.2,
+            "early": 0.6,
+            "slow": 0.4,
+            "slow_sigmas": 2.5,
+            "wander": 6.0,
+            "beyond": 1.5,
+        },
         patience={INFO: Patience(2, 3), WARN: Patience(2, 3), CRIT: Patience(2, 3)},
         calm=5,
         warm_up=_EARLY,

@@ -19,6 +19,7 @@ from rltop.units import number
 
 _MIN_EVALUATIONS = 4
 _HELD = 12
+_LEVEL = 3
 
 
 def _noise(held: Window) -> float:
@@ -34,12 +35,12 @@ def _noise(held: Window) -> float:
 
 
 class _Held(Judge):
-    """Evaluations so far, and how far below the best of them this one is."""
+    """Evaluations so far, and how far this one is below the best median of three of them."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.held = Window(_HELD)
-        self.best = float("-inf")
+        self.best = self.top = float("-inf")
         self.noise = 0.0
         self.first: float | None = None
         self.reward_at_best = 0.0
@@ -54,16 +55,18 @@ class _Held(Judge):
         held.push(value)
         if self.first is None:
             self.first = value
-        if value > self.best:
-            self.best, self.noise = value, _noise(held)
-            self.reward_at_best = now.reward.usual
-            return QUIET
+        level = held.last(_LEVEL)
+        if level > self.best:
+            # A median: the luckiest of many evaluations is what none of the others can hold up to.
+            self.best, self.reward_at_best = level, now.reward.usual
+        if value > self.top:
+            self.top, self.noise = value, _noise(held)
         line = self.best - max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
         if known < _MIN_EVALUATIONS - 1 or value >= line:
             return QUIET
         is_gaming = now.reward.count > 0 and now.reward.usual >= self.reward_at_best
-        level = self._level(value, is_gaming)
-        return Reading(level, value, self.best, line, (float(is_gaming), now.reward.usual)) if level else QUIET
+        found = self._level(value, is_gaming)
+        return Reading(found, value, self.best, line, (float(is_gaming), now.reward.usual)) if found else QUIET
 
     @abstractmethod
     def _level(self, value: float, is_gaming: bool) -> Level:
@@ -104,7 +107,10 @@ class ValidationCollapse(_Held):
     """R7: next to nothing is left of the best evaluation."""
 
     def _level(self, value: float, is_gaming: bool) -> Level:
-        return CRIT if self.best > 0.0 and value <= self.limits["crit"] * self.best else Level.NO_DATA
+        is_worth_losing = self.best > self.limits["worth"] * max(
+            self.limits["floor"], self.limits["sigmas"] * self.noise
+        )
+        return CRIT if is_worth_losing and value <= self.limits["crit"] * self.best else Level.NO_DATA
 
 
 class EvaluationLossUp(Judge):
@@ -156,8 +162,8 @@ class EvaluationLossUp(Judge):
 _TWICE = {level: Patience(2, 2) for level in (INFO, WARN, CRIT)}
 
 _BELOW = (
-    "Two evaluations in a row below the best by more than `sigmas` of their noise, `floor` and `warn` of the best, "
-    "with four evaluations or more,"
+    "Two evaluations in a row below the best median of three by more than `sigmas` of their noise, `floor` and "
+    "`warn` of the best, with four evaluations or more,"
 )
 _LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
 _NEXT = ("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux")
@@ -206,8 +212,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("val_score",),
         judge=ValidationCollapse,
-        condition=f"{_BELOW}, and not above `crit` of the best: CRIT.",
-        limits={**_LINES, "crit": 0.2},
+        condition=f"{_BELOW}, and not above `crit` of the best, which must have stood above `worth` times that: CRIT.",
+        limits={**_LINES, "crit": 0.2, "worth": 3.0},
         patience=_TWICE,
         applies=scope.has_rollouts,
         takes_late=True,

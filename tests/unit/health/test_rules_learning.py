@@ -467,7 +467,7 @@ def test_d3_evaluation_loss_rises_while_training_loss_falls() -> None:
 
 def test_t1_levels() -> None:
     assert first(play(20, truncated_frac=0.6), "T1").level is Level.WARN
-    assert first(play(60, truncated_frac=lambda r: 0.15 if r < 40 else 0.23), "T1").record == 44
+    assert first(play(60, truncated_frac=lambda r: 0.15 if r < 40 else 0.27), "T1").record == 44
     since_the_start = play(60, truncated_frac=noisy(0.31))
     assert alarms(since_the_start) == []
     assert "T1" in infos(since_the_start)
