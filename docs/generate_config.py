@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rltop.health.profiles import PROFILES
 from rltop.settings import SETTINGS, Kind, Setting, toml_text
 
 TARGET = Path(__file__).with_name("config.md")
@@ -42,6 +43,22 @@ warn = 8            # a spike of the gradient norm counts from 8 times its media
 mute = true         # this run's tool calls are slow, and that is known
 ```
 
+## Profiles
+
+Some kinds of run live on another scale: a mixture of experts disagrees with its sampler from the start, clipping by
+sequence cuts a tenth of all answers, a robot's reward is no measure of success, a distilled run may have no reward at
+all. For each of them there is a profile, a named set of thresholds. rltop takes the one that a run's keys or algorithm
+give away and says so in the header, in `rltop check` and in the event log; `--profile moe,gspo` names them,
+`--profile none` keeps to the table. `[profiles.<name>.<id>]` changes a rule where that profile holds, and
+wins over `[rules.<id>]`, which wins over what the profile brings along:
+
+```toml
+[profiles.moe.M1]
+warn = 0.03         # this router disagrees by so much from the start
+```
+
+PROFILES_TABLE
+
 ## Keys
 
 `[keys]` gives an action other keys, separated by commas; the actions and their keys are in [keys.md](keys.md).
@@ -78,9 +95,22 @@ def meanings() -> str:
     return "\n".join(f"- `{setting.name}`: {setting.help}" for setting in SETTINGS)
 
 
+def profiles() -> str:
+    """What every profile changes."""
+    lines = ["| profile | for | changes |", "|---|---|---|"]
+    for profile in PROFILES.values():
+        changes = []
+        for rule, settings in profile.rules.items():
+            parts = ", ".join("off" if value is False else f"`{name}` {value:g}" for name, value in settings.items())
+            changes.append(f"{rule} {parts}")
+        lines.append(f"| `{profile.name}` | {profile.about} | {'; '.join(changes)} |")
+    return "\n".join(lines)
+
+
 def page() -> str:
     """The whole page."""
-    return "\n\n".join([INTRODUCTION.rstrip(), example(), "## Table", table(), meanings(), AFTER])
+    after = AFTER.replace("PROFILES_TABLE", profiles())
+    return "\n\n".join([INTRODUCTION.rstrip(), example(), "## Table", table(), meanings(), after])
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ from typing import Any
 
 from rltop.decode.jsonl import JsonlOptions
 from rltop.errors import ConfigError
-from rltop.health.options import EngineOptions
+from rltop.health.options import EngineOptions, check_profiles
 from rltop.ingest.options import IngestOptions
 from rltop.resources import config_folder, folder
-from rltop.settings import CONFIG_VARIABLE, RULES_TABLE, Gathered, gather
+from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather
 from rltop.sources.options import ReaderOptions
 from rltop.store.series import StoreOptions
 from rltop.ui.options import UiOptions
@@ -139,20 +139,39 @@ def _health(found: Gathered) -> EngineOptions:
     Raises:
         ConfigError: an unknown rule or threshold, or a value of the wrong type.
     """
+    profile = str(found.values["profile"]).strip()
+    names = () if profile == "none" else tuple(name.strip() for name in profile.split(",") if name.strip())
+    group_size = found.values["group_size"]
+    if profile != "auto" and names:
+        try:
+            check_profiles(names, {})
+        except ConfigError as error:
+            raise ConfigError(f"{found.origins['profile']}: {error.message}", error.hint) from error
+    rules = _rules(found.rules, RULES_TABLE, found)
+    by_profile = {name: _rules(entries, f"{PROFILES_TABLE}.{name}", found) for name, entries in found.profiles.items()}
+    try:
+        return EngineOptions(
+            rules=rules,
+            group_size=group_size if isinstance(group_size, int) else None,
+            profiles=None if profile == "auto" else names,
+            by_profile=by_profile,
+        )
+    except ConfigError as error:
+        raise ConfigError(f"{found.file}: {error.message}", error.hint) from error
+
+
+def _rules(table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered) -> dict[str, Mapping[str, float | bool]]:
+    """The rule tables below `name`, with `mute` as the rules know it."""
     rules: dict[str, Mapping[str, float | bool]] = {}
-    for rule, entries in found.rules.items():
+    for rule, entries in table.items():
         settings = dict(entries)
         if "mute" in settings:
             is_muted = settings.pop("mute")
             if not isinstance(is_muted, bool):
                 raise ConfigError(
-                    f"{found.file}: `{RULES_TABLE}.{rule}.mute` is {is_muted!r}, but must be true or false",
+                    f"{found.file}: `{name}.{rule}.mute` is {is_muted!r}, but must be true or false",
                     "write mute = true to silence the rule",
                 )
             settings["enabled"] = not is_muted
         rules[rule] = settings
-    group_size = found.values["group_size"]
-    try:
-        return EngineOptions(rules=rules, group_size=group_size if isinstance(group_size, int) else None)
-    except ConfigError as error:
-        raise ConfigError(f"{found.file}: {error.message}", error.hint) from error
+    return rules

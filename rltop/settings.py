@@ -31,6 +31,7 @@ OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLT
 """Variables of this prefix that are no settings."""
 
 RULES_TABLE = "rules"
+PROFILES_TABLE = "profiles"
 KEYS_TABLE = "keys"
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
@@ -144,6 +145,12 @@ SETTINGS: tuple[Setting, ...] = (
         example=8, low=1,
     ),
     Setting(
+        "profile", Kind.TEXT, "auto", "--profile",
+        "Kinds of run with thresholds of their own, separated by commas: `moe`, `gspo`, `embodied`, `distill`. `auto`: "
+        "those that the keys give away; `none`: none.",
+        example="moe,gspo",
+    ),
+    Setting(
         "total_steps", Kind.WHOLE, None, "--total-steps",
         "Steps that the run is meant to make, where the stream does not say; it gives the ETA.",
         example=2000, low=1,
@@ -168,6 +175,7 @@ class Gathered:
         origins: setting → where its value was found, for those that were set.
         rules: rule id → threshold or `mute` → value, from the file.
         keymap: binding id → keys, from the file.
+        profiles: profile → rule id → threshold or `mute` → value, from the file.
         file: the config file that was read, or None.
     """
 
@@ -175,6 +183,7 @@ class Gathered:
     origins: Mapping[str, str]
     rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     keymap: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     file: Path | None = None
 
 
@@ -194,18 +203,21 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     origins: dict[str, str] = {}
     rules: Mapping[str, Mapping[str, Any]] = {}
     keymap: Mapping[str, str] = {}
+    profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
 
     def settle(name: str, value: Value, origin: str) -> None:
         values[name], origins[name] = value, origin
 
     if file is not None:
         table = _read(file)
+        profiles = _profiles(table.pop(PROFILES_TABLE, {}), file)
         rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
         for name, raw in table.items():
             setting = BY_NAME.get(name)
             if setting is None:
                 raise ConfigError(
-                    f"{file}: there is no setting `{name}`", nearest(name, [*BY_NAME, RULES_TABLE, KEYS_TABLE])
+                    f"{file}: there is no setting `{name}`",
+                    nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE]),
                 )
             settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
     for variable, text in environ.items():
@@ -223,7 +235,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             where = f"flag {setting.flag}"
             value = _from_text(setting, given, where) if isinstance(given, str) else _from_toml(setting, given, where)
             settle(setting.name, value, setting.flag)
-    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, file)
+    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file)
 
 
 def add_flags(parser: ArgumentParser) -> None:
@@ -326,14 +338,23 @@ def _wrong(setting: Setting, raw: object, where: str) -> ConfigError:
     )
 
 
-def _rules(table: object, file: Path) -> Mapping[str, Mapping[str, Any]]:
+def _profiles(table: object, file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """The tables of profiles, checked for shape; which profiles exist is not known here."""
+    if not isinstance(table, dict):
+        raise ConfigError(
+            f"{file}: `{PROFILES_TABLE}` must be a table", "write [profiles.moe.M1] and thresholds below it"
+        )
+    return MappingProxyType({name: _rules(rules, file, f"{PROFILES_TABLE}.{name}") for name, rules in table.items()})
+
+
+def _rules(table: object, file: Path, name: str = RULES_TABLE) -> Mapping[str, Mapping[str, Any]]:
     """The rule tables, checked for shape; which rules exist is not known here."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{file}: `{RULES_TABLE}` must be a table", "write [rules.O1] and thresholds below it")
+        raise ConfigError(f"{file}: `{name}` must be a table", f"write [{name}.O1] and thresholds below it")
     for rule, entries in table.items():
         if not isinstance(entries, dict):
             raise ConfigError(
-                f"{file}: `{RULES_TABLE}.{rule}` must be a table", f"write [rules.{rule}] and thresholds below it"
+                f"{file}: `{name}.{rule}` must be a table", f"write [{name}.{rule}] and thresholds below it"
             )
     return MappingProxyType({rule: MappingProxyType(dict(entries)) for rule, entries in table.items()})
 

@@ -56,6 +56,7 @@ class FakeRun:
     is_rank: bool = False
     beside: Sequence[FakeRun] = ()
     ranks: RankHistory | None = None
+    profiles: Sequence[str] = ()
 
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:

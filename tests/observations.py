@@ -18,8 +18,9 @@ DIALECT = Dialect(name="test", fingerprints=(), aliases=())
 def identity(
     algorithm: Algorithm = Algorithm.GRPO, group_size: int | None = None, names: Sequence[str] = (), **traits: Any
 ) -> Identity:
-    """An identity that logs every metric of the catalogue (or `names`) under `key/<name>`."""
-    signals = {name: [Signal(CATALOG[name], f"key/{name}")] for name in (names or CATALOG)}
+    """An identity that logs every metric (or `names`) under `key/<name>`, those apart that only some runs have."""
+    every = [name for name in CATALOG if name not in {"moe_max_vio", "aux_loss"}]
+    signals = {name: [Signal(CATALOG[name], f"key/{name}")] for name in (names or every)}
     return Identity(DIALECT, algorithm, Traits(**traits), signals, group_size)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rltop.health import registry
+from rltop.health import profiles, registry
 from rltop.health.moment import Moment, Onset
 from rltop.health.options import EngineOptions
 from rltop.health.rule import QUIET, Rule, RuleSpec
@@ -26,6 +26,7 @@ class Engine:
 
     Attributes:
         identity: what the stream turned out to be.
+        profiles: whose thresholds hold, and why.
         events: every transition so far, in the order of the file.
     """
 
@@ -33,6 +34,8 @@ class Engine:
         self.identity = identity
         self.options = options or EngineOptions()
         self.events: list[Event] = []
+        self.profiles = self._profiles_of(identity)
+        self._has_told = not self.profiles
         self._muted: set[str] = set()
         self._checkpoints: tuple[int, ...] = ()
         self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
@@ -43,12 +46,21 @@ class Engine:
     def _group_size(self, identity: Identity) -> int | None:
         return self.options.group_size or identity.group_size
 
+    def _profiles_of(self, identity: Identity) -> tuple[profiles.ActiveProfile, ...]:
+        if self.options.profiles is not None:
+            return tuple(profiles.ActiveProfile(name, profiles.CONFIGURED) for name in self.options.profiles)
+        return profiles.infer(identity)
+
+    def _names(self) -> list[str]:
+        return [profile.name for profile in self.profiles]
+
     def _applies(self, spec: RuleSpec) -> bool:
-        is_enabled = self.options.rules.get(spec.id, {}).get("enabled", True)
-        return bool(is_enabled) and spec.applies(self.identity.algorithm, self.identity.traits)
+        if not spec.applies(self.identity.algorithm, self.identity.traits):
+            return False
+        return self.options.is_enabled(spec.id, self._names())
 
     def _fresh(self, spec: RuleSpec) -> Rule:
-        rule = Rule(spec, self.options.limits(spec.id))
+        rule = Rule(spec, self.options.limits(spec.id, self._names()))
         if self._checkpoints:
             rule.judge.take_checkpoints(self._checkpoints)
         return rule
@@ -76,6 +88,8 @@ class Engine:
         if self._segment is not None and observation.segment != self._segment:
             happened = self.restart(observation)
         self._segment = observation.segment
+        if not self._has_told:
+            happened += self._tell(observation)
         if observation.is_late:
             rules = self._late_rules
             now = self._now.clone()
@@ -101,6 +115,23 @@ class Engine:
         for rule in self._rules:
             if rule.spec.follows_phase:
                 rule.begin_anew(self.options.limits(rule.spec.id))
+
+    def _tell(self, observation: Observation) -> list[Event]:
+        """Say once whose thresholds hold: they never move silently."""
+        self._has_told = True
+        family = registry.BY_ID[profiles.RULE].family
+        told = []
+        for name, reason in self.profiles:
+            message = (
+                f"profile {name}, because {reason}" if reason != profiles.CONFIGURED else f"profile {name}, {reason}"
+            )
+            changed = ", ".join(profiles.PROFILES[name].rules)
+            told.append(
+                Event(observation.record, observation.step, profiles.RULE, family, Level.INFO, EventState.FACT,
+                      f"{message}: lines of its own for {changed}")
+            )  # fmt: skip
+        self.events += told
+        return told
 
     def _note(self, event: Event, rule: Rule) -> None:
         """Log a transition, and remember which families stand and since when: composites ask."""
@@ -161,14 +192,13 @@ class Engine:
     def identified(self, identity: Identity) -> list[Event]:
         """Take on what the stream turned out to be; rules that still apply keep their state."""
         self.identity = identity
+        before, self.profiles = self.profiles, self._profiles_of(identity)
         now = self._now
         now.algorithm, now.traits, now.group_size = identity.algorithm, identity.traits, self._group_size(identity)
-        kept = {rule.spec.id: rule for rule in self._rules}
-        happened = [
-            rule.recover(now)
-            for name, rule in kept.items()
-            if rule.is_firing and not self._applies(registry.BY_ID[name])
-        ]
+        known = {rule.spec.id: rule for rule in self._rules}
+        kept = {name: rule for name, rule in known.items() if self._stays(rule.spec, before)}
+        happened = [rule.recover(now) for name, rule in known.items() if rule.is_firing and name not in kept]
+        self._has_told = self._has_told and before == self.profiles
         self.events += happened
         for event in happened:
             onset = now.onsets.get(event.family)
@@ -177,6 +207,15 @@ class Engine:
         self._rules = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
         self._select()
         return happened
+
+    def _stays(self, spec: RuleSpec, before: Sequence[profiles.ActiveProfile]) -> bool:
+        """Whether a rule goes on with its state: it applies, and its thresholds have not moved."""
+        if not self._applies(spec):
+            return False
+        if before == self.profiles:
+            return True
+        names = [profile.name for profile in before]
+        return self.options.settings(spec.id, names) == self.options.settings(spec.id, self._names())
 
     def finish(self) -> list[Event]:
         """The recording is over. Nothing fires for silence here: that needs a clock."""
@@ -246,6 +285,7 @@ class Engine:
         """An independent copy of the state; the event log of the copy begins empty."""
         twin = Engine.__new__(Engine)
         twin.identity, twin.options, twin.events = self.identity, self.options, []
+        twin.profiles, twin._has_told = self.profiles, True
         twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
         twin._now = self._now.clone()
         twin._segment = self._segment

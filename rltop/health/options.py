@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 from rltop.errors import ConfigError
 
+RuleSettings = Mapping[str, Mapping[str, float | bool]]
+"""Rule id → a threshold by its name, or `enabled` → value."""
+
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
@@ -20,25 +23,63 @@ class EngineOptions:
         rules: rule id → setting → value: a threshold by its name, or
             `enabled = false` to switch the rule off.
         group_size: completions per prompt, where the user knows better than the stream.
+        profiles: names of the profiles that hold; None: those that the run gives away by its keys.
+        by_profile: profile → rule id → setting → value, as in `rules`; wins over `rules` where the profile holds.
     """
 
-    rules: Mapping[str, Mapping[str, float | bool]] = field(default_factory=dict)
+    rules: RuleSettings = field(default_factory=dict)
     group_size: int | None = None
+    profiles: tuple[str, ...] | None = None
+    by_profile: Mapping[str, RuleSettings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.rules:
             check_rule_settings(self.rules)
+        if self.profiles or self.by_profile:
+            check_profiles(self.profiles or (), self.by_profile)
 
-    def limits(self, rule: str) -> dict[str, float]:
-        """Thresholds of a rule by name, with the user's own in their place; raises `KeyError` for an unknown rule."""
+    def settings(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float | bool]:
+        """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles."""
+        found: dict[str, float | bool] = {}
+        if profiles:
+            from rltop.health.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
+
+            for name in profiles:
+                found.update(PROFILES[name].rules.get(rule, {}))
+        found.update(self.rules.get(rule, {}))
+        for name in profiles:
+            found.update(self.by_profile.get(name, {}).get(rule, {}))
+        return found
+
+    def limits(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
+        """Thresholds of a rule by name as they hold under `profiles`; raises `KeyError` for an unknown rule."""
         from rltop.health import registry  # noqa: PLC0415 - see the head of this file
 
-        own = self.rules.get(rule, {})
+        own = self.settings(rule, profiles)
         return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].limits.items()}
 
+    def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
+        """Whether the rule is judged at all under `profiles`."""
+        return bool(self.settings(rule, profiles).get("enabled", True))
 
-def check_rule_settings(rules: Mapping[str, Mapping[str, float | bool]]) -> None:
-    """Refuse settings that no rule knows.
+
+def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
+    """Refuse profiles that do not exist, and settings for them that no rule knows.
+
+    Raises:
+        ConfigError: names the profile and the nearest one that exists.
+    """
+    from rltop.health.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
+
+    for name in (*names, *settings):
+        if name not in PROFILES:
+            raise ConfigError(f"profile {name!r}: there is no such profile", _did_you_mean(name, list(PROFILES)))
+    for name, rules in settings.items():
+        check_rule_settings(rules, f"profiles.{name}")
+
+
+def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
+    """Refuse settings that no rule knows; `table` is where they stand in the file.
 
     Raises:
         ConfigError: an unknown rule or threshold, or a value that is not a number;
@@ -50,16 +91,18 @@ def check_rule_settings(rules: Mapping[str, Mapping[str, float | bool]]) -> None
     for rule, settings in rules.items():
         spec = specs.get(rule)
         if spec is None:
-            raise ConfigError(f"[rules.{rule}]: there is no rule {rule!r}", _did_you_mean(rule, list(specs)))
+            raise ConfigError(f"[{table}.{rule}]: there is no rule {rule!r}", _did_you_mean(rule, list(specs)))
         for name, value in settings.items():
             known = [*spec.limits, "enabled"]
             if name not in known:
-                raise ConfigError(f"[rules.{rule}] {name}: no such setting", _did_you_mean(name, known))
+                raise ConfigError(f"[{table}.{rule}] {name}: no such setting", _did_you_mean(name, known))
             if name == "enabled":
                 if not isinstance(value, bool):
-                    raise ConfigError(f"[rules.{rule}] enabled = {value!r} is not true or false", "write true or false")
+                    raise ConfigError(
+                        f"[{table}.{rule}] enabled = {value!r} is not true or false", "write true or false"
+                    )
             elif isinstance(value, bool) or not isinstance(value, int | float):
-                raise ConfigError(f"[rules.{rule}] {name} = {value!r} is not a number", "write a plain number")
+                raise ConfigError(f"[{table}.{rule}] {name} = {value!r} is not a number", "write a plain number")
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -31,6 +31,7 @@ from rltop.health import (
     pairs,
     performance,
     preference,
+    profiles,
     progress,
     ranks,
     reference_kl,
@@ -48,6 +49,7 @@ from rltop.health.rule import RuleSpec
 
 MODULES = (
     facts,
+    profiles,
     integrity,
     liveness,
     schedule,

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rltop.health.engine import Engine
 from rltop.health.liveness import Liveness
 from rltop.health.options import EngineOptions
+from rltop.health.profiles import ActiveProfile
 from rltop.health.registry import BY_ID
 from rltop.ingest.observe import Observer
 from rltop.metrics.dialect import Identity
@@ -90,6 +91,11 @@ class Judge:
             self.records += 1
         assert self._observer is not None
         return self._observer.observation(row, raw, self.records)
+
+    @property
+    def profiles(self) -> Sequence[ActiveProfile]:
+        """Whose thresholds hold, and why."""
+        return () if self._engine is None else self._engine.profiles
 
     @property
     def events(self) -> Sequence[Event]:

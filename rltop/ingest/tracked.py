@@ -283,6 +283,12 @@ class TrackedRun:
         return None
 
     @property
+    def profiles(self) -> Sequence[str]:
+        """Names of the profiles whose thresholds hold; the event log says why."""
+        judge = self._main.pipeline.judge
+        return () if judge is None else [profile.name for profile in judge.profiles]
+
+    @property
     def warm_up(self) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""
         pipeline = self._main.pipeline

@@ -112,6 +112,9 @@ def _title(run: RunSource, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add(" ").add(run.name.display, "strong")
     if run.identity is not None:
         builder.add(f" · {run.identity.dialect.name} · {run.identity.algorithm.display_name}", "note")
+        others = [name for name in run.profiles if name != run.identity.algorithm.value]
+        if others:
+            builder.add(f" · profile {', '.join(others)}", "note")
     rows = run.stream.rows
     builder.add(f"   {units.count(rows)} {'record' if rows == 1 else 'records'}", "dim")
     if run.stream.last_step is not None:

@@ -126,6 +126,7 @@ def once_document(run: RunSource) -> Document:
         "path": run.path.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,
+        "profiles": list(run.profiles),
         "state": run.state.value,
         "state_note": run.state_note or None,
         "age_s": run.age_s,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rltop import units
 from rltop.derive.middle import median
+from rltop.metrics.dialect import Identity
 from rltop.model import Counts, Label, RunState
 from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
@@ -79,7 +80,7 @@ def build_header(run: RunSource, timing: TimingView | None, at: int | None = Non
     return HeaderView(
         name=run.name,
         dialect=identity.dialect.name if identity is not None else "",
-        algorithm=identity.algorithm.display_name if identity is not None else "",
+        algorithm=_algorithm(run, identity),
         step=last,
         cursor=at,
         total_steps=total if total else None,
@@ -90,6 +91,14 @@ def build_header(run: RunSource, timing: TimingView | None, at: int | None = Non
         loading=run.loading,
         folded=stream.folded_range(at) if at is not None else None,
     )
+
+
+def _algorithm(run: RunSource, identity: Identity | None) -> str:
+    """What is trained, and the profiles that hold besides: thresholds never move silently."""
+    if identity is None:
+        return ""
+    others = [name for name in run.profiles if name != identity.algorithm.value]
+    return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 
 def wall_pace(run: RunSource) -> float | None:

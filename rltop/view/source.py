@@ -59,6 +59,11 @@ class RunSource(Protocol):
         ...
 
     @property
+    def profiles(self) -> Sequence[str]:
+        """Names of the profiles whose thresholds hold."""
+        ...
+
+    @property
     def warm_up(self) -> tuple[int, int] | None:
         """Records seen and records needed, while the rules warm up."""
         ...
