@@ -43,6 +43,7 @@ class FakeRun:
     spans: SpanBook | None = None
     verdicts: Sequence[Verdict] = ()
     events: Sequence[Event] = ()
+    muted: frozenset[str] = frozenset()
     warm_up: tuple[int, int] | None = None
     state: RunState = RunState.LIVE
     state_note: str = ""

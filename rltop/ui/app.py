@@ -202,7 +202,12 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
             self._drawn_face = self.page.face()
             self.page.draw()
         self._pace.end()
-        offered = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts)
+        self.offer()
+
+    def offer(self) -> None:
+        """Bring the footer up to date where other keys do something now."""
+        has_rule = bool(self._rule_at_hand)
+        offered = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts, has_rule)
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
@@ -291,6 +296,29 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         self.show_step(since)
         self.push_screen(ChangeScreen(before, has_travelled=True))
 
+    @property
+    def _rule_at_hand(self) -> str:
+        """The rule of the verdict on the page, or of the one that is selected; else empty."""
+        page = self.page
+        if isinstance(page, VerdictScreen):
+            return page.rule
+        target = page.board.target if page is not None and page.is_mounted else None
+        return target.name if target is not None and target.kind is TargetKind.VERDICT else ""
+
+    def action_mute(self) -> None:
+        """Leave the verdicts of the rule at hand out for this run, or take them in again."""
+        rule, run = self._rule_at_hand, self.followed
+        if rule:
+            run.mute(rule, rule not in run.muted)
+            self.draw()
+
+    def action_unmute(self) -> None:
+        """Take in again what was muted."""
+        run = self.followed
+        for rule in run.muted:
+            run.mute(rule, False)
+        self.draw()
+
     def action_help(self) -> None:
         """Say what the page shows and which keys it takes."""
         if self.page is not None and not isinstance(self.page, HelpScreen):
@@ -362,6 +390,10 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 is_allowed = not _is_typing(self.screen)
             case "change":
                 is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangeScreen)
+            case "mute":
+                is_allowed = bool(self._rule_at_hand)
+            case "unmute":
+                is_allowed = bool(self.followed.muted)
             case "travel":
                 is_allowed = True if self.followed.stream.last_step is not None else None
             case "alerts":

@@ -32,6 +32,8 @@ def paint_status(moment: Moment, target: Target | None, width: int, *, has_count
     skipped = skipped_text(moment.run.counts) if has_counts else ""
     if skipped:
         right.append((skipped, "warn"))
+    if moment.run.muted:
+        right.append((f"muted {len(moment.run.muted)}: X undoes", "dim"))
     if moment.is_paused:
         right.append((f"paused{_step_text(moment)}: Space goes on", "paused"))
     elif moment.at_step is not None:

@@ -41,15 +41,17 @@ class BadgeGroup:
         name: learning or system.
         badges: what fires, worst first.
         quiet: rules that apply to this run and do not fire.
-        recovered: rules that fired and recovered a short while ago.
+        recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
+        muted: rules that were muted from the screen.
         progress: why there is no verdict yet, for example 7/30; empty when there is.
     """
 
     name: str
     badges: tuple[Badge, ...]
     quiet: int
-    recovered: int
+    recovered: tuple[Badge, ...]
     progress: str = ""
+    muted: int = 0
 
 
 def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
@@ -61,9 +63,10 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
     """
     if at is None:
         return tuple(run.verdicts)
+    muted = run.muted
     standing: dict[str, tuple[Event, Event]] = {}
     for event in run.events:
-        if event.stream or event.step > at or event.state is EventState.FACT:
+        if event.stream or event.step > at or event.state is EventState.FACT or event.rule in muted:
             continue
         if event.state is EventState.RECOVERED:
             standing.pop(event.rule, None)
@@ -113,9 +116,14 @@ def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup
     fired = {verdict.rule for verdict in firing if not verdict.stream}
     progress = _progress(run)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
-    quiet = 0 if progress else sum(rule not in fired for rule in _rules_of(run, name))
-    recovered = sum(verdict.state is VerdictState.RECOVERED for verdict in verdicts)
-    return BadgeGroup(name, badges, quiet, recovered, progress)
+    rules = _rules_of(run, name) if not progress or run.muted else []
+    quiet = 0 if progress else sum(rule not in fired and rule not in run.muted for rule in rules)
+    recovered = tuple(
+        Badge(v.rule, Label.of(_whose(v)), v.level, v.recovered_step, stream=v.stream)
+        for v in verdicts
+        if v.state is VerdictState.RECOVERED and v.recovered_step is not None
+    )
+    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in run.muted for rule in rules))
 
 
 def _whose(verdict: Verdict) -> str:
@@ -174,13 +182,15 @@ def _parts(badge: Badge, glyphs: Glyphs) -> str:
     return f"{glyphs.level(badge.level)} {badge.title}{doubt} {units.step(badge.since_step)}"
 
 
-def _rest(group: BadgeGroup) -> str:
-    """What is said behind the badges."""
+def _rest(group: BadgeGroup, shown: int = 0) -> str:
+    """What is said behind the badges, `shown` of those that recovered among them."""
     if group.progress:
-        return group.progress
+        return group.progress if not group.muted else f"{group.progress} · {group.muted} muted"
     parts = []
-    if group.recovered:
-        parts.append(f"{group.recovered} recovered")
+    if len(group.recovered) > shown:
+        parts.append(f"{len(group.recovered) - shown} recovered")
+    if group.muted:
+        parts.append(f"{group.muted} muted")
     if group.quiet:
         parts.append(f"{group.quiet} ok")
     if parts:
@@ -222,5 +232,13 @@ def _paint_group(builder: RowBuilder, group: BadgeGroup, stop: int, glyphs: Glyp
         )
     if left_out and builder.column + 5 <= stop:
         builder.add(f"{_GAP}+{left_out}", LEVEL_ROLES[group.badges[-1].level])
-    if rest and builder.column + reserve <= stop:
+    shown = 0
+    for badge in group.recovered if not left_out else ():
+        text = f"{glyphs.recovered} {badge.title} recovered {units.step(badge.since_step)}"
+        if cell_width(text) + len(_GAP) + reserve > stop - builder.column:
+            break
+        builder.add(_GAP).add(text, "dim", Target(TargetKind.VERDICT, badge.rule, stream=badge.stream))
+        shown += 1
+    rest = _rest(group, shown)
+    if rest and builder.column + len(rest) + len(_GAP) <= stop:
         builder.add(_GAP).add(rest, "dim")

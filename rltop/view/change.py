@@ -165,7 +165,7 @@ def _with_line(run: RunSource, one: Changed, frame: Frame | None) -> Changed:
 
 def _line_at(width: int) -> int:
     """The column in which the lines begin."""
-    return 90 if width >= 130 else 62 if width >= 96 else width
+    return 90 if width >= 130 else 62 if width >= 96 else 53 if width >= 70 else width
 
 
 def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:

@@ -16,6 +16,7 @@ from rltop import units
 from rltop.model import Counts, Event, EventState, Label, RunState, Verdict
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
 from rltop.view.bands import text_around
+from rltop.view.banner import Banner, build_banner, paint_banner
 from rltop.view.cells import RowBuilder, fill, rule_row, too_small
 from rltop.view.choice import choose_key_metrics, choose_others
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
@@ -66,6 +67,7 @@ class OverviewView:
 
     Attributes:
         header: the top line.
+        banner: the collapse that stands, dated; None without one.
         sentence: the line below it.
         badges: what fires, by group.
         rows: key metrics, in the order of the algorithm's row set.
@@ -82,6 +84,7 @@ class OverviewView:
     """
 
     header: HeaderView
+    banner: Banner | None
     sentence: Sentence
     badges: tuple[BadgeGroup, ...]
     rows: tuple[MetricRow, ...]
@@ -119,9 +122,13 @@ def build_overview(
     timing = build_timing(run, at, row, inner=_INNER_SPANS)
     is_empty = nothing_yet(run) is not None
     rows, more = ((), ()) if is_empty else _read_rows(run, at, verdicts, width, height)
+    banner = build_banner(verdicts)
+    # What the banner says need not be said twice.
+    told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
     return OverviewView(
         header=build_header(run, timing, at),
-        sentence=build_sentence(run, verdicts, timing, _goal(rows), at),
+        banner=banner,
+        sentence=build_sentence(run, told, timing, _goal(rows), at),
         badges=build_badges(run, verdicts),
         rows=rows,
         more=more,
@@ -256,6 +263,7 @@ class _Painter:
         self.width = width
         self.glyphs = glyphs
         self._painted: dict[tuple[str, int], list[Row]] = {}
+        self.banner = [] if view.banner is None else [paint_banner(view.banner, width, glyphs)]
         self.badges = paint_badges(view.badges, width, glyphs)
         if view.streams is not None:
             from rltop.view.streams import paint_streams  # noqa: PLC0415
@@ -273,6 +281,7 @@ class _Painter:
         rule = [rule_row(self.width, self.glyphs)] if plan.has_rules else []
         top = [
             paint_header(self.view.header, self.width, self.glyphs),
+            *self.banner,
             *paint_sentence(self.view.sentence, self.width, plan.sentence, self.glyphs),
             *self.badges,
         ]
@@ -324,7 +333,7 @@ class _Painter:
 
     def _height(self, plan: _Plan) -> int:
         blocks = [
-            1 + plan.sentence + len(self.badges),
+            1 + len(self.banner) + plan.sentence + len(self.badges),
             plan.metrics + plan.has_head if plan.metrics else 0,
             len(self._timing(plan)),
             len(self._stragglers(plan)),

@@ -64,6 +64,11 @@ class RunSource(Protocol):
         ...
 
     @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted for this run, from the screen."""
+        ...
+
+    @property
     def warm_up(self) -> tuple[int, int] | None:
         """Records seen and records needed, while the rules warm up."""
         ...

@@ -37,6 +37,7 @@ class VerdictView:
         chain: what to look at next, and what moved when; None where the rule does not stand.
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
+        is_muted: its verdicts are left out for this run.
     """
 
     verdict: Verdict | None
@@ -46,6 +47,7 @@ class VerdictView:
     chain: ChainView | None
     events: tuple[Event, ...]
     stream: str = ""
+    is_muted: bool = False
 
 
 def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: int = 120) -> VerdictView:
@@ -71,6 +73,7 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
         chain=None,
         events=tuple(reversed(events)),
         stream=run.role,
+        is_muted=rule in run.muted,
     )
     if verdict is None or shown_step(run, at) is None:
         return empty
@@ -92,7 +95,9 @@ def paint_verdict(view: VerdictView, width: int, height: int | None, glyphs: Gly
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
-        rows.append(text_row("this rule does not fire at this step", width, glyphs, "dim"))
+        is_muted = "this rule is muted for this run: x shows its verdicts again"
+        text = is_muted if view.is_muted else "this rule does not fire at this step"
+        rows.append(text_row(text, width, glyphs, "dim"))
         return fill([*rows, *_paint_events(view, width, glyphs)], height)
     rows = [*_paint_head(view, verdict, width, glyphs), rule_row(width, glyphs)]
     rows += _paint_evidence(view, verdict, width, glyphs)

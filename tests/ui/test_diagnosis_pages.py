@@ -8,7 +8,7 @@ from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.verdict import VerdictScreen
 from rltop.view.lines import TargetKind
-from tests.screens import RECORDED, app_over, page_text, press
+from tests.screens import RECORDED, app_over, page_text, press, status_text
 
 WIDE = (120, 40)
 
@@ -79,3 +79,22 @@ async def test_a_link_of_the_chain_opens_its_metric() -> None:
         assert target is not None and target.kind is TargetKind.METRIC
         await press(pilot, "enter")
         assert isinstance(app.screen, MetricScreen) and app.screen.key == target.name
+
+
+async def test_a_rule_is_muted_and_taken_in_again() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "a")
+        page = app.screen
+        assert isinstance(page, VerdictScreen)
+        rule, count = page.rule, len(app.followed.verdicts)
+        await press(pilot, "x")
+        assert rule not in [verdict.rule for verdict in app.followed.verdicts]
+        assert "muted for this run" in page_text(app) and "muted 1" in status_text(app)
+        assert len(app.followed.events), "muting loses no event"
+        await press(pilot, "x")
+        assert len(app.followed.verdicts) == count and "look next" in page_text(app)
+        await press(pilot, "x", "escape")
+        assert "1 muted" in page_text(app)
+        await press(pilot, "X")
+        assert len(app.followed.verdicts) == count and "muted" not in status_text(app)

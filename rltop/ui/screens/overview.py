@@ -39,7 +39,16 @@ class OverviewScreen(Page):
         """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
         moment = self.rltop.moment
         run, glyphs = moment.run, moment.glyphs
-        now = (self.rltop.session.version, id(run), moment.at_step, width, height, run.loading, super().face())
+        now = (
+            self.rltop.session.version,
+            id(run),
+            moment.at_step,
+            width,
+            height,
+            run.loading,
+            run.muted,
+            super().face(),
+        )
         if self._last is not None and self._last[0] == now and not any(one.rule == SILENCE for one in run.verdicts):
             _, view, rows = self._last
             header = build_header(run, view.timing, moment.at_step)

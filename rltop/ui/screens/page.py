@@ -82,7 +82,7 @@ class Page(Screen[None]):
     def face(self) -> Hashable:
         """What the page shows that changes with time alone; equal faces need no new picture."""
         run = self.rltop.moment.run
-        return run.state, run.state_note, tuple((one.rule, one.level, one.state) for one in run.verdicts)
+        return run.state, run.state_note, run.muted, tuple((one.rule, one.level, one.state) for one in run.verdicts)
 
     def draw(self) -> None:
         """Paint with what is known now; only what changed goes to the terminal."""
@@ -119,6 +119,7 @@ class Page(Screen[None]):
     def _follow_selection(self, message: Selected) -> None:
         message.stop()
         self.status.draw()
+        self.rltop.offer()
 
     @on(Opened)
     def _open_target(self, message: Opened) -> None:

@@ -1,0 +1,76 @@
+"""The banner of a collapse: since when, how far back it was good, and what moved first.
+
+Owns when there is one and what is left out where there is no room; the dates are
+the composite rule's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rltop import units
+from rltop.model import Label, Level, Verdict, VerdictState
+from rltop.view.cells import RowBuilder
+from rltop.view.glyphs import Glyphs
+from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.metric import catalogue_title
+from rltop.view.widths import cell_width
+
+_FAMILY = "collapse"
+_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """What a collapse is dated with.
+
+    Attributes:
+        rule: that fires.
+        onset_step: where it began.
+        last_good_step: the step before it, or None where it is no longer known.
+        checkpoint_step: the last known checkpoint before it, or None.
+        movers: title and step of what moved, first mover first.
+    """
+
+    rule: str
+    onset_step: int
+    last_good_step: int | None
+    checkpoint_step: int | None
+    movers: tuple[tuple[str, int], ...]
+
+
+def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
+    """The banner of a critical collapse that stands and is dated; None without one."""
+    for verdict in verdicts:
+        if verdict.family != _FAMILY or verdict.state is not VerdictState.FIRING or verdict.level < Level.CRIT:
+            continue
+        # A composite fires seldom, and the rules are not wanted before the first frame.
+        from rltop.health.collapse import story  # noqa: PLC0415
+
+        found = story(verdict)
+        if found is not None:
+            movers = tuple((catalogue_title(mover.metric), mover.step) for mover in found.movers)
+            return Banner(verdict.rule, found.onset_step, found.last_good_step, found.checkpoint_step, movers)
+    return None
+
+
+def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
+    """One row; what does not fit whole is left out from the end."""
+    builder = RowBuilder(width, glyphs).add(
+        f" {glyphs.level(Level.CRIT)} COLLAPSE since {units.step(banner.onset_step)}", "crit"
+    )
+    parts = []
+    if banner.last_good_step is not None:
+        parts.append(f"last good step {units.step(banner.last_good_step)}")
+    if banner.checkpoint_step is not None:
+        parts.append(f"checkpoint {units.step(banner.checkpoint_step)}")
+    else:
+        parts.append("no checkpoint known before it")
+    if banner.movers:
+        moved = [f"{Label.of(title)} {units.step(step)}" for title, step in banner.movers[:_NAMED]]
+        parts.append(f"first {moved[0]}" + (f", then {', '.join(moved[1:])}" if moved[1:] else ""))
+    for part in parts:
+        if cell_width(part) + 3 <= builder.room:
+            builder.add(" · ", "crit").add(part, "strong")
+    return builder.row(Target(TargetKind.VERDICT, banner.rule))
