@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format snapshots screenshots bench lock clean
+.PHONY: help setup demo test check format snapshots screenshots bench score score-peer lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -42,8 +42,22 @@ screenshots: setup  ## draw docs/screenshots/*.svg with the program as it is now
 bench: setup     ## every benchmark; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
+score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
+	$(BIN)/python bench/score.py
+	$(BIN)/python docs/generate_rules.py
+
+PEER := bench/.venv-peer
+$(PEER)/.installed: bench/peer-requirements.txt
+	$(PYTHON) -m venv $(PEER)
+	$(PEER)/bin/pip install --quiet --disable-pip-version-check -r bench/peer-requirements.txt
+	@touch $(PEER)/.installed
+
+score-peer: setup $(PEER)/.installed  ## the same for rlwatch, from the package index, in bench/.venv-peer
+	$(BIN)/python bench/score.py --tool rlwatch --peer-python $(abspath $(PEER))/bin/python
+	$(BIN)/python docs/generate_rules.py
+
 lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.venv-peer build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

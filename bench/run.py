@@ -23,6 +23,9 @@ ROOT = HERE.parent
 RESULTS = HERE / "RESULTS.md"
 PREFIX = "bench_"
 
+WRITTEN_ELSEWHERE = ("score",)
+"""Sections that are no benchmark's: `score.py` writes them."""
+
 HEAD = """\
 # Results
 
@@ -103,6 +106,12 @@ def sections_of(text: str) -> dict[str, str]:
     return {part[3:].partition("\n")[0].strip(): part.rstrip() + "\n" for part in parts}
 
 
+def replace_section(name: str, text: str, out: Path = RESULTS) -> None:
+    """Put one section in the place of the one of its name, and leave the others as they are."""
+    kept = sections_of(out.read_text()) if out.exists() else {}
+    out.write_text("\n".join([HEAD, *(section for _, section in sorted((kept | {name: text}).items()))]))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; all without")
@@ -113,13 +122,15 @@ def main() -> int:
     unknown = [name for name in arguments.names if name not in known]
     if unknown:
         parser.error(f"no benchmark {', '.join(unknown)}; there are: {', '.join(known) or 'none'}")
-    kept = sections_of(arguments.out.read_text()) if arguments.names and arguments.out.exists() else {}
+    kept = sections_of(arguments.out.read_text()) if arguments.out.exists() else {}
+    if not arguments.names:
+        kept = {name: text for name, text in kept.items() if name in WRITTEN_ELSEWHERE}
     is_good = True
     for name in arguments.names or known:
         print(f"{name} …", file=sys.stderr, flush=True)
         kept[name], went_well = section(name, known[name], arguments.timeout)
         is_good &= went_well
-    body = [kept[name] for name in sorted(kept) if name in known]
+    body = [kept[name] for name in sorted(kept) if name in known or name in WRITTEN_ELSEWHERE]
     arguments.out.write_text("\n".join([HEAD, *body]))
     print(f"{arguments.out} written", file=sys.stderr)
     return 0 if is_good else 1

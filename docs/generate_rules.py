@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 from rltop.health.registry import ALL_SPECS
@@ -9,6 +10,12 @@ from rltop.health.rule import COOLDOWN_RECORDS, MIN_CALM_RECORDS, SHOWN_RECORDS,
 from rltop.report.explain import lasting
 
 TARGET = Path(__file__).with_name("rules.md")
+RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
+"""Measured by `make score` and `make score-peer`, and committed, so that this page can be made anywhere."""
+PEER, PEER_VERSION = "rlwatch", "0.5.1"
+ANY = "*"
+
+Rate = dict[str, str]
 
 INTRODUCTION = f"""\
 # Rules
@@ -27,6 +34,8 @@ verdicts.
   a new segment with a new start. *Usual* is the median of the records before.
 - Rules that compare need a warm-up; absolute lines and values that are not numbers count from the first record.
 - INFO never asks for action.
+- *Measured* counts the labelled runs in which a rule fired at WARN or above, runs to which it does not apply among
+  them. `rltop check --explain RULE FILE` says what a rule saw in a run of yours.
 
 Thresholds are set in the configuration under the rule's id, by the names given here, and a rule is silenced by `mute`:
 
@@ -47,7 +56,50 @@ def threshold(value: float) -> str:
     return f"{value:g}"
 
 
-def entry(spec: RuleSpec) -> str:
+def rates(tool: str) -> dict[str, Rate]:
+    """The measured row of every rule of a tool that fired at all, and of any of them."""
+    with RATES.open(newline="") as file:
+        return {row["rule"]: row for row in csv.DictReader(file) if row["tool"] == tool}
+
+
+def measured(rate: Rate | None, total: Rate) -> str:
+    """In how many runs a rule fired, in words."""
+    if rate is None:
+        return f"fired in none of {total['faulty_runs']} faulty and none of {total['healthy_runs']} healthy runs"
+    text = f"fired in {rate['faulty_fired']} of {rate['faulty_runs']} faulty runs"
+    if rate["healthy_fired"] == "0":
+        return f"{text} and in none of {rate['healthy_runs']} healthy ones"
+    return (
+        f"{text} and in {rate['healthy_fired']} of {rate['healthy_runs']} healthy ones "
+        f"({rate['healthy_warn']} WARN, {rate['healthy_crit']} CRIT in {int(rate['healthy_records']):,} records)"
+    )
+
+
+def comparison() -> str:
+    """What fires at WARN or above, rule by rule, beside the peer's detectors on the same files."""
+    lines = [
+        "## Measured\n",
+        f"Over the labelled runs that `make score` finds, at WARN or above; {PEER} {PEER_VERSION} over the same rows "
+        "through its own calls, with its own defaults and cooldown (`make score-peer`). A rule that is not in the "
+        "table fired in no run. Whether what fired fits the fault, and in time, is scored in "
+        "[bench/RESULTS.md](../bench/RESULTS.md).\n",
+        "| tool | rule | faulty runs | healthy runs | WARN per 1,000 healthy records | CRIT |",
+        "|---|---|---|---|---|---|",
+    ]
+    for tool in ("rltop", PEER):
+        lines += [_row(tool, rule, rate) for rule, rate in rates(tool).items()]
+    return "\n".join(lines) + "\n"
+
+
+def _row(tool: str, rule: str, rate: Rate) -> str:
+    records = int(rate["healthy_records"]) or 1
+    warn, crit = (f"{1000 * int(rate[name]) / records:.2f}" for name in ("healthy_warn", "healthy_crit"))
+    name = "any" if rule == ANY else rule
+    faulty = f"{rate['faulty_fired']} of {rate['faulty_runs']}"
+    return f"| {tool} | {name} | {faulty} | {rate['healthy_fired']} of {rate['healthy_runs']} | {warn} | {crit} |"
+
+
+def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
     """One rule."""
     lines = [f"### {spec.id}: {spec.title}\n", f"{spec.condition}\n"]
     facts = [f"- family: {spec.family}"]
@@ -63,15 +115,19 @@ def entry(spec: RuleSpec) -> str:
     facts.append(f"- likely causes: {'; '.join(spec.causes)}")
     facts.append(f"- look next: {', '.join(f'`{name}`' for name in spec.next)}")
     facts.append(f"- sources: {spec.sources}")
+    if spec.judge is not None and ANY in found:
+        facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
     return "\n".join([*lines, *facts]) + "\n"
 
 
 def page() -> str:
     """The whole page."""
     parts = [INTRODUCTION]
+    found = rates("rltop")
     for group, title in TITLES.items():
         parts.append(f"## {title}\n")
-        parts += [entry(spec) for spec in ALL_SPECS if spec.group is group]
+        parts += [entry(spec, found) for spec in ALL_SPECS if spec.group is group]
+    parts.append(comparison())
     return "\n".join(parts)
 
 

@@ -1,0 +1,204 @@
+"""How many faulty runs are caught, how late, and how often are healthy ones accused?
+
+    python bench/score.py [--tool rltop|rlwatch] [--peer-python PYTHON]
+
+Runs an outside scorer over the folder of labelled runs, in the halves that it knows
+(`tune`, on which thresholds may be set, and `proof`), and keeps three things: the
+totals in `bench/score.csv`, the firing rate of every rule in `bench/firing_rates.csv`,
+and the section `score` of `bench/RESULTS.md` that is drawn from the first. Each tool
+replaces only its own rows. Without a folder of runs, or without the scorer, it says
+so and changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import run as results
+
+HERE = Path(__file__).resolve().parent
+RUNS_VARIABLE, SCORER_VARIABLE = "RLTOP_RUNS", "RLTOP_SCORER"
+SECTION = "score"
+SCORES, RATES = HERE / "score.csv", HERE / "firing_rates.csv"
+PARTS = ("tune", "proof")
+TOOLS = ("rltop", "rlwatch")
+
+TOTALS = (
+    "faulty", "caught", "recall", "early", "median_delay_steps", "off_family", "healthy", "clean", "healthy_records",
+    "false_warn", "false_warn_per_1000", "false_crit", "false_crit_per_1000", "errors",
+)  # fmt: skip
+RATE_COLUMNS = (
+    "tool", "rule", "healthy_runs", "healthy_fired", "healthy_records", "healthy_warn", "healthy_crit", "faulty_runs",
+    "faulty_fired",
+)  # fmt: skip
+TARGETS = "recall ≥ 0.95, 0 CRIT and ≤ 1 WARN per 1,000 healthy records, nothing early, median delay ≤ 5 records"
+
+HEALTHY, FAULTY = "healthy", "faulty"
+_NOT_SCORED = frozenset({"borderline", "interrupted", "format sample", "no metrics", "not learning"})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tool", choices=TOOLS, default="rltop")
+    parser.add_argument("--peer-python", help="the interpreter that has rlwatch")
+    arguments = parser.parse_args()
+    found = places(os.environ)
+    if isinstance(found, str):
+        print(f"not scored: {found}", file=sys.stderr)
+        return 0
+    runs, scorer = found
+    with tempfile.TemporaryDirectory() as answers:
+        asked = [sys.executable, str(HERE / "score_answer.py"), answers]
+        if arguments.tool != "rltop":
+            asked += ["--peer-python", arguments.peer_python or sys.executable]
+        totals = {
+            (folder.name, part): score(scorer, folder, part, shlex.join(asked))
+            for folder in sorted(path for path in runs.iterdir() if any(path.rglob("label.json")))
+            for part in PARTS
+        }
+        documents = [json.loads(path.read_text()) for path in sorted(Path(answers).glob("*.json"))]
+    replace_rows(SCORES, arguments.tool, ("tool", "runs", "part", *TOTALS), score_rows(arguments.tool, totals))
+    replace_rows(RATES, arguments.tool, RATE_COLUMNS, rate_rows(arguments.tool, documents))
+    write_section()
+    return 0
+
+
+def places(environ: Mapping[str, str]) -> tuple[Path, Path] | str:
+    """The folder of runs and the scorer, or what is missing."""
+    if not environ.get(RUNS_VARIABLE):
+        return f"{RUNS_VARIABLE} is not set (see CONTRIBUTING.md)"
+    runs = Path(environ[RUNS_VARIABLE])
+    scorer = Path(environ.get(SCORER_VARIABLE) or runs.parent / "tools" / "score_health.py")
+    if not runs.is_dir():
+        return f"{RUNS_VARIABLE} is {runs}, which is no folder"
+    return (runs, scorer) if scorer.is_file() else f"no scorer at {scorer}; {SCORER_VARIABLE} names another"
+
+
+def score(scorer: Path, runs: Path, part: str, tool: str) -> dict[str, Any]:
+    """Totals of one part of a folder; the lines about single runs are shown for `tune` only."""
+    done = subprocess.run(
+        [sys.executable, str(scorer), str(runs), "--part", part, "--rltop", tool],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    *lines, last = done.stdout.splitlines()
+    for line in lines if part == "tune" else ():
+        print(f"{runs.name}: {line}", file=sys.stderr)
+    print(f"{runs.name} {part}: {last}", file=sys.stderr)
+    return dict(json.loads(last))
+
+
+def score_rows(tool: str, totals: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One row for each folder and part."""
+    return [
+        {"tool": tool, "runs": runs, "part": part, **{name: _written(found.get(name)) for name in TOTALS}}
+        for (runs, part), found in totals.items()
+    ]
+
+
+def _written(value: object) -> object:
+    return "" if value is None else value
+
+
+def kind_of(label: Mapping[str, Any]) -> str | None:
+    """Whether a label says healthy or faulty; None for what is not scored by the rules."""
+    fault = label.get("fault")
+    verdict = label.get("verdict", "failed" if fault else "healthy")
+    if verdict in _NOT_SCORED or fault == "stalled" or label.get("visible") is False:
+        return None
+    # A restart is no fault of the training: it has to be survived without an alarm.
+    return HEALTHY if verdict == "healthy" or fault == "restart" else FAULTY
+
+
+def rate_rows(tool: str, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How many runs of each kind each rule fired in at WARN or above; `*` is any rule at all."""
+    runs, records = Counter[str](), Counter[str]()
+    fired: dict[tuple[str, str], int] = defaultdict(int)
+    events: dict[tuple[str, str], int] = defaultdict(int)
+    for document in documents:
+        kind = kind_of(document["label"])
+        if kind is None:
+            continue
+        runs[kind] += 1
+        records[kind] += int(document.get("records") or 0)
+        alarms = [
+            event
+            for event in document.get("events", ())
+            if event["level"] in ("warn", "crit") and event["state"] not in ("recovered", "fact")
+        ]
+        for rule in {event["rule"] for event in alarms} | ({"*"} if alarms else set()):
+            fired[rule, kind] += 1
+        for event in alarms if kind == HEALTHY else ():
+            events[event["rule"], event["level"]] += 1
+            events["*", event["level"]] += 1
+    rules = sorted({rule for rule, _ in fired} | {"*"})
+    return [
+        {
+            "tool": tool,
+            "rule": rule,
+            "healthy_runs": runs[HEALTHY],
+            "healthy_fired": fired[rule, HEALTHY],
+            "healthy_records": records[HEALTHY],
+            "healthy_warn": events[rule, "warn"],
+            "healthy_crit": events[rule, "crit"],
+            "faulty_runs": runs[FAULTY],
+            "faulty_fired": fired[rule, FAULTY],
+        }
+        for rule in rules
+    ]
+
+
+def replace_rows(path: Path, tool: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """Put the rows of one tool in the place of its old ones."""
+    kept: list[dict[str, Any]] = []
+    if path.exists():
+        with path.open(newline="") as file:
+            kept = [dict(row) for row in csv.DictReader(file) if row["tool"] != tool]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n", extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(sorted(kept + rows, key=lambda row: TOOLS.index(row["tool"])))
+
+
+def table() -> str:
+    """The totals of every tool, as a Markdown table."""
+    names = {
+        "faulty": "faulty", "caught": "caught", "recall": "recall", "early": "early", "median_delay_steps": "delay",
+        "off_family": "off-family", "healthy": "healthy", "clean": "clean", "healthy_records": "records",
+        "false_warn_per_1000": "WARN/1,000", "false_crit_per_1000": "CRIT/1,000", "errors": "errors",
+    }  # fmt: skip
+    lines = [f"| tool | runs | part | {' | '.join(names.values())} |", f"|{'---|' * (len(names) + 3)}"]
+    with SCORES.open(newline="") as file:
+        lines += [
+            f"| {row['tool']} | {row['runs']} | {row['part']} | {' | '.join(row[name] for name in names)} |"
+            for row in csv.DictReader(file)
+        ]
+    return "\n".join(lines)
+
+
+def write_section() -> None:
+    """Draw the section of RESULTS.md from the totals."""
+    stamp = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    question = (__doc__ or "").partition("\n")[0]
+    text = (
+        f"## {SECTION}\n\n{question}\n\n`make score`, `make score-peer` · {stamp} · {results.commit()}\n"
+        f"{results.machine()}\n\n{table()}\n\nTargets: {TARGETS}. Thresholds are set on `tune` alone.\n"
+    )
+    results.replace_section(SECTION, text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""Answers the scorer in the place of `rltop`, and keeps what was answered.
+
+    python bench/score_answer.py KEPT [--peer-python PYTHON] check --json FILE
+
+The answer is that of `rltop check --json FILE`, or, with the interpreter of the peer,
+what rlwatch says to the same rows (`peer_rlwatch.py`). A copy goes into the folder
+KEPT, with the label that lies beside the file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rltop.cli.opening import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.health.engine import Engine
+from rltop.ingest import judge
+from rltop.model import Event, NonFinite, Observation
+from rltop.report.document import check_document
+
+HERE = Path(__file__).resolve().parent
+FIELDS = {
+    "entropy": ("entropy",),
+    "kl_divergence": ("kl_ref", "kl_old"),
+    "reward_mean": ("reward_mean", "score_mean"),
+    "reward_std": ("reward_std",),
+    "loss": ("loss", "policy_loss"),
+    "grad_norm": ("grad_norm",),
+}
+"""What the peer's `log_step` takes → our names for it, the first that is logged.
+
+No trainer logs the deviation of its advantages, which one of its detectors wants.
+"""
+_NOT_FINITE = {NonFinite.POS_INF: math.inf, NonFinite.NEG_INF: -math.inf}
+
+
+class Recorder(Engine):
+    """The rules at work, and every row that they saw."""
+
+    seen: list[Observation] = []  # noqa: RUF012 - one run per process
+
+    def observe(self, observation: Observation) -> list[Event]:
+        """Keep the row, then judge it."""
+        Recorder.seen.append(observation)
+        return super().observe(observation)
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    """Rows as the peer takes them; evaluations that come late are left out."""
+    for seen in Recorder.seen:
+        row: dict[str, Any] = {"step": seen.step}
+        for field, names in FIELDS.items():
+            for name in names:
+                if name in seen.values:
+                    row[field] = seen.values[name]
+                    break
+                if name in seen.nonfinite:
+                    row[field] = _NOT_FINITE.get(seen.nonfinite[name], math.nan)
+                    break
+        if len(row) > 1 and not seen.is_late:
+            yield row
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kept", type=Path)
+    parser.add_argument("--peer-python")
+    parser.add_argument("command", choices=["check"])
+    parser.add_argument("--json", action="store_true", required=True)
+    parser.add_argument("path", type=Path)
+    arguments = parser.parse_args()
+    judge.Engine = Recorder  # type: ignore[misc]
+    run = read_whole(str(arguments.path), Config(), FakeClock()).runs[0]
+    document = check_document(run)
+    if arguments.peer_python:
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [arguments.peer_python, str(HERE / "peer_rlwatch.py"), folder],
+                input="".join(json.dumps(row) + "\n" for row in rows()),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        if done.returncode:
+            sys.exit(done.stderr[-2000:])
+        document |= {"verdicts": [], "events": json.loads(done.stdout)}
+    label = json.loads((arguments.path.parent / "label.json").read_text())
+    name = hashlib.sha1(str(arguments.path).encode()).hexdigest()
+    (arguments.kept / f"{name}.json").write_text(json.dumps({**document, "label": label}))
+    print(json.dumps(document))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
