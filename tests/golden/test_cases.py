@@ -24,7 +24,8 @@ def expected(case: Path) -> dict[str, Any]:
 
 
 def judged(case: Path) -> TrackedRun:
-    return read_whole(str(case / "metrics.jsonl"), Config(), FakeClock()).runs[0]
+    name = tomllib.loads((case / "case.toml").read_text()).get("file", "metrics.jsonl")
+    return read_whole(str(case / name), Config(), FakeClock()).runs[0]
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

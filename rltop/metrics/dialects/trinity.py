@@ -84,7 +84,7 @@ _OWN = (
 
 
 def _inner(name: str) -> Stage:
-    return Stage(f"time/{name}", name=name, parent="step", per_token_key=f"timing_per_token_ms/{name}")
+    return Stage(f"time/{name}", name=name, parent="training", per_token_key=f"timing_per_token_ms/{name}")
 
 
 def _between(name: str) -> Stage:
@@ -95,13 +95,15 @@ _TIMING = TimingPlan(
     step_keys=_TIMES["time_step"],
     stages=(
         _between("read_experience"),
-        Stage("time/step", name="step"),
+        Stage("time/step", name="training"),
         *map(_inner, ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor")),
         _between("sync_weight"),
         _between("save_checkpoint"),
-        # The explorer's: samples run at the same time, so their means stand beside the step.
-        Stage("rollout/time/task_execution/mean", name="mean task", lane=1),
-        Stage("rollout/time/run_execution/mean", name="mean run", lane=2),
+        # The explorer's: samples run at the same time, so their means stand beside each other.
+        Stage("explorer/time/wait_explore_step", name="exploration"),
+        Stage("time/wait_explore_step", name="exploration"),
+        Stage("rollout/time/task_execution/mean", name="mean task", parent="exploration", lane=1),
+        Stage("rollout/time/run_execution/mean", name="mean run", parent="exploration", lane=2),
         Stage("experience_pipeline/time/total", name="experience pipeline", is_outside=True),
         Stage("experience_pipeline/time/operator/*", parent="experience pipeline"),
         Stage("experience_pipeline/time/write", name="write", parent="experience pipeline"),

@@ -185,7 +185,7 @@ def test_trinitys_trainer_step_holds_the_update_and_not_the_waiting() -> None:
     timing = step_timing(plan, 1, row)
     assert timing is not None
     assert timing.total_s == 50.0
-    assert [(span.name, span.duration_s) for span in timing.spans] == [("step", 45.0), ("other", 5.0)]
+    assert [(span.name, span.duration_s) for span in timing.spans] == [("training", 45.0), ("other", 5.0)]
     assert [span.name for span in timing.spans[0].children] == ["old_log_prob", "update_actor"]
     assert not timing.spans[1].children
     assert {span.name for span in timing.outside} == {"read_experience", "sync_weight"}

@@ -1,0 +1,440 @@
+"""Writes fixtures of trainers through the trainers' own logger classes.
+
+    python bench/make_trainer_fixtures.py SOURCES fixtures [TRAINER …]
+
+SOURCES is a folder that holds the loggers at their paths inside their packages:
+`verl/utils/tracking.py`, `openrlhf/utils/logging_utils.py`, `trinity/utils/monitor.py`,
+`rlinf/utils/metric_logger.py` and `telescope/orchestrator/loggers/wandb_logger.py`,
+from checkouts or unpacked wheels. The loggers are what they are; what they import
+beside the standard library is either installed (`pip install tensorboardX omegaconf
+wandb orjson packaging numpy pandas`) or stood in for, and torch's SummaryWriter is tensorboardX's,
+from which it descends. The values come from seeded generators, on a clock of their own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+Row = dict[str, float]
+
+START_S = 1_795_000_000.0
+
+
+class Clock:
+    """Stands in for `time.time` while a logger writes: it moves by what a step takes."""
+
+    def __init__(self) -> None:
+        self.now_s = START_S
+
+    def time(self) -> float:
+        """Seconds since the epoch; a little later each time it is asked."""
+        self.now_s += 1e-4
+        return self.now_s
+
+
+class Dice:
+    """Plausible courses of metrics: trends with noise."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def noisy(self, value: float, share: float = 0.03) -> float:
+        """A positive value with noise that is a share of it."""
+        return value * math.exp(self._random.gauss(0, share))
+
+    def around(self, value: float, width: float) -> float:
+        """A value with noise of a width."""
+        return value + self._random.gauss(0, width)
+
+
+def rise(done: float, start: float, end: float, speed: float = 3.0) -> float:
+    """From `start` towards `end`, fast first."""
+    return end + (start - end) * math.exp(-speed * done)
+
+
+def load(path: Path, name: str, *, stand_ins: tuple[str, ...] = ()) -> types.ModuleType:
+    """Execute one file of a trainer as a module; the modules named stand for what it imports."""
+    for each in stand_ins:
+        parts = each.split(".")
+        for i in range(1, len(parts) + 1):
+            sys.modules.setdefault(".".join(parts[:i]), MagicMock(name=each, __version__="", __spec__=None))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def with_tensorboard() -> None:
+    """Let `torch.utils.tensorboard` be tensorboardX."""
+    import tensorboardX
+    import tensorboardX.summary
+
+    # Torch's writer leaves tags as they are; this one would replace the `@` in `mean@4`.
+    tensorboardX.summary._clean_tag = lambda name: name
+    for name in ("torch", "torch.utils"):
+        sys.modules.setdefault(name, types.ModuleType(name))
+    board = types.ModuleType("torch.utils.tensorboard")
+    board.SummaryWriter = tensorboardX.SummaryWriter  # type: ignore[attr-defined]
+    sys.modules["torch.utils.tensorboard"] = board
+
+
+def keep_events(source: Path, target: Path, number: int) -> None:
+    """Move the one event file of `source` to `target` under a name that says nothing of this machine."""
+    target.mkdir(parents=True, exist_ok=True)
+    for old in target.glob("events.out.tfevents.*"):
+        old.unlink()
+    (found,) = source.glob("events.out.tfevents.*")
+    shutil.copyfile(found, target / f"events.out.tfevents.{int(START_S)}.node-1.{number}.0")
+
+
+# -- courses -----------------------------------------------------------------------------------------------------
+
+
+def verl_ppo(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """PPO with a critic: values, explained variance, validation every twenty steps."""
+    for step in range(steps + 1):
+        done = step / steps
+        row: Row = {}
+        if step % 20 == 0:
+            score = dice.around(rise(done, 0.42, 0.71), 0.004)
+            row["val-core/openai/gsm8k/acc/mean@4"] = score
+            row["val-core/openai/gsm8k/acc/best@4/mean"] = score + 0.11
+            row["val-core/openai/gsm8k/acc/best@4/std"] = 0.06
+            row["val-aux/openai/gsm8k/acc/worst@4/mean"] = score - 0.13
+            row["val-aux/openai/gsm8k/acc/std@4"] = 0.09
+        if step:
+            row |= _verl_step(dice, step, done)
+            if step % 20 == 0:
+                row["timing_s/testing"] = dice.noisy(21.0)
+        yield step, row
+
+
+def _verl_step(dice: Dice, step: int, done: float) -> Row:
+    score, length = dice.around(rise(done, 0.4, 0.72), 0.012), dice.noisy(rise(done, 310, 355))
+    stages = {
+        "gen": dice.noisy(31), "old_log_prob": dice.noisy(5.1), "ref": dice.noisy(4.4), "values": dice.noisy(4.0),
+        "adv": dice.noisy(0.12), "update_critic": dice.noisy(12.4), "update_actor": dice.noisy(14.9),
+        "update_weights": dice.noisy(1.8),
+    }  # fmt: skip
+    row: Row = {f"timing_s/{name}": seconds for name, seconds in stages.items()}
+    row["timing_s/step"] = row["perf/time_per_step"] = sum(stages.values()) + dice.noisy(0.4)
+    row |= {"critic/score/mean": score, "critic/score/max": 1.0, "critic/score/min": 0.0}
+    kl = dice.noisy(rise(done, 0.0004, 0.006, 2.0))
+    row |= {"critic/rewards/mean": score - 0.04 * kl, "critic/rewards/max": 1.0, "critic/rewards/min": -0.01}
+    row |= {"critic/advantages/mean": dice.around(0, 0.004), "critic/advantages/max": dice.noisy(4.3)}
+    row |= {"critic/advantages/min": -dice.noisy(4.6), "critic/returns/mean": score - 0.01, "critic/returns/max": 1.0}
+    row |= {"critic/returns/min": -0.02, "critic/values/mean": dice.around(score - 0.02, 0.01)}
+    row |= {"critic/values/max": dice.noisy(1.1), "critic/values/min": -dice.noisy(0.2)}
+    row |= {"critic/vf_explained_var": min(0.9, dice.around(rise(done, 0.1, 0.62, 4), 0.02))}
+    row |= {"critic/vf_loss": dice.noisy(rise(done, 0.24, 0.06, 5), 0.06), "critic/vf_clipfrac": dice.noisy(0.012, 0.2)}
+    row |= {"critic/vpred_mean": row["critic/values/mean"], "critic/grad_norm": dice.noisy(2.4, 0.1)}
+    row |= {"critic/lr": 1e-5, "actor/lr": 1e-6, "actor/pg_loss": dice.around(-0.004, 0.006)}
+    row |= {
+        "actor/kl_loss": kl,
+        "actor/kl_coef": 0.001,
+        "actor/entropy": dice.noisy(rise(done, 0.46, 0.31, 1.2), 0.015),
+    }
+    row |= {"actor/pg_clipfrac": dice.noisy(0.0021, 0.15), "actor/pg_clipfrac_lower": 0.0}
+    row |= {"actor/ppo_kl": dice.around(0.0003, 0.0001), "actor/grad_norm": dice.noisy(0.62, 0.09)}
+    row |= {
+        "response_length/mean": length,
+        "response_length/max": min(1024.0, dice.noisy(900)),
+        "prompt_length/max": 201,
+    }
+    row |= {"response_length/min": dice.noisy(62, 0.1), "response_length/clip_ratio": abs(dice.around(0.004, 0.002))}
+    row |= {"prompt_length/mean": dice.noisy(104, 0.01), "prompt_length/min": 41, "prompt_length/clip_ratio": 0.0}
+    tokens = 1024 * (length + 104)
+    row |= {"global_seqlen/mean": tokens / 8, "global_seqlen/min": tokens / 8.6, "global_seqlen/max": tokens / 7.5}
+    row |= {"global_seqlen/balanced_min": tokens / 8 - 9, "global_seqlen/balanced_max": tokens / 8 + 11}
+    row |= {"global_seqlen/minmax_diff": tokens / 7.5 - tokens / 8.6, "perf/total_num_tokens": tokens}
+    row |= {"perf/throughput": tokens / row["timing_s/step"] / 8, "perf/mfu/actor": dice.noisy(0.38, 0.02)}
+    row |= {"perf/max_memory_allocated_gb": 61.2, "perf/max_memory_reserved_gb": 68.9, "training/global_step": step}
+    return row
+
+
+def openrlhf_ppo(dice: Dice, steps: int) -> Iterator[tuple[int, Row, Row]]:
+    """PPO: what train and eval are told, by step."""
+    for step in range(1, steps + 1):
+        done = step / steps
+        reward, length = dice.around(rise(done, 0.21, 0.66), 0.012), dice.noisy(rise(done, 420, 460))
+        times = {
+            "generation": dice.noisy(24), "make_experience": dice.noisy(9.1), "ppo_train": dice.noisy(26),
+            "broadcast": dice.noisy(1.4),
+        }  # fmt: skip
+        row: Row = {
+            "policy_loss": dice.around(-0.002, 0.008), "actor_lr": 5e-7, "actor_grad_norm": dice.noisy(0.71, 0.09),
+            "ppo_clip_ratio": dice.noisy(0.0034, 0.15), "ppo_kl": dice.around(0.0004, 0.0003),
+            "kl": dice.noisy(rise(done, 0.0005, 0.011, 2)), "reward": reward, "score": reward + 0.002,
+            "return": reward - 0.01, "group_reward_std": dice.noisy(0.31),
+            "critic_loss": dice.noisy(rise(done, 0.3, 0.08, 5), 0.05),
+            "values": dice.around(reward - 0.02, 0.01), "critic_lr": 9e-6, "critic_grad_norm": dice.noisy(3.1, 0.12),
+            "response_length": length, "total_length": length + 131, "truncated": abs(dice.around(0.012, 0.003)),
+            "response_clip_ratio": abs(dice.around(0.012, 0.003)),
+            "entropy_loss": dice.noisy(rise(done, 0.52, 0.39, 1.2), 0.015),
+            "rollout/reward_mean": reward, "rollout/reward_std": dice.noisy(0.44),
+            "rollout/response_length_mean": length, "rollout/truncated_rate": abs(dice.around(0.012, 0.003)),
+            "rollout/num_samples": 1024.0,
+        }  # fmt: skip
+        row |= {f"timing/{name}": seconds for name, seconds in times.items()}
+        row["timing/step_total"] = sum(times.values())
+        told: Row = {}
+        if step % 20 == 0:
+            score = dice.around(rise(done, 0.25, 0.64), 0.006)
+            told = {"eval_gsm8k_pass1": score, "eval_gsm8k_pass4": score + 0.14, "eval_gsm8k_truncated_rate": 0.01}
+            told |= {
+                "eval_response_length_mean": length * 0.97,
+                "eval_truncated_rate": 0.01,
+                "eval_num_samples": 5276.0,
+            }
+        yield step, row, told
+
+
+def rlinf_embodied(dice: Dice, steps: int) -> Iterator[tuple[int, tuple[Row, ...]]]:
+    """A simulator and PPO: the four dictionaries that the runner logs for a step."""
+    for step in range(1, steps + 1):
+        done = step / steps
+        success = min(0.99, dice.around(rise(done, 0.16, 0.88), 0.012))
+        env = {
+            "success_once": success, "success_at_end": success - 0.02, "return": success * 4.6,
+            "episode_len": dice.noisy(rise(done, 76, 44), 0.01), "reward": success * 0.06, "num_trajectories": 512.0,
+        }  # fmt: skip
+        rollout = {
+            "rewards": success * 0.061, "advantages_mean": dice.around(0, 0.003), "advantages_max": dice.noisy(3.9),
+            "advantages_min": -dice.noisy(3.6), "returns_mean": success * 2.1, "returns_max": 4.9, "returns_min": 0.0,
+        }  # fmt: skip
+        stages = {
+            "sync_weights": dice.noisy(2.2), "generate_rollouts": dice.noisy(71),
+            "cal_adv_and_returns": dice.noisy(0.9), "actor_training": dice.noisy(33),
+        }  # fmt: skip
+        times = {"step": sum(stages.values()) + dice.noisy(0.7), **stages}
+        times |= {
+            "env/interact": stages["generate_rollouts"] * 0.98,
+            "rollout/generate": stages["generate_rollouts"] * 0.97,
+        }
+        times |= {
+            "actor/run_training": stages["actor_training"] * 0.99,
+            "actor/recv_rollout_trajectories": dice.noisy(0.3),
+        }
+        train = {
+            "actor/policy_loss": dice.around(-0.003, 0.004), "actor/total_loss": dice.around(0.02, 0.004),
+            "actor/approx_kl": abs(dice.around(0.006, 0.0008)), "actor/clip_fraction": dice.noisy(0.11, 0.06),
+            "actor/clipped_ratio": dice.around(1.0, 0.002), "actor/ratio": dice.around(1.0, 0.002),
+            "actor/dual_cliped_ratio": 0.0, "actor/entropy_loss": dice.noisy(rise(done, 1.9, 1.5, 1.0), 0.01),
+            "actor/grad_norm": dice.noisy(0.9, 0.08), "actor/lr": 5e-6,
+            "critic/value_loss": dice.noisy(rise(done, 0.4, 0.11, 5), 0.05), "critic/lr": 1e-4,
+            "critic/value_clip_ratio": dice.noisy(0.02, 0.1), "critic/grad_norm": dice.noisy(1.9, 0.1),
+            "critic/explained_variance": min(0.95, dice.around(rise(done, 0.1, 0.71, 4), 0.02)),
+        }  # fmt: skip
+        yield (
+            step,
+            (
+                {f"env/{key}": value for key, value in env.items()},
+                {f"rollout/{key}": value for key, value in rollout.items()},
+                {f"time/{key}": value for key, value in times.items()},
+                {f"train/{key}": value for key, value in train.items()},
+            ),
+        )
+
+
+def trinity_trainer(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """GRPO: what the trainer's monitor is told, veRL's keys with `time/` for `timing_s/`."""
+    for step in range(1, steps + 1):
+        done = step / steps
+        row = _verl_step(dice, step, done)
+        gone = ("critic/values", "critic/vf", "critic/vpred", "critic/grad", "critic/lr", "training/")
+        row = {key: value for key, value in row.items() if not key.startswith(gone)}
+        row["critic/advantages/max"], row["critic/advantages/min"] = dice.noisy(2.2), -dice.noisy(2.2)
+        named = {key.replace("timing_s/", "time/"): value for key, value in row.items()}
+        for key in ("time/gen", "time/values", "time/update_critic", "time/update_weights", "perf/time_per_step"):
+            named.pop(key, None)
+        inner = sum(named[f"time/{name}"] for name in ("old_log_prob", "ref", "adv", "update_actor"))
+        named["time/step"] = inner + dice.noisy(0.2)
+        named["time/train_step"] = named["time/step"] + dice.noisy(0.6)
+        named["time/read_experience"] = dice.noisy(19)
+        named["perf/throughput"] = named["perf/total_num_tokens"] / named["time/step"] / 8
+        named |= {
+            "sample/task_count": 96.0,
+            "sample/model_version/mean": step - 1.2,
+            "sample/model_version/max": step - 1,
+        }
+        named |= {"sample/model_version/min": step - 2, "actor/final_loss": named["actor/pg_loss"]}
+        if step % 2 == 0:
+            named |= {"time/sync_weight": dice.noisy(3.1), "time/trainer_sync_interval": dice.noisy(95)}
+        yield step, named
+
+
+def trinity_explorer(dice: Dice, steps: int) -> Iterator[tuple[int, Row]]:
+    """What the explorer's monitor is told: rollouts, the pipeline, an evaluation now and then."""
+    for step in range(1, steps + 1):
+        done = step / steps
+        accuracy, length = dice.around(rise(done, 0.4, 0.71), 0.012), dice.noisy(rise(done, 310, 355))
+        row: Row = {"rollout/accuracy/mean": accuracy, "rollout/accuracy/max": 1.0, "rollout/accuracy/min": 0.0}
+        row |= {"rollout/reward/mean": accuracy + 0.1, "rollout/reward/max": 1.1, "rollout/reward/min": -0.1}
+        row |= {"rollout/response_length/mean": length, "rollout/response_length/max": dice.noisy(900)}
+        row |= {"rollout/response_length/min": dice.noisy(62, 0.1), "rollout/prompt_length/mean": dice.noisy(104, 0.01)}
+        row |= {
+            "rollout/time/run_execution/mean": dice.noisy(9.8),
+            "rollout/time/task_execution/mean": dice.noisy(14.2),
+        }
+        row |= {"rollout/finished_task_count": 96.0, "rollout/model_version": float(step - step % 2)}
+        row |= {"experience_pipeline/experience_count": 768.0, "experience_pipeline/time/total": dice.noisy(0.6)}
+        groups = "experience_pipeline/group_advantages"
+        row |= {f"{groups}/reward_mean/mean": accuracy + 0.1, f"{groups}/reward_mean/max": 1.1}
+        row |= {f"{groups}/reward_mean/min": -0.1, f"{groups}/reward_std/mean": dice.noisy(0.29)}
+        row |= {f"{groups}/reward_std/max": 0.6, f"{groups}/reward_std/min": 0.0}
+        row |= {"explorer/time/wait_explore_step": dice.noisy(31)}
+        if step % 20 == 0:
+            score = dice.around(rise(done, 0.42, 0.71), 0.004)
+            levels = {"mean": score, "best": score + 0.11, "worst": score - 0.13, "std": 0.09}
+            row |= {f"eval/gsm8k/accuracy/{level}@4": value for level, value in levels.items()}
+            row["time/eval"] = dice.noisy(24)
+        yield step, row
+
+
+def telescope_scalars(dice: Dice, steps: int) -> Iterator[tuple[int, Row, float]]:
+    """The trainer's four scalars, one of its own, and the mean reward."""
+    for step in range(1, steps + 1):
+        done = step / steps
+        row = {
+            "grad_norm": dice.noisy(0.34, 0.09), "entropy": dice.noisy(rise(done, 0.61, 0.47, 1.2), 0.015),
+            "kl_divergence_inference": dice.noisy(0.0011, 0.08), "learning_rate": 1e-6,
+        }  # fmt: skip
+        yield step, row, dice.around(rise(done, 0.2, 0.58), 0.012)
+
+
+# -- writers -----------------------------------------------------------------------------------------------------
+
+
+def write_verl(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By veRL's FileLogger."""
+    folder = fixtures / "verl" / "ppo_critic"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["VERL_FILE_LOGGER_PATH"] = str(folder / "metrics.jsonl")
+    module = load(sources / "verl/utils/tracking.py", "verl_tracking")
+    logger = module.FileLogger("project", "experiment")
+    for step, row in verl_ppo(Dice(11), 60):
+        logger.log({key: float(value) for key, value in row.items()}, step)
+    logger.finish()
+
+
+def write_openrlhf(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By OpenRLHF's TensorboardLogger."""
+    with_tensorboard()
+    module = load(sources / "openrlhf/utils/logging_utils.py", "openrlhf_logging")
+    with tempfile.TemporaryDirectory() as scratch:
+        names = SimpleNamespace(tensorboard_dir=scratch, wandb=SimpleNamespace(run_name="ppo_run"))
+        logger = module.TensorboardLogger(SimpleNamespace(logger=names))
+        for step, row, told in openrlhf_ppo(Dice(12), 60):
+            clock.now_s += row["timing/step_total"]
+            logger.log_train(step, row)
+            if told:
+                logger.log_eval(step, told)
+        logger.close()
+        keep_events(Path(scratch, "ppo_run"), fixtures / "openrlhf" / "ppo", 21)
+
+
+def write_rlinf(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By RLinf's MetricLogger, as its runner of embodied policies calls it."""
+    from omegaconf import OmegaConf
+
+    with_tensorboard()
+    module = load(sources / "rlinf/utils/metric_logger.py", "rlinf_metric_logger")
+    with tempfile.TemporaryDirectory() as scratch:
+        logger = module.MetricLogger(OmegaConf.create({"runner": {"logger": {"log_path": scratch}}}))
+        for step, parts in rlinf_embodied(Dice(13), 50):
+            clock.now_s += parts[2]["time/step"]
+            for part in parts:
+                logger.log(part, step)
+            if step % 10 == 0:
+                score = parts[0]["env/success_once"] + 0.01
+                logger.log({"eval/success_once": score, "eval/episode_len": 47.0, "eval/return": score * 4.6}, step)
+        logger.finish()
+        keep_events(Path(scratch, "tensorboard"), fixtures / "rlinf" / "embodied", 31)
+
+
+def write_trinity(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By Trinity-RFT's TensorboardMonitor, one for each role."""
+    with_tensorboard()
+    own = ("mlflow", "swanlab", "trinity.common.config", "trinity.utils.log", "trinity.utils.registry")
+    module = load(sources / "trinity/utils/monitor.py", "trinity_monitor", stand_ins=own)
+    courses: dict[str, Callable[[Dice, int], Iterator[tuple[int, Row]]]]
+    courses = {"trainer": trinity_trainer, "explorer": trinity_explorer}
+    for number, (role, course) in enumerate(courses.items(), 41):
+        clock.now_s = START_S
+        with tempfile.TemporaryDirectory() as scratch:
+            config = SimpleNamespace(monitor=SimpleNamespace(cache_dir=scratch))
+            monitor = module.TensorboardMonitor("project", "group", "name", role, config)
+            for step, row in course(Dice(number), 60):
+                clock.now_s += 48
+                monitor.log(row, step)
+            monitor.close()
+            found = Path(scratch, "tensorboard", role)
+            keep_events(found, fixtures / "trinity" / role, number)
+
+
+def write_telescope(sources: Path, fixtures: Path, clock: Clock) -> None:
+    """By Telescope's WandbLogger and an offline W&B run."""
+    stand_ins = (
+        "telescope.utils.config", "telescope.utils.tlog", "telescope.orchestrator.loggers.event_logger",
+        "telescope.orchestrator.loggers.system_metrics_logger", "telescope.orchestrator.loggers.vllm_metrics_logger",
+        "telescope.orchestrator.loggers.thread_pool_metrics_logger",
+    )  # fmt: skip
+    module = load(sources / "telescope/orchestrator/loggers/wandb_logger.py", "telescope_wandb", stand_ins=stand_ins)
+    import wandb
+
+    folder = fixtures / "telescope" / "scalars"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        settings = wandb.Settings(x_disable_stats=True, x_disable_meta=True, disable_git=True, console="off")
+        run = wandb.init(mode="offline", dir=scratch, project="rl", id="a1b2c3d4", name="countdown", settings=settings)
+        logger = module.WandbLogger.__new__(module.WandbLogger)
+        logger.run, logger.event_logger, logger.last_logged_step = run, MagicMock(), 0
+        logger._coerce_torch_memory_samples = lambda samples: []
+        module.config.cfg.track_gpu_events = False
+        for step, row, reward in telescope_scalars(Dice(15), 60):
+            metrics = [{"step": step, "metric": key, "value": value} for key, value in row.items()]
+            logger.log_rollout_reward_metrics(step, [{"rewards": [reward - 0.1, reward + 0.1]}])
+            logger.log_trainer_metrics_payload(step, {"step_metrics": metrics})
+        run.finish()
+        (found,) = Path(scratch).glob("wandb/offline-run-*/run-a1b2c3d4.wandb")
+        shutil.copyfile(found, folder / "run-a1b2c3d4.wandb")
+
+
+WRITERS = {
+    "verl": write_verl,
+    "openrlhf": write_openrlhf,
+    "rlinf": write_rlinf,
+    "trinity": write_trinity,
+    "telescope": write_telescope,
+}
+
+
+def main() -> None:
+    """Write the fixtures of the trainers named, or of all."""
+    sources, fixtures = Path(sys.argv[1]), Path(sys.argv[2])
+    for name in sys.argv[3:] or WRITERS:
+        clock, real = Clock(), time.time
+        if name != "telescope":
+            time.time = clock.time
+        try:
+            WRITERS[name](sources, fixtures, clock)
+        finally:
+            time.time = real
+
+
+if __name__ == "__main__":
+    main()

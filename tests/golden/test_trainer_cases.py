@@ -1,0 +1,100 @@
+"""What is read of the six trainers' own files: metrics by meaning, times that add up, panels that fill."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from rltop.cli.opening import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.derive.timing import step_timing
+from rltop.ingest.tracked import TrackedRun
+from rltop.model import SpanKind
+from rltop.view.overview import build_overview
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+
+MEANINGS = {
+    "verl/ppo_critic": {
+        "reward_mean": "critic/score/mean", "value_loss": "critic/vf_loss", "explained_var": "critic/vf_explained_var",
+        "val_score": "val-core/openai/gsm8k/acc/mean@4", "time_step": "timing_s/step",
+    },
+    "openrlhf/ppo": {
+        "reward_mean": "train/rollout/reward_mean", "kl_old": "train/ppo_kl", "clip_frac": "train/ppo_clip_ratio",
+        "value_loss": "train/critic_loss", "truncated_frac": "train/rollout/truncated_rate",
+        "val_score": "eval/eval_gsm8k_pass1", "time_step": "train/timing/step_total",
+    },
+    "rlinf/embodied": {
+        "success_frac": "env/success_once", "clip_frac": "train/actor/clip_fraction",
+        "explained_var": "train/critic/explained_variance", "entropy": "train/actor/entropy_loss",
+        "val_score": "eval/success_once", "time_gen": "time/generate_rollouts",
+    },
+    "trinity/trainer": {
+        "reward_mean": "critic/score/mean", "kl_old": "actor/ppo_kl", "time_step": "time/train_step",
+        "time_wait_data": "time/read_experience", "seqlen_balanced_max": "global_seqlen/balanced_max",
+    },
+    "trinity/explorer": {
+        "reward_mean": "rollout/reward/mean", "val_score": "eval/gsm8k/accuracy/mean@4",
+        "reward_std": "experience_pipeline/group_advantages/reward_std/mean",
+    },
+    "telescope/scalars": {
+        "reward_mean": "rollout/reward_mean", "off_policy_kl": "kl_divergence_inference", "lr": "learning_rate",
+    },
+}  # fmt: skip
+ADDING_UP = ("verl/ppo_critic", "openrlhf/ppo", "rlinf/embodied", "trinity/trainer", "trinity/explorer")
+
+
+def run_of_case(name: str) -> TrackedRun:
+    case = FIXTURES / name
+    file = tomllib.loads((case / "case.toml").read_text()).get("file", "metrics.jsonl")
+    return read_whole(str(case / file), Config(), FakeClock()).runs[0]
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_metrics_are_found_under_the_trainers_own_keys(name: str) -> None:
+    identity = run_of_case(name).identity
+    assert identity is not None
+    found = {metric: identity.primary(metric) for metric in MEANINGS[name]}
+    assert {metric: signal and signal.key for metric, signal in found.items()} == MEANINGS[name]
+
+
+@pytest.mark.parametrize("name", ADDING_UP)
+def test_the_time_of_a_step_adds_up(name: str) -> None:
+    run = run_of_case(name)
+    assert run.identity is not None and run.identity.dialect.timing is not None
+    timed = 0
+    for step in run.stream.steps():
+        timing = step_timing(run.identity.dialect.timing, step, run.stream.row(step))
+        if timing is None:
+            continue
+        timed += 1
+        inside = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)
+        assert inside == pytest.approx(timing.total_s, rel=0.02)
+        assert all(span.duration_s < 0.03 * timing.total_s for span in timing.spans if span.kind is SpanKind.OTHER)
+    assert timed == run.stream.rows
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_the_overview_is_filled(name: str) -> None:
+    view = build_overview(run_of_case(name))
+    assert len(view.rows) >= 5
+    assert all(row.reading.point is not None for row in view.rows)
+    assert (view.timing is not None) == (name in ADDING_UP)
+
+
+def test_an_embodied_run_begins_with_its_success() -> None:
+    rows = build_overview(run_of_case("rlinf/embodied")).rows
+    assert rows[0].reading.key.raw == "env/success_once"
+
+
+def test_one_validation_row_with_its_levels_as_a_band() -> None:
+    for name in ("verl/ppo_critic", "trinity/explorer"):
+        view = build_overview(run_of_case(name), height=90)
+        rows = [row for row in (*view.rows, *view.more) if "@4" in row.reading.key.raw]
+        assert len(rows) == 1
+        low, high = map(float, rows[0].band.split("…"))
+        assert rows[0].reading.point is not None
+        assert low < rows[0].reading.point.value < high
