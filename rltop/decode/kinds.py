@@ -24,6 +24,8 @@ _FIRST_EVENT_BYTES = 1024
 _ZIP = b"PK\x03\x04"
 _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
 """With which the two kinds of archives that Telescope writes begin."""
+_TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
+"""An event with a phase, alone or in an array, or an object of events."""
 _CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
 
 
@@ -36,6 +38,7 @@ class Kind:
         title: as shown.
         make: a decoder of it.
         is_line_based: its last lines can be read without the ones before.
+        has_spans: it says when stages began and ended, worker by worker.
         note: what a person should know about how fresh its rows are; empty if they are.
     """
 
@@ -43,6 +46,7 @@ class Kind:
     title: str
     make: Callable[[str, JsonlOptions], Decoder]
     is_line_based: bool = False
+    has_spans: bool = False
     note: str = ""
 
 
@@ -86,6 +90,13 @@ def _csv(name: str, options: JsonlOptions) -> Decoder:
     return CsvDecoder(options.step_key)
 
 
+def _trace(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.decode.chrome_trace import ChromeTraceDecoder  # noqa: PLC0415
+
+    del name, options
+    return ChromeTraceDecoder()
+
+
 def _telescope(name: str, options: JsonlOptions) -> Decoder:
     from rltop.decode.telescope import TelescopeDecoder  # noqa: PLC0415
 
@@ -100,10 +111,15 @@ CONSOLE = Kind("console", "console log", _console)
 WHOLE_JSON = Kind("whole_json", "JSON document", _whole_json, note="updates only when a checkpoint is saved")
 CSV = Kind("csv", "CSV", _csv)
 TELESCOPE = Kind(
-    "telescope", "Telescope archives", _telescope, note="the timing of a step is known once the next begins"
+    "telescope",
+    "Telescope archives",
+    _telescope,
+    has_spans=True,
+    note="the timing of a step is known once the next begins",
 )
+TRACE = Kind("trace", "Chrome trace", _trace, has_spans=True, note="a step is shown when it has ended")
 
-KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV, TELESCOPE)
+KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV, TELESCOPE, TRACE)
 """Every format that is read, compressed ones aside: those are unpacked first."""
 
 _COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
@@ -160,16 +176,20 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
     text = head.removeprefix(BOM).lstrip(b"\0 \t\r\n")
     if not text and not is_all:
         return None
-    if text.startswith(b"["):
-        return WHOLE_JSON
-    if text.startswith(b"{"):
-        rest = text[1:].lstrip(b" \t\r")
-        if name == "trainer_state.json" or rest.startswith(b"\n"):
-            return WHOLE_JSON
-        # A printed Python dict: the standard output of transformers, where its bars go to another file.
-        is_printed = rest.startswith(b"'") and not name.endswith((".jsonl", ".ndjson", ".json"))
-        return CONSOLE if is_printed else JSONL if rest or is_all else None
+    if text.startswith((b"[", b"{")):
+        return TRACE if _TRACE.match(text) else _kind_of_json(text, name, is_all=is_all)
     line, end, _ = text.partition(b"\n")
     if not end and not is_all:
         return None
     return CSV if name.endswith(".csv") or _CSV_HEADER.match(line) else CONSOLE
+
+
+def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
+    if text.startswith(b"["):
+        return WHOLE_JSON
+    rest = text[1:].lstrip(b" \t\r")
+    if name == "trainer_state.json" or rest.startswith(b"\n"):
+        return WHOLE_JSON
+    # A printed Python dict: the standard output of transformers, where its bars go to another file.
+    is_printed = rest.startswith(b"'") and not name.endswith((".jsonl", ".ndjson", ".json"))
+    return CONSOLE if is_printed else JSONL if rest or is_all else None

@@ -14,6 +14,9 @@ from rltop.model import Span, SpanKind, StepTiming, TimedSpan
 
 MAX_STEPS = 256
 """Steps that are held: more than any page compares with."""
+LEAST_STEPS = 8
+MAX_HELD_PARTS = 1_000_000
+"""Stretches of all steps together, about 150 MiB; beyond, the oldest steps go until only the least are left."""
 MAX_PARTS = 512
 """Stretches of one stage that are told apart; beyond, the nearest ones are joined."""
 SEAM_S = 1e-4
@@ -32,6 +35,12 @@ class _Step:
     by_worker: dict[tuple[str, int], dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
     timing: StepTiming | None = None
+    is_compact: bool = False
+
+    @property
+    def size(self) -> int:
+        """How many stretches are held."""
+        return sum(len(parts) for names in self.by_worker.values() for parts in names.values())
 
 
 class SpanBook:
@@ -50,14 +59,26 @@ class SpanBook:
         """Take spans in; beyond the most steps that are held, the oldest go."""
         for span in spans:
             step = self._steps.setdefault(span.step, _Step())
-            step.timing = None
+            step.timing, step.is_compact = None, False
             names = step.by_worker.setdefault((span.role, span.rank), {})
             names.setdefault(span.name, []).append((span.start_s, span.end_s))
             if span.key:
                 step.keys[span.role, span.name] = span.key
             self.version += 1
-        while len(self._steps) > self._max_steps:
-            del self._steps[min(self._steps)]
+        self._compact()
+
+    def _compact(self) -> None:
+        """Join the stretches of every step that will not grow; let the oldest go where there are too many."""
+        newest = max(self._steps, default=0)
+        for number, step in self._steps.items():
+            if number < newest and not step.is_compact:
+                step.is_compact = True
+                for names in step.by_worker.values():
+                    names.update({name: list(_joined(parts)) for name, parts in names.items()})
+        held = {number: step.size for number, step in self._steps.items()}
+        while len(held) > self._max_steps or (len(held) > LEAST_STEPS and sum(held.values()) > MAX_HELD_PARTS):
+            oldest = min(held)
+            del held[oldest], self._steps[oldest]
 
     @property
     def steps(self) -> Sequence[int]:
@@ -95,7 +116,8 @@ def leader_of(workers: Iterable[tuple[str, int]]) -> tuple[str, int]:
 
 
 def _trust(role: str) -> int:
-    return LEADERS.index(role) if role in LEADERS else len(LEADERS)
+    name = role.lower().removesuffix("group")
+    return LEADERS.index(name) if name in LEADERS else len(LEADERS)
 
 
 class _Tree:

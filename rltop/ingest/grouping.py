@@ -14,14 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
+from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, TRACE, WANDB, WHOLE_JSON, bare_name
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.roles import MAIN_ROLES, Spot, place
 from rltop.model import Label
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
-_RANK = {kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON))}
+_RANK = {
+    kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON, TRACE))
+}
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(\w+)$")
 
 
@@ -44,8 +46,10 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Gr
     by_home: dict[Path, list[tuple[Found, Spot]]] = {}
     for each, spot in place(_sequences(files), dict(titles or {})):
         by_home.setdefault(spot.home, []).append((each, spot))
+    traces = _take_traces(by_home)
     for home, streams in by_home.items():
         _add_home(grouped, home, streams)
+        _put_beside(grouped, traces.get(home), streams)
     grouped.runs.sort(key=lambda found: (-_newest_s(found), found.path))
     return grouped
 
@@ -72,6 +76,37 @@ def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]
         main = max(own, key=_newest_s) if own else replace(beside[0], is_rank=False)
         grouped.runs = [run for run in grouped.runs if run is not main]
         grouped.runs.append(_joined(main, beside, home))
+
+
+def _take_traces(by_home: dict[Path, list[tuple[Found, Spot]]]) -> dict[Path, Found]:
+    """Take traces out that stand in, or one or two folders below, the folder of a run: the newest one each."""
+    found: dict[Path, Found] = {}
+    for home, streams in list(by_home.items()):
+        traces = [each for each, _ in streams if each.kind is TRACE]
+        above = next((one for one in (home, *home.parents[:2]) if _has_metrics(by_home.get(one, ()))), None)
+        if not traces or above is None:
+            continue
+        by_home[home] = [one for one in streams if one[0].kind is not TRACE]
+        if not by_home[home]:
+            del by_home[home]
+        known = [found[above]] if above in found else []
+        found[above] = max([*traces, *known], key=_newest_s)
+    return found
+
+
+def _has_metrics(streams: Iterable[tuple[Found, Spot]]) -> bool:
+    return any(each.kind is not TRACE for each, _ in streams)
+
+
+def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Spot]]) -> None:
+    """Put a trace beside the newest run of its folder."""
+    paths = {each.path for each, _ in streams}
+    own = [run for run in grouped.runs if run.path in paths]
+    if trace is None or not own:
+        return
+    main = max(own, key=_newest_s)
+    joined = replace(main, beside=(replace(trace, role="trace"), *main.beside)[: MAX_STREAMS - 1])
+    grouped.runs = [joined if run is main else run for run in grouped.runs]
 
 
 def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:

@@ -7,14 +7,14 @@ the same order.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.decode.decoder import Decoder, SpanSource
 from rltop.metrics.dialect import Identity
 from rltop.metrics.identify import identify, with_keys
-from rltop.model import Record, Verdict
+from rltop.model import Record, TimedSpan, Verdict
 from rltop.sources.events import Reset, ResetReason
 from rltop.store.stream import Stream
 
@@ -48,6 +48,7 @@ class Pipeline:
         sink: takes the closed rows where there is no judge.
         offset, generation: up to where the file has been decoded.
         spans: true spans of the newest steps, where the file holds any.
+        span_sink: what compares the ranks by their spans, where there are any.
         arrived_s: when the bytes being decoded were seen to arrive; None for history.
     """
 
@@ -63,6 +64,7 @@ class Pipeline:
         self.generation = 0
         self.arrived_s: float | None = None
         self.spans: SpanBook | None = None
+        self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
         self._group_size = group_size
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
@@ -107,6 +109,8 @@ class Pipeline:
 
             self.spans = SpanBook()
         self.spans.add(spans)
+        if self.span_sink is not None:
+            self.span_sink(spans)
 
     def _add(self, record: Record) -> None:
         self.stream.append(record)

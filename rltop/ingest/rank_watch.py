@@ -16,7 +16,7 @@ from rltop.health.options import EngineOptions
 from rltop.health.ranks import RULES
 from rltop.health.rule import Rule
 from rltop.metrics.dialect import Identity
-from rltop.model import Algorithm, Event, Observation, Traits, Unit, Verdict
+from rltop.model import Algorithm, Event, Observation, TimedSpan, Traits, Unit, Verdict
 from rltop.store.stream import Stream
 
 _NAMESPACES = ("time/", "timing/", "timing_s/", "timing_raw/", "perf/timing/")
@@ -132,6 +132,23 @@ class RankWatch:
         tap = RankTap(self, rank)
         self._taps.append(tap)
         return tap
+
+    def take_spans(self, spans: Sequence[TimedSpan]) -> None:
+        """Judge the steps of measured spans; each step comes whole, and by their order."""
+        steps: dict[int, dict[str, dict[str, float]]] = {}
+        ends: dict[int, float] = {}
+        for span in spans:
+            if "/" not in span.name:
+                rank = f"{span.role} rank {span.rank}"
+                stages = steps.setdefault(span.step, {}).setdefault(rank, {})
+                stages[span.name] = stages.get(span.name, 0.0) + span.end_s - span.start_s
+                ends[span.step] = max(ends.get(span.step, 0.0), span.end_s)
+                if span.key:
+                    self.history.keys[rank, span.name] = span.key
+        for step, times in sorted(steps.items()):
+            if len(times) > 1:
+                self.history.is_measured = True
+                self._judge((0, step), ends[step], times)
 
     def advance(self, *, is_end: bool = False) -> bool:
         """Judge every step that all ranks have passed, at the end all that wait; True if there was one."""

@@ -16,7 +16,7 @@ from rltop.decode.kinds import TENSORBOARD, bare_name
 from rltop.ingest.found import Found
 
 INNER_FOLDERS = frozenset(
-    {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor"}
+    {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor", "trace"}
 )
 INNER_PATTERN = re.compile(
     r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-\w+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_|latest-run$"

@@ -90,14 +90,19 @@ class Session:
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
         run = self._store.add(found.name, Label.of(found.path), len(found.beside) + 1)
-        if not found.beside:
+        has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
+        if not found.beside and not has_spans:
             return self._stream(TrackedRun, run, found, open_feed)
         from rltop.ingest.joined import JoinedRun  # noqa: PLC0415 - rare, and it brings the rules of ranks along
         from rltop.ingest.rank_watch import RankWatch  # noqa: PLC0415
 
         joined = self._stream(JoinedRun, run, found, open_feed)
         others = [self._stream(TrackedRun, run, each, open_feed) for each in found.beside if not each.is_rank]
-        watch = RankWatch(self.options.health) if len(others) < len(found.beside) else None
+        has_ranks = len(others) < len(found.beside)
+        watch = RankWatch(self.options.health) if has_ranks or has_spans else None
+        if watch is not None and not has_ranks:
+            for one in (joined, *others):
+                one.take_spans_with(watch.take_spans)
         ranks = []
         for each in found.beside:
             if each.is_rank and watch is not None:

@@ -7,7 +7,7 @@ or belongs to the store.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,7 @@ from rltop.clock import Clock
 from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
-from rltop.model import Counts, Event, Label, Level, RunState, Verdict, VerdictState
+from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict, VerdictState
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
 from rltop.store.run import Run
@@ -311,6 +311,10 @@ class TrackedRun:
                 verdicts = [replace(v, is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
             self._peeked = (version, verdicts)
         return self._peeked[1]
+
+    def take_spans_with(self, sink: Callable[[Sequence[TimedSpan]], None]) -> None:
+        """Hand the true spans of every step to `sink` too, as they are read."""
+        self._main.pipeline.span_sink = sink
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out of `verdicts` for this run, or put them back; its events go on being logged.

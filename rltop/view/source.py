@@ -134,6 +134,11 @@ def part_of(run: RunSource, stream: str) -> RunSource:
     return next((part for part in run.beside if part.role == stream), run) if stream else run
 
 
+def measured_part(run: RunSource) -> RunSource:
+    """The stream of a run whose true spans show where its steps go; the run itself where none has any."""
+    return next((part for part in (run, *run.beside) if part.spans is not None and part.spans.steps), run)
+
+
 def step_in(part: RunSource, run: RunSource, at: int | None) -> int | None:
     """Where the time cursor of a run stands in another of its streams.
 

@@ -17,7 +17,7 @@ from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.store.stream import Stream
 from rltop.view.cache import read_timing
 from rltop.view.signals import shown_step
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, measured_part, step_in
 
 STRIP_STEPS = 60
 """How many steps the strip under the waterfall shows, and medians rest on."""
@@ -104,6 +104,7 @@ class TimingView:
         stages: every span, parents before children, in execution order.
         is_assumed: positions follow from the order, they are not logged.
         is_measured: starts and ends were logged, all of them.
+        stream: whose step it is, where another stream of the run measures; empty for the run's own.
         is_overlapping: stages run beside each other; shares do not add up.
         strip: the last steps, oldest first; the last one is this step.
         colors: stage name → number, stable over the strip.
@@ -122,6 +123,7 @@ class TimingView:
     outlier: tuple[StripStep, str] | None = None
     is_older: bool = False
     is_measured: bool = False
+    stream: Label = field(default_factory=lambda: Label.of(""))
 
     @property
     def top(self) -> tuple[Stage, ...]:
@@ -151,7 +153,8 @@ def timing_history(run: RunSource, until: int | None, count: int, unclaimed: int
     if run.spans is not None and run.spans.steps:
         held = run.spans.steps
         known = held[: len(held) if until is None else bisect_right(held, until)]
-        return [timing for step in known[-count:] if (timing := run.spans.timing(step)) is not None]
+        if known:
+            return [timing for step in known[-count:] if (timing := run.spans.timing(step)) is not None]
     identity = run.identity
     plan = None if identity is None else identity.dialect.timing
     if plan is None:
@@ -197,6 +200,8 @@ def build_timing(
     Returns:
         None if the trainer logs no timing, or not on any step still held.
     """
+    part = measured_part(run)
+    run, at = part, step_in(part, run, at)
     history = timing_history(run, at, count, inner)
     plan = None if run.identity is None else run.identity.dialect.timing
     is_measured = bool(history) and history[-1].step == at and run.spans is not None
@@ -223,6 +228,7 @@ def build_timing(
         outlier=_outlier(strip),
         is_older=timing.step != shown_step(run, at),
         is_measured=any(span.parts for span in timing.spans),
+        stream=Label.of(part.role),
     )
 
 

@@ -48,6 +48,8 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
     """The step, its time, how that compares, and the names of the columns on the right."""
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
+    if view.stream.raw:
+        builder.add(f" of the {view.stream}", "note")
     builder.add(f"   {units.duration(view.total_s)}", "value")
     stop = min((column for column, _ in columns), default=width)
     # That positions are assumed is said wherever they are drawn; the comparison takes what that leaves.
@@ -276,6 +278,8 @@ def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
     """The step in one row: its time and its largest stage."""
     builder = RowBuilder(width, glyphs)
     builder.add(" STEP ", "title").add(units.step(view.step), "strong")
+    if view.stream.raw:
+        builder.add(f" of the {view.stream}", "note")
     builder.add(f"  {units.duration(view.total_s)}", "value")
     largest = view.largest
     if largest is not None and len(view.top) > 1:

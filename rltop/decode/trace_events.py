@@ -1,0 +1,151 @@
+"""Bytes of a Chrome trace → its events, in whatever form and pieces they come.
+
+Three forms are written: one event per line, an array that is not closed while it
+is written, and an object with `traceEvents` in it. Owns the cutting; knows nothing
+of what an event means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import orjson
+
+from rltop.decode.framing import LineFramer
+from rltop.model import Counts
+
+Event = dict[str, object]
+
+MAX_EVENT_BYTES = 1024 * 1024
+_MAX_HEAD_BYTES = 16 * 1024 * 1024
+_HEAD_BYTES = 4096
+_BLANK = b"\xef\xbb\xbf\0 \t\r\n"
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*("|\Z)|[{}]', re.DOTALL)
+_ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+
+
+class EventReader:
+    """Cuts a stream into events.
+
+    Lines are cut at their ends, so that a torn one costs nothing but itself;
+    anything else by counting braces outside strings.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._framer = LineFramer(counts)
+        self._is_lines: bool | None = None
+        self._is_inside = False
+        self._held = b""
+        self._start = 0
+
+    def feed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
+        """Yield each event that `data` completes, and the offset at which it begins."""
+        if self._is_lines is None:
+            if not self._held:
+                self._start = offset
+            self._held += data
+            self._is_lines = _is_lines(self._held)
+            if self._is_lines is None:
+                return
+            data, self._held = self._held, b""
+            offset = self._start
+        yield from self._framed(data, offset) if self._is_lines else self._scan(data, offset)
+
+    def finish(self) -> Iterator[tuple[Event, int]]:
+        """The last event, if it is whole; a torn one is normal and not counted."""
+        if self._is_lines is None and self._held:
+            self._is_lines, data, self._held = True, self._held, b""
+            yield from self._framed(data, self._start)
+        last = self._framer.finish() if self._is_lines else None
+        if last is not None:
+            event = _event(last[0].strip(b" \t\r,"))
+            if event is not None:
+                self._counts.lines += 1
+                yield event, last[1]
+
+    def reset(self) -> None:
+        """A new file begins."""
+        self._framer.reset()
+        self._is_lines, self._is_inside, self._held = None, False, b""
+
+    def _framed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
+        for line, start in self._framer.feed(data, offset):
+            yield from self._line(line, start)
+
+    def _line(self, line: bytes, start: int) -> Iterator[tuple[Event, int]]:
+        text = line.strip(b" \t\r,")
+        if not text:
+            return
+        self._counts.lines += 1
+        event = _event(text)
+        if event is None:
+            self._refuse("a line that is no event")
+        else:
+            yield event, start
+
+    def _scan(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
+        if not self._held:
+            self._start = offset
+        held = self._held + data
+        at = self._behind_head(held)
+        depth, begin = 0, at
+        for token in _TOKEN.finditer(held, at):
+            if token[1] == b"":
+                break
+            if token[0] == b"{":
+                if not depth:
+                    begin = token.start()
+                depth += 1
+            elif token[0] == b"}" and depth:
+                depth -= 1
+                if not depth:
+                    at = token.end()
+                    yield from self._object(held[begin:at], self._start + begin)
+        if len(held) - at > (MAX_EVENT_BYTES if self._is_inside else _MAX_HEAD_BYTES):
+            self._counts.oversize_lines += 1
+            at = len(held)
+        self._held, self._start = held[at:], self._start + at
+
+    def _behind_head(self, held: bytes) -> int:
+        """Where the events begin; the end of what is held while that has not come."""
+        if self._is_inside:
+            return 0
+        array = _ARRAY.search(held)
+        if array is None and not held.lstrip(_BLANK).startswith(b"["):
+            return len(held) if len(held) > _MAX_HEAD_BYTES else 0
+        self._is_inside = True
+        return 0 if array is None else array.end()
+
+    def _object(self, text: bytes, start: int) -> Iterator[tuple[Event, int]]:
+        event = _event(text)
+        self._counts.lines += 1
+        if event is None:
+            self._refuse("an object that is no event")
+        else:
+            yield event, start
+
+    def _refuse(self, reason: str) -> None:
+        self._counts.bad_lines += 1
+        if self._counts.first_bad_line is None:
+            self._counts.first_bad_line, self._counts.first_bad_reason = self._counts.lines, reason
+
+
+def _event(text: bytes) -> Event | None:
+    try:
+        event = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    return event if type(event) is dict else None
+
+
+def _is_lines(head: bytes) -> bool | None:
+    """Is there one event per line? None if the beginning does not tell yet."""
+    text = head.lstrip(_BLANK)
+    if text.startswith(b"[") or _ARRAY.search(text, 0, _HEAD_BYTES):
+        return False
+    line, end, _ = text.partition(b"\n")
+    if end and line.strip() != b"{":
+        return True
+    return None if len(text) < _HEAD_BYTES else bool(end)
