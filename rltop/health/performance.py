@@ -266,6 +266,7 @@ RULES = (
         limits={"warn": 1.3, "crit": 2.5, "per_token": 1.2, "sigmas": 3.0, "short_s": 1.0, "short_warn": 3.0},
         patience=_FIVE_OF_EIGHT,
         warm_up=13,
+        follows_phase=True,
         why="Every step from here on costs more than it did, for the same work.",
         causes=(
             "a few answers or tool calls that take far longer than the rest",
@@ -290,6 +291,7 @@ RULES = (
         limits={"warn": 0.7, "sigmas": 3.0},
         patience=_FIVE_OF_EIGHT,
         warm_up=13,
+        follows_phase=True,
         why="The same machines turn out fewer tokens.",
         causes=("stragglers", "shorter answers that leave machines idle", "a slow node", "preemption"),
         next=("time_step", "group_len_ratio", "response_len_mean", "total_tokens", "mfu"),

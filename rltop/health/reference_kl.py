@@ -227,11 +227,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("kl_ref",),
         judge=ReferenceKlSpike,
-        condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records, 2 of 5: "
-        "above `warn`× the "
-        "usual and above `floor`: WARN; above `crit`× and `crit_floor`: CRIT. Summed over the sequence: above "
-        "`sum_warn` "
-        "WARN, above `sum_crit` CRIT.",
+        condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records: above `warn`× the "
+        "usual and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 5: CRIT. Summed over the "
+        "sequence: above `sum_warn` WARN, above `sum_crit` CRIT.",
         limits={
             "absolute": 10.0,
             "wait": 50,
@@ -242,7 +240,7 @@ RULES = (
             "sum_warn": 30.0,
             "sum_crit": 100.0,
         },
-        patience={WARN: Patience(2, 5)},
+        patience={WARN: Patience(3, 5)},
         calm=5,
         applies=scope.has_reference_kl,
         why="A policy that far from where it started usually writes garbage; and where KL is part of the "

@@ -87,7 +87,9 @@ class RewardCrash(Judge):
         line = max(part, noise)
         if line <= 0.0 or drop <= line:
             return QUIET
-        is_deep = count >= _SETTLED and drop > max(limits["crit"] * learned, limits["beyond"] * noise)
+        # How slowly the level swings is not known of a young run: its noise counts double.
+        beyond = limits["beyond"] if count >= 2 * _SETTLED else 2.0
+        is_deep = count >= _SETTLED and drop > max(limits["crit"] * learned, beyond * noise)
         return Reading(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
 
     def _judge_level(self, level: float, count: int) -> Reading:

@@ -170,7 +170,7 @@ class VanishingGradient(Judge):
         if value >= line:
             return QUIET
         reward = now.reward
-        if reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
+        if now.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
             return QUIET
         return Reading(WARN, value, start.value, line)
 
@@ -237,9 +237,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("grad_norm",),
         judge=VanishingGradient,
-        condition="Below `warn` of the run's own start in 10 of 15 records while the reward is not at its top "
-        "and groups "
-        "still differ.",
+        condition="Below `warn` of the run's own start in 10 of 15 records while the reward is not at its top, groups "
+        "still differ and the learning rate is above a twentieth of its largest.",
         limits={"warn": 0.05},
         patience={WARN: Patience(10, 15), INFO: Patience(10, 15)},
         warm_up=33,

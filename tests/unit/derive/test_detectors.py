@@ -58,3 +58,13 @@ def test_a_trend_speaks_once_per_block_and_not_before_it_knows() -> None:
         twin.push(0.0)
     assert trend.medians == [2.0, 7.0, 12.0, 17.0]
     assert twin.medians == [7.0, 12.0, 17.0, 0.0]
+
+
+def test_of_last_forgets_everything_when_cleared() -> None:
+    lasting = OfLast(2, 3)
+    lasting.push(True)
+    lasting.push(True)
+    lasting.clear()
+    assert not lasting.is_met
+    assert lasting.oldest == -1
+    assert not lasting.push(True)
