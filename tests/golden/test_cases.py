@@ -66,3 +66,24 @@ def test_nothing_fires_before_something_goes_wrong(case: Path) -> None:
     alarms = [event for event in run.events if event.level >= Level.WARN]
     early = [event for event in alarms if onset is None or event.step < onset]
     assert not early
+
+
+FIRST = [case for case in CASES if "first" in expected(case)]
+
+
+@pytest.mark.parametrize("case", FIRST, ids=[str(case.relative_to(FIXTURES)) for case in FIRST])
+def test_what_is_seen_first_is_what_went_first(case: Path) -> None:
+    """The first thing that a person is told decides where they look."""
+    told = expected(case)["first"]
+    alarms = [
+        event
+        for event in judged(case).events
+        if event.level >= Level.WARN and event.state in (EventState.FIRING, EventState.ESCALATED)
+    ]
+    assert alarms, "nothing was said"
+    first = [event for event in alarms if event.step == alarms[0].step]
+    assert told["rule"] in {event.rule for event in first}
+    event = next(event for event in first if event.rule == told["rule"])
+    assert event.level.word == told["level"]
+    earliest, latest = told["step"]
+    assert earliest <= event.step <= latest
