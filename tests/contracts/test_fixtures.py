@@ -22,6 +22,7 @@ HOSTILE = FIXTURES / "hostile"
 IDS = [str(case.relative_to(FIXTURES)) for case in CASES]
 JSONL_CASES = [case for case in CASES if (case / "metrics.jsonl").exists()]
 WRITTEN_BY = {"the trainer's own logger", "the documented shape"}
+TRAINING = {"grad_norm", "actor/grad_norm", "policy/approxkl_avg", "optim/lr"}
 SIX = {"veRL", "OpenRLHF", "TRL", "Telescope", "Trinity-RFT", "RLinf"}
 
 
@@ -56,7 +57,7 @@ def test_a_case_is_complete(case: Path) -> None:
     assert told["story"]["what"]
     expected = told["expected"]
     required = {"dialect", "algorithm", "last_step", "records", "lines", "restarts", "is_quiet"}
-    assert required <= set(expected) <= required | {"verdicts"}
+    assert required <= set(expected) <= required | {"verdicts", "first"}
     assert expected["algorithm"] in {algorithm.value for algorithm in Algorithm}
     assert expected["is_quiet"] != bool(expected.get("verdicts"))
     for verdict in expected.get("verdicts", ()):
@@ -71,7 +72,7 @@ def test_a_case_agrees_with_its_file(case: Path) -> None:
     expected, found = described(case)["expected"], rows(case)
     assert len(found) == expected["lines"]
     assert max(row["step"] for row in found) == expected["last_step"]
-    training = [row for row in found if "grad_norm" in row or "actor/grad_norm" in row.get("data", {})]
+    training = [row for row in found if TRAINING & {*row, *row.get("data", {})}]
     assert len(training) == expected["records"]
     steps = [row["step"] for row in training]
     restarts = [after for before, after in itertools.pairwise(steps) if after <= before]
@@ -84,6 +85,14 @@ def test_the_verl_run_is_what_its_generator_makes(tmp_path: Path) -> None:
     made["write_plainly"](made["Run"]().rows(), path)
     shipped = FIXTURES / "verl" / "tool_slowdown" / "metrics.jsonl"
     assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(shipped.read_bytes()).digest()
+
+
+def test_the_incidents_are_what_their_generator_makes() -> None:
+    made = runpy.run_path(str(ROOT / "bench" / "make_incidents.py"))
+    folder = FIXTURES / "incidents"
+    assert {path.name for path in folder.iterdir()} == set(made["CASES"])
+    for name, make in made["CASES"].items():
+        assert (folder / name / "metrics.jsonl").read_text().splitlines() == list(make())
 
 
 def test_the_timing_of_the_verl_run_adds_up() -> None:

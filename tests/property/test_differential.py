@@ -30,7 +30,8 @@ from rltop.sources.replay import ReplayFeed, ReplayOptions
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
-FIXTURES = sorted(folder("fixtures").rglob("metrics.jsonl"))
+FIXTURES = sorted(path for path in folder("fixtures").rglob("metrics.jsonl") if "incidents" not in path.parts)
+"""Those that a trainer wrote, or that stand for a format; incidents are more of the same."""
 
 
 def outcome(run):
