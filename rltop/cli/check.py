@@ -93,11 +93,12 @@ def _about_rules(arguments: argparse.Namespace, config: Config, spec: Any, run: 
     if arguments.json:
         from rltop.health.registry import ALL_SPECS
         from rltop.report.document import check_document
-        from rltop.report.explain import rule_document
+        from rltop.report.explain import profiles_of, rule_document
 
-        about: Any = [rule_document(each, options) for each in ALL_SPECS]
+        profiles = profiles_of(options, run)
+        about: Any = [rule_document(each, options, profiles) for each in ALL_SPECS]
         if spec is not None:
-            about = dict(rule_document(spec, options))
+            about = dict(rule_document(spec, options, profiles))
             if run is not None:
                 judged = check_document(run, since=arguments.since)
                 for name in ("verdicts", "events"):
@@ -124,7 +125,7 @@ def _put(text: str, end: str = "\n") -> None:
 
 
 def _code(arguments: argparse.Namespace, run: TrackedRun) -> int:
-    if not run.stream.rows:
+    if not any(each.stream.rows for each in (run, *run.beside)):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT
     worst = worst_level(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from rltop.derive.ranks import RankHistory
 from rltop.ingest.rank_watch import RankWatch
 from rltop.ingest.tracked import Budget, TrackedRun
-from rltop.model import Counts, Event, Verdict, VerdictState
+from rltop.model import Counts, Event, Label, Verdict, VerdictState
 
 
 class _Turn:
@@ -112,6 +112,17 @@ class JoinedRun(TrackedRun):
         """Fraction of the slowest stream that has been read; None when all have been."""
         parts = [part for part in (super().loading, *(each.loading for each in self._all)) if part is not None]
         return min(parts, default=None)
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Has everything been read that was there when the streams were opened?"""
+        return super().has_caught_up and all(each.has_caught_up for each in self._all)
+
+    @property
+    def failure(self) -> Label:
+        """What the writer of any stream says that it died of."""
+        said = [super().failure, *(each.failure for each in self._all)]
+        return next((one for one in said if one.raw), said[0])
 
     @property
     def counts(self) -> Counts:

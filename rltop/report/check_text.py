@@ -83,7 +83,7 @@ def explain_text(
     from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
 
     glyphs = glyph_set(is_ascii=is_ascii)
-    rows = explain.rule_rows(spec, options, width, glyphs)
+    rows = explain.rule_rows(spec, options, width, glyphs, explain.profiles_of(options, run))
     if run is not None:
         rows += explain.saw_rows(run, spec, width, glyphs)
     return _as_text(rows, use_color=use_color)

@@ -6,7 +6,7 @@ the generated page. Without a run it needs no file at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rltop import units
@@ -64,18 +64,18 @@ def lasting(spec: RuleSpec) -> str:
     return ", ".join(parts)
 
 
-def thresholds(spec: RuleSpec, options: EngineOptions) -> list[str]:
-    """Thresholds as configured, each with its default where that is another."""
-    limits = options.limits(spec.id)
+def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
+    """Thresholds as they hold under `profiles`, each with its default where that is another."""
+    limits = options.limits(spec.id, profiles)
     return [
         f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
         for name, usual in spec.limits.items()
     ]
 
 
-def is_enabled(spec: RuleSpec, options: EngineOptions) -> bool:
-    """Is the rule on, as configured?"""
-    return bool(options.rules.get(spec.id, {}).get("enabled", True))
+def profiles_of(options: EngineOptions, run: RunSource | None) -> Sequence[str]:
+    """The profiles that hold: those of the run, else those that are configured."""
+    return (options.profiles or ()) if run is None else run.profiles
 
 
 def algorithms(spec: RuleSpec) -> list[str]:
@@ -96,16 +96,19 @@ def applies_to(spec: RuleSpec) -> str:
     return ", ".join(names) + (f": {condition[0].lower()}{condition[1:]}" if condition else "")
 
 
-def rule_rows(spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs) -> list[Row]:
-    """Everything about a rule that does not depend on a run."""
+def rule_rows(
+    spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs, profiles: Sequence[str] = ()
+) -> list[Row]:
+    """Everything about a rule but what it saw; thresholds as they hold under `profiles`."""
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
-    if not is_enabled(spec, options):
-        head.add("   muted in the configuration", "warn")
+    if not options.is_enabled(spec.id, profiles):
+        head.add("   switched off" + (f" by profile {', '.join(profiles)}" if profiles else ""), "warn")
     calm = f"; over after {max(spec.calm, *(each.m for each in spec.patience.values()), 1)} good records"
     fields: list[tuple[str, Iterable[str]]] = [
         ("fires", [spec.condition]),
-        ("thresholds", thresholds(spec, options)),
+        ("thresholds", thresholds(spec, options, profiles)),
+        ("profile", [", ".join(profiles)] if profiles else []),
         ("lasts", [(lasting(spec) or "at once") + calm] if spec.judge is not None and not spec.is_fact else []),
         ("warm-up", [f"{spec.warm_up} records"] if spec.warm_up else []),
         ("metrics", [f"{name}: {CATALOG[name].title}" for name in spec.metrics if name in CATALOG]),
@@ -194,7 +197,7 @@ def _seen(run: RunSource, signal: Signal) -> str:
 
 def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, run: RunSource | None = None) -> list[Row]:
     """All rules, one in a row: id, name, family, metrics, thresholds as configured, what it applies to."""
-    specs = registry.ALL_SPECS
+    specs, profiles = registry.ALL_SPECS, profiles_of(options, run)
     ids = max(len(spec.id) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
     families = max(len(spec.family) for spec in specs) + 2
@@ -204,7 +207,7 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, run: RunSourc
         builder = RowBuilder(width, glyphs).add(" ").left(spec.id, ids, "strong").left(spec.title, titles)
         builder.left(spec.family, families, "dim")
         indent = builder.column
-        texts = [", ".join(thresholds(spec, options)), ", ".join(spec.metrics), _where(spec, options, run)]
+        texts = [", ".join(thresholds(spec, options, profiles)), ", ".join(spec.metrics), _where(spec, options, run)]
         pieces = [piece for text in texts if text for piece in wrap(text, width - indent - 1, _MOST_LINES)]
         rows.append(builder.add(pieces[0]).row())
         rows += [RowBuilder(width, glyphs).to(indent).add(piece, "dim").row() for piece in pieces[1:]]
@@ -212,8 +215,8 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, run: RunSourc
 
 
 def _where(spec: RuleSpec, options: EngineOptions, run: RunSource | None) -> str:
-    if not is_enabled(spec, options):
-        return "muted in the configuration"
+    if not options.is_enabled(spec.id, profiles_of(options, run)):
+        return "switched off"
     if run is None or run.identity is None:
         return applies_to(spec)
     if not spec.applies(run.identity.algorithm, run.identity.traits):
@@ -225,8 +228,8 @@ def _where(spec: RuleSpec, options: EngineOptions, run: RunSource | None) -> str
     )
 
 
-def rule_document(spec: RuleSpec, options: EngineOptions) -> Mapping[str, Any]:
-    """A rule as JSON: everything that it is, thresholds as configured."""
+def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:
+    """A rule as JSON: everything that it is, thresholds as they hold under `profiles`."""
     return {
         "rule": spec.id,
         "title": spec.title,
@@ -234,12 +237,12 @@ def rule_document(spec: RuleSpec, options: EngineOptions) -> Mapping[str, Any]:
         "group": spec.group.value,
         "metrics": list(spec.metrics),
         "condition": spec.condition,
-        "thresholds": options.limits(spec.id),
+        "thresholds": options.limits(spec.id, profiles),
         "defaults": dict(spec.limits),
         "lasts": {level.word: list(patience) for level, patience in spec.patience.items()},
         "warm_up": spec.warm_up,
         "applies_to": algorithms(spec),
-        "enabled": is_enabled(spec, options),
+        "enabled": options.is_enabled(spec.id, profiles),
         "why": spec.why,
         "causes": list(spec.causes),
         "next": list(spec.next),

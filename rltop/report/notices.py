@@ -8,6 +8,7 @@ closed row, in the open one, or in a silence. Prints nothing and runs nothing.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from typing import Any
 from rltop import units
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
+
+_Name = tuple[str, str]
+"""Stream and rule."""
 
 
 class NoticeKind(enum.StrEnum):
@@ -38,6 +42,7 @@ class Notice:
         metric, key: canonical name and the trainer's key, or "".
         headline: the sentence with the numbers, raw.
         episode: number of the verdict within this run, the same until it is over; 0 for facts.
+        stream: the stream of the run whose steps are meant; "" for the main one.
         is_past: it fired at the end of what was there before anyone watched.
     """
 
@@ -52,6 +57,7 @@ class Notice:
     key: str
     headline: str
     episode: int = 0
+    stream: str = ""
     is_past: bool = False
 
 
@@ -77,9 +83,9 @@ class Announcer:
         self.run = run
         self.past_events = 0
         self.worst = Level.NO_DATA
-        self._told = 0
+        self._told: Counter[str] = Counter()
         self._has_begun = False
-        self._episodes: dict[str, _Episode] = {}
+        self._episodes: dict[_Name, _Episode] = {}
         self._count = 0
 
     @property
@@ -97,42 +103,48 @@ class Announcer:
         if not run.has_caught_up:
             return []
         is_past = not self._has_begun
-        events = run.events
+        events = self._new_events()
         if is_past:
-            self._has_begun, self._told = True, len(events)
+            self._has_begun = True
             self.past_events = sum(event.state is not EventState.FACT for event in events)
-        told, self._told = self._told, len(events)
-        verdicts = {verdict.rule: verdict for verdict in run.verdicts}
-        notices = [one for event in events[told:] for one in self._of_event(event, verdicts.get(event.rule))]
-        for verdict in verdicts.values():
-            if verdict.state is VerdictState.FIRING:
-                notices += self._begun(verdict, verdict.headline, is_past=is_past)
-        firing = {rule for rule, verdict in verdicts.items() if verdict.state is VerdictState.FIRING}
-        for rule in [rule for rule in self._episodes if rule not in firing]:
-            notices += self._over(rule, self._newest_step())
+            events = []
+        verdicts = {(verdict.stream, verdict.rule): verdict for verdict in run.verdicts}
+        notices = [one for event in events for one in self._of_event(event, verdicts.get((event.stream, event.rule)))]
+        firing = {name: verdict for name, verdict in verdicts.items() if verdict.state is VerdictState.FIRING}
+        for verdict in firing.values():
+            notices += self._begun(verdict, verdict.headline, is_past=is_past)
+        for name in [name for name in self._episodes if name not in firing]:
+            notices += self._over(name, self._newest_step())
         return notices
+
+    def _new_events(self) -> list[Event]:
+        """Events that were not there at the last look: those of several streams are told in one order, each its own."""
+        events = self.run.events
+        if len(events) == self._told.total():
+            return []
+        seen: Counter[str] = Counter()
+        new = []
+        for event in events:
+            seen[event.stream] += 1
+            if seen[event.stream] > self._told[event.stream]:
+                new.append(event)
+        self._told = seen
+        return new
 
     def _newest_step(self) -> int:
         return self.run.stream.last_step or 0
 
     def _of_event(self, event: Event, verdict: Verdict | None) -> Iterator[Notice]:
+        message = f"{event.stream}: {event.message}" if event.stream else event.message
         if event.state is EventState.FACT:
             yield Notice(
-                NoticeKind.FACT,
-                event.rule,
-                "",
-                event.family,
-                event.level,
-                event.step,
-                event.step,
-                "",
-                "",
-                event.message,
-            )
+                NoticeKind.FACT, event.rule, "", event.family, event.level, event.step, event.step, "", "", message,
+                stream=event.stream,
+            )  # fmt: skip
         elif event.state is EventState.RECOVERED:
-            yield from self._over(event.rule, event.step)
+            yield from self._over((event.stream, event.rule), event.step)
         else:
-            yield from self._begun(verdict or _verdict_of(event), event.message, level=event.level, step=event.step)
+            yield from self._begun(verdict or _verdict_of(event), message, level=event.level, step=event.step)
 
     def _begun(
         self,
@@ -144,29 +156,32 @@ class Announcer:
         is_past: bool = False,
     ) -> Iterator[Notice]:
         level = verdict.level if level is None else level
-        episode = self._episodes.get(verdict.rule)
+        name = (verdict.stream, verdict.rule)
+        episode = self._episodes.get(name)
         if episode is not None and episode.level >= level:
             return
         kind = NoticeKind.FIRES if episode is None else NoticeKind.WORSE
         if episode is None:
             self._count += 1
             episode = _Episode(self._count, level, verdict.title, verdict.family, verdict.since_step)
-            self._episodes[verdict.rule] = episode
+            self._episodes[name] = episode
         episode.level = level
         if not is_past:
             self.worst = max(self.worst, level)
+        if step is None:
+            step = verdict.since_step if verdict.stream else self._newest_step()
         yield Notice(
-            kind, verdict.rule, verdict.title, verdict.family, level,
-            self._newest_step() if step is None else step,
-            verdict.since_step, verdict.metric, verdict.key, headline, episode.number, is_past,
+            kind, verdict.rule, verdict.title, verdict.family, level, step, verdict.since_step, verdict.metric,
+            verdict.key, headline, episode.number, verdict.stream, is_past,
         )  # fmt: skip
 
-    def _over(self, rule: str, step: int) -> Iterator[Notice]:
-        episode = self._episodes.pop(rule, None)
+    def _over(self, name: _Name, step: int) -> Iterator[Notice]:
+        episode = self._episodes.pop(name, None)
         if episode is not None:
+            stream, rule = name
             yield Notice(
                 NoticeKind.RECOVERED, rule, episode.title, episode.family, episode.level, step, episode.since_step,
-                "", "", f"over, since step {units.step(episode.since_step)}", episode.number,
+                "", "", f"over, since step {units.step(episode.since_step)}", episode.number, stream,
             )  # fmt: skip
 
 
@@ -174,7 +189,7 @@ def _verdict_of(event: Event) -> Verdict:
     """What is left of a verdict that is long over: its event."""
     return Verdict(
         event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "", event.step, event.record,
-        event.message,
+        event.message, stream=event.stream,
     )  # fmt: skip
 
 
@@ -204,5 +219,6 @@ def notice_document(notice: Notice) -> dict[str, Any]:
         "metric": notice.metric or None,
         "key": notice.key or None,
         "headline": notice.headline,
+        "stream": notice.stream or None,
         "is_past": notice.is_past,
     }

@@ -48,8 +48,14 @@ def test_thresholds_are_those_of_the_configuration() -> None:
     changed = EngineOptions(rules={"O1": {"warn": 7.5}, "O12": {"enabled": False}})
     usual = BY_ID["O1"].limits["warn"]
     assert f"warn = 7.5 (default {usual:g})" in explain_text(BY_ID["O1"], changed)
-    assert "muted" in explain_text(BY_ID["O12"], changed).splitlines()[0]
+    assert "switched off" in explain_text(BY_ID["O12"], changed).splitlines()[0]
     assert rule_document(BY_ID["O1"], changed)["thresholds"]["warn"] == 7.5
+
+
+def test_a_profile_shows_in_the_thresholds() -> None:
+    moe, gspo = EngineOptions(profiles=("moe",)), EngineOptions(profiles=("gspo",))
+    assert f"warn = 0.02 (default {BY_ID['M1'].limits['warn']:g})" in explain_text(BY_ID["M1"], moe)
+    assert "switched off by profile gspo" in explain_text(BY_ID["O6"], gspo)
 
 
 @pytest.mark.parametrize(("typed", "rule"), [("O1", "O1"), ("o1", "O1"), ("l1B", "L1b")])

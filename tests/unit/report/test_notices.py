@@ -1,0 +1,96 @@
+"""What is announced of a run, once each, whatever order its streams are told in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from rltop.model import Event, EventState, Level, Verdict, VerdictState
+from rltop.report.notices import Announcer, notice_document, notice_words
+
+VERDICT = Verdict(
+    "T1", "truncation", "truncation", "learning", Level.WARN, VerdictState.FIRING, "truncated_frac", "key", 3, 3, "cut"
+)
+
+
+def event(step: int, state: EventState, level: Level = Level.WARN, rule: str = "T1", stream: str = "") -> Event:
+    return Event(step, step, rule, "truncation", level, state, f"{state.value} at {step}", stream)
+
+
+class Run(SimpleNamespace):
+    """What an announcer reads of a run."""
+
+    def __init__(self, *events: Event, verdicts: tuple[Verdict, ...] = (), **more: Any) -> None:
+        stream = SimpleNamespace(last_step=9, rows=9)
+        super().__init__(events=list(events), verdicts=list(verdicts), has_caught_up=True, stream=stream, **more)
+
+
+def told(announcer: Announcer) -> list[tuple[str, str, str, int]]:
+    return [(one.kind.value, one.stream, one.rule, one.step) for one in announcer.news()]
+
+
+def test_nothing_is_said_before_the_history_is_read() -> None:
+    run = Run(event(3, EventState.FIRING), verdicts=(VERDICT,))
+    run.has_caught_up = False
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    assert announcer.news() == [] and not announcer.has_begun
+    run.has_caught_up = True
+    (past,) = announcer.news()
+    assert past.is_past and past.since_step == 3 and announcer.past_events == 1
+    assert announcer.worst is Level.NO_DATA
+    assert announcer.news() == []
+
+
+def test_a_verdict_seen_in_the_open_row_is_not_said_again_when_it_closes() -> None:
+    run = Run()
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    assert told(announcer) == []
+    run.verdicts = [VERDICT]
+    assert told(announcer) == [("fires", "", "T1", 9)]
+    run.events.append(event(9, EventState.FIRING))
+    assert told(announcer) == []
+    run.verdicts = [replace(VERDICT, level=Level.CRIT)]
+    assert told(announcer) == [("worse", "", "T1", 9)]
+    run.verdicts = []
+    assert told(announcer) == [("recovered", "", "T1", 9)]
+    run.events.append(event(10, EventState.RECOVERED))
+    assert told(announcer) == []
+
+
+def test_what_began_and_ended_between_two_looks_is_said() -> None:
+    run = Run()
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    announcer.news()
+    run.events += [
+        event(4, EventState.FIRING), event(5, EventState.ESCALATED, Level.CRIT), event(8, EventState.RECOVERED),
+        event(9, EventState.FACT, Level.INFO, "L6"),
+    ]  # fmt: skip
+    notices = announcer.news()
+    assert [(one.kind.value, one.step) for one in notices] == [
+        ("fires", 4), ("worse", 5), ("recovered", 8), ("fact", 9)
+    ]  # fmt: skip
+    assert len({one.episode for one in notices[:3]}) == 1
+    assert announcer.worst is Level.CRIT
+
+
+def test_streams_are_told_apart_even_where_their_events_are_put_between_others() -> None:
+    own, other = event(6, EventState.FIRING), event(30, EventState.FIRING, stream="explorer")
+    run = Run(verdicts=())
+    announcer = Announcer(run)  # type: ignore[arg-type]
+    announcer.news()
+    run.events, run.verdicts = [own], [VERDICT]
+    assert told(announcer) == [("fires", "", "T1", 6)]
+    run.events = [other, own]
+    run.verdicts = [VERDICT, replace(VERDICT, stream="explorer")]
+    assert told(announcer) == [("fires", "explorer", "T1", 30)]
+    run.verdicts = [replace(VERDICT, stream="explorer")]
+    assert told(announcer) == [("recovered", "", "T1", 9)]
+
+
+def test_a_notice_is_one_line_and_harmless() -> None:
+    run = Run(verdicts=(replace(VERDICT, headline="a\x1b[2J\nb"),))
+    (notice,) = Announcer(run).news()  # type: ignore[arg-type]
+    words = notice_words(notice)
+    assert words.isprintable() and "before the watch began" in words and "since step 3" in words
+    assert notice_document(notice)["headline"] == "a\x1b[2J\nb"
