@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rltop.cli.looking import load_config
-from rltop.cli.opening import read_whole
+from rltop.cli.opening import read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
+from rltop.ingest.found import Found
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Event, EventState, Level, VerdictState
 
@@ -38,20 +39,33 @@ def check(arguments: argparse.Namespace) -> int:
             raise RltopError("no file to check", "name a metric file; --rules and --explain RULE go without")
         _put(_about_rules(arguments, config, spec, None))
         return EXIT_OK
-    if len(arguments.paths) == 1:
-        code, text = _one(arguments, config, spec, arguments.paths[0])
+    runs = runs_of(arguments.paths[0]) if len(arguments.paths) == 1 else []
+    if len(runs) == 1:
+        code, text = _one(arguments, config, spec, runs[0], is_only=True)
         _put(text)
         return code
-    return _many(arguments, config, spec)
+    return _many(arguments, config, spec, runs or _each(arguments.paths))
 
 
-def _many(arguments: argparse.Namespace, config: Config, spec: Any) -> int:
-    """Each file in turn, none of them kept: an array in JSON, else one text under the other."""
-    codes = set()
-    for number, path in enumerate(arguments.paths):
+def _each(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
+    """Every run behind every path, or why there is none."""
+    for path in paths:
         try:
-            code, text = _one(arguments, config, spec, path)
+            yield from runs_of(path)
         except RltopError as error:
+            yield path, error
+
+
+def _many(
+    arguments: argparse.Namespace, config: Config, spec: Any, runs: Iterable[Found | tuple[str, RltopError]]
+) -> int:
+    """Each run in turn, none of them kept: an array in JSON, else one text under the other."""
+    codes = set()
+    for number, found in enumerate(runs):
+        if isinstance(found, Found):
+            code, text = _one(arguments, config, spec, found, is_only=False)
+        else:
+            path, error = found
             sys.stderr.write(f"rltop: {error}\n")
             code, text = EXIT_USAGE, _json({"path": path, "error": error.message}) if arguments.json else ""
         codes.add(code)
@@ -64,24 +78,24 @@ def _many(arguments: argparse.Namespace, config: Config, spec: Any) -> int:
     return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
 
 
-def _one(arguments: argparse.Namespace, config: Config, spec: Any, path: str) -> tuple[int, str]:
-    """Exit code and text of one file."""
-    session = read_whole(path, config, FakeClock())
+def _one(arguments: argparse.Namespace, config: Config, spec: Any, found: Found, *, is_only: bool) -> tuple[int, str]:
+    """Exit code and text of one run."""
+    session = read_whole(found, config, FakeClock())
     run = session.runs[0]
     try:
-        return _code(arguments, run), _text(arguments, config, spec, run)
+        return _code(arguments, run), _text(arguments, config, spec, run, is_only=is_only)
     finally:
         session.close()
 
 
-def _text(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun) -> str:
+def _text(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun, *, is_only: bool) -> str:
     if spec is not None or arguments.rules:
         return _about_rules(arguments, config, spec, run)
     if arguments.json:
         from rltop.report.document import check_document
 
         document = check_document(run, since=arguments.since)
-        return _json({"path": run.path.raw, **document} if len(arguments.paths) > 1 else document)
+        return _json(document if is_only else {"path": run.path.raw, **document})
     from rltop.report.check_text import check_text
 
     return check_text(run, use_color=_has_color(config), is_ascii=config.ui.is_ascii, since=arguments.since)

@@ -66,7 +66,7 @@ def look(paths: Sequence[str]) -> Discovery:
 
 
 def one_of_several(found: Sequence[Found]) -> str:
-    """Which run is printed where only one can be, and which others there are."""
+    """Which run is taken where only one can be, and which others there are."""
     others = [Label.of(each.path).display for each in found[1:4]]
     more = f" and {len(found) - 4} more" if len(found) > 4 else ""
     return f"this is {Label.of(found[0].path).display}, one of {len(found)} runs; also: {', '.join(others)}{more}"

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rltop.cli.opening import direct
@@ -15,6 +16,7 @@ from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
 from rltop.ingest.found import Found
 from rltop.ingest.session import Session
+from rltop.model import Level
 from rltop.sources.pipe import PipeFeed
 
 DEFAULT_WIDTH = 100
@@ -27,6 +29,12 @@ def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> i
     Raises:
         SourceError: the file cannot be read.
     """
+    session = _read(found, config, arguments)
+    return _print(session, config, arguments)
+
+
+def _read(found: Found, config: Config, arguments: argparse.Namespace) -> Session:
+    """A session in which a run has been read as far as it goes."""
     clock = SystemClock()
     session = Session([found], direct(clock), clock, replace(config.ingest, has_preview=False))
     if arguments.live:
@@ -34,7 +42,40 @@ def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> i
             pass
     else:
         session.drain()
-    return _print(session, config, arguments)
+    return session
+
+
+def print_several(found: Sequence[Found], config: Config, arguments: argparse.Namespace) -> int:
+    """Read several runs, one after the other, and print a line of each; in JSON an array of whole documents.
+
+    Returns:
+        EXIT_NO_METRICS if none of them has a row.
+    """
+    from rltop.report.document import dumps, once_document
+    from rltop.report.text import runs_text
+    from rltop.view.runs import in_order, read_entry
+
+    entries = []
+    for number, each in enumerate(found):
+        session = _read(each, config, arguments)
+        entries.append(read_entry(session.runs[0]))
+        if arguments.json:
+            sys.stdout.write(("[\n" if not number else ",\n") + dumps(once_document(session.runs[0])).decode())
+        session.close()
+    if arguments.json:
+        sys.stdout.write("\n]\n")
+    else:
+        is_terminal = sys.stdout.isatty()
+        looks = {"use_color": config.use_color(is_terminal), "is_ascii": _is_ascii(config)}
+        sys.stdout.write(runs_text(in_order(entries), _width(arguments, is_terminal=is_terminal), **looks))
+        sys.stderr.write(f"rltop: {len(entries)} runs, a line each; name one to see its overview\n")
+    sys.stdout.flush()
+    return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS
+
+
+def _width(arguments: argparse.Namespace, *, is_terminal: bool) -> int:
+    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal else DEFAULT_WIDTH
+    return max(MIN_WIDTH, arguments.width or columns)
 
 
 def print_piped(pipe: int, config: Config, arguments: argparse.Namespace) -> int:
@@ -55,7 +96,8 @@ def print_piped(pipe: int, config: Config, arguments: argparse.Namespace) -> int
 
 def _print(session: Session, config: Config, arguments: argparse.Namespace) -> int:
     run = session.runs[0]
-    if run.state_note and not run.stream.rows:
+    has_rows = any(each.stream.rows for each in (run, *run.beside))
+    if run.state_note and not has_rows:
         raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
     is_terminal = sys.stdout.isatty()
     if arguments.json:
@@ -65,12 +107,11 @@ def _print(session: Session, config: Config, arguments: argparse.Namespace) -> i
     else:
         from rltop.report.text import once_text
 
-        columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal else DEFAULT_WIDTH
-        width = max(MIN_WIDTH, arguments.width or columns)
+        width = _width(arguments, is_terminal=is_terminal)
         text = once_text(run, width, use_color=config.use_color(is_terminal), is_ascii=_is_ascii(config))
     sys.stdout.write(text)
     sys.stdout.flush()
-    return EXIT_OK if run.stream.rows else EXIT_NO_METRICS
+    return EXIT_OK if has_rows else EXIT_NO_METRICS
 
 
 def _is_ascii(config: Config) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,6 @@ from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import OpenFeed
 from rltop.ingest.session import Session
-from rltop.model import Label
 from rltop.sources.feed import DirectFeed
 
 if TYPE_CHECKING:
@@ -38,30 +38,28 @@ def threaded(reader: Reader) -> OpenFeed:
     return open_feed
 
 
-def read_whole(path: str, config: Config, clock: Clock) -> Session:
-    """A session in which one run, named by its file or its directory, has been read to its end and judged.
+def runs_of(path: str) -> list[Found]:
+    """The run in a file, or every run in a directory or behind a glob, newest first.
 
     Raises:
         SourceError: the file does not exist or cannot be read, or the directory holds no run.
     """
-    if Path(path).is_dir():
+    if Path(path).is_dir() or (glob.has_magic(path) and not Path(path).exists()):
         runs = look([path]).found
         if not runs:
             raise SourceError(f"no metric stream in {path}", "name the file")
-        if len(runs) > 1:
-            raise SourceError(
-                f"{len(runs)} runs in {path}: which one is meant?",
-                f"name it; newest first: {', '.join(Label.of(each.path).display for each in runs[:5])}",
-            )
-        found = runs[0]
-    else:
-        try:
-            size = Path(path).stat().st_size
-            with Path(path).open("rb"):
-                pass
-        except OSError as error:
-            raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
-        found = Found(path, name_of(path), size)
+        return runs
+    try:
+        size = Path(path).stat().st_size
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+    return [Found(path, name_of(path), size)]
+
+
+def read_whole(found: Found, config: Config, clock: Clock) -> Session:
+    """A session in which one run has been read to its end and judged."""
     options = replace(config.ingest, has_preview=False)
     session = Session([found], direct(clock), clock, options)
     session.drain()

@@ -28,7 +28,8 @@ def watch(found: Sequence[Found], config: Config) -> int:
     def newest(width: int, height: int) -> Sequence[Row]:
         from rltop.cli.early import early_rows
 
-        return early_rows(found[0], config, clock, width, height)
+        # Of several runs the list is shown first, and that takes more than the end of one file.
+        return early_rows(found[0], config, clock, width, height) if len(found) == 1 else ()
 
     with _terminal(config, newest) as guard:
         from rltop.cli.opening import threaded

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from rltop.cli.looking import load_config, look, nothing_found, one_of_several
+from rltop.cli.looking import load_config, look, nothing_found
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, SourceError
@@ -29,10 +29,10 @@ def show(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"rltop: {nothing_found(arguments.paths, discovery)}\n")
         return EXIT_NO_METRICS
     if _is_text(arguments):
-        from rltop.cli.once import print_once
+        from rltop.cli.once import print_once, print_several
 
         if len(discovery.found) > 1:
-            sys.stderr.write(f"rltop: {one_of_several(discovery.found)}\n")
+            return print_several(discovery.found, config, arguments)
         return print_once(discovery.found[0], config, arguments)
     from rltop.cli.screen import watch
 

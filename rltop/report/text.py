@@ -13,6 +13,7 @@ from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Row
 from rltop.view.overview import build_overview, paint_overview
 from rltop.view.palette import Palette, load_palette, sgr
+from rltop.view.runs import RunEntry, paint_runs
 from rltop.view.source import RunSource
 
 PALETTE = "terminal"
@@ -35,6 +36,12 @@ def once_text(
     """
     view = build_overview(run, width=width, height=height if height is not None else 40)
     rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))
+    return rows_text(rows, load_palette(PALETTE) if use_color else None)
+
+
+def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
+    """Several runs as lines of text, one each, under a title and a head."""
+    rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, load_palette(PALETTE) if use_color else None)
 
 

@@ -33,6 +33,7 @@ from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.page import Page
 from rltop.ui.screens.ranks import RanksScreen
+from rltop.ui.screens.runs import RunsScreen
 from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
@@ -67,6 +68,7 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         "timing": TimingScreen,
         "metrics": TreeScreen,
         "timeline": TimelineScreen,
+        "runs": RunsScreen,
     }
 
     def __init__(
@@ -99,6 +101,7 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         self._guard = guard
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
         self._run_index = 0
+        self.picked: str | None = None
         self._cursor: int | None = None
         self._frozen: int | None = None
         self._awaits_recall = False
@@ -141,8 +144,8 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
 
     # -- running -------------------------------------------------------------------------------------------------
 
-    def on_mount(self) -> None:
-        """Dress up, take the keymap, start reading."""
+    async def on_mount(self) -> None:
+        """Dress up, take the keymap, start reading; of several runs, show which there are."""
         self._dress()
         self.set_keymap(dict(self.options.keymap))
         loop = asyncio.get_running_loop()
@@ -151,6 +154,8 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         self.session.bell.listen(lambda: _soon(loop, self._wake.set))
         self._ping.listen(lambda: _soon(loop, self._wake.set))
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
+        if len(self.session.runs) > 1:
+            await self.switch_mode("runs")
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
@@ -242,6 +247,8 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 self.push_screen(RanksScreen())
             case TargetKind.SECTION:
                 self.push_screen(TreeScreen(target.name))
+            case TargetKind.RUN:
+                self.call_later(self.follow, target.name)
 
     async def action_back(self) -> None:
         """Leave the page on top; from the bottom of a mode, go to the overview."""
@@ -324,10 +331,21 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         if self.page is not None and not isinstance(self.page, HelpScreen):
             self.push_screen(HelpScreen(self.page.HELP))
 
-    def action_next_run(self) -> None:
-        """Show the next run, live."""
-        self._run_index = (self._run_index + 1) % len(self.session.runs)
-        self.action_live()
+    async def action_runs(self) -> None:
+        """Show every run; once more, the one that was shown before."""
+        await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")
+
+    async def follow(self, path: str) -> None:
+        """Show the run that is read from `path`, live."""
+        paths = [run.path.raw for run in self.session.runs]
+        if path in paths:
+            self.picked = path
+            self._run_index = paths.index(path)
+            # Pages of another run that lie over a mode's own would speak of keys that this one has not.
+            await self.switch_mode(self.DEFAULT_MODE)
+            while len(self.screen_stack) > 1:
+                self.pop_screen()
+            self.action_live()
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -398,7 +416,7 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 is_allowed = True if self.followed.stream.last_step is not None else None
             case "alerts":
                 is_allowed = bool(self.shown_verdicts)
-            case "next_run":
+            case "runs":
                 is_allowed = len(self.session.runs) > 1
             case "back":
                 is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE

@@ -67,7 +67,7 @@ class RltopCommands(Provider):
     async def search(self, query: str) -> Hits:
         """Whatever matches what was typed."""
         matcher = self.matcher(query)
-        for command in (*self._verdicts(), *self._actions(), *self._themes(), *self._metrics()):
+        for command in (*self._verdicts(), *self._actions(), *self._themes(), *self._runs(), *self._metrics()):
             score = matcher.match(command.text)
             if score > 0:
                 yield Hit(score, matcher.highlight(command.text), command.run, text=command.text, help=command.help)
@@ -88,6 +88,12 @@ class RltopCommands(Provider):
             for key in sorted(part.stream.keys, key=lambda key: key not in titles):
                 target = Target(TargetKind.METRIC, key, stream=part.role)
                 yield self._opening(f"metric: {whose}{Label.of(key)}", titles.get(key, ""), target)
+
+    def _runs(self) -> Iterator[_Command]:
+        runs = self._rltop.session.runs
+        for run in runs if len(runs) > 1 else ():
+            target = Target(TargetKind.RUN, run.path.raw)
+            yield self._opening(f"run: {run.name} ({run.state.value})", run.path.raw, target)
 
     def _themes(self) -> Iterator[_Command]:
         for name in self._rltop.theme_names:

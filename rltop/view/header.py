@@ -23,13 +23,14 @@ from rltop.view.timings import TimingView
 from rltop.view.widths import cell_width
 
 _PACE_ROWS = 200
-_STATE_ROLES = {
+STATE_ROLES = {
     RunState.LIVE: "live",
     RunState.STALLED: "warn",
     RunState.LOST: "crit",
     RunState.PAUSED: "paused",
     RunState.FINISHED: "ok",
 }
+"""The role in which a state word is written; dim where it is none of these."""
 _UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
@@ -159,7 +160,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
     if view.eta_s is not None and level < 2:
         pieces += [Piece("ETA ", "unit"), Piece(units.duration(view.eta_s), "value"), Piece(gap)]
-    role = _STATE_ROLES.get(view.state, "dim")
+    role = STATE_ROLES.get(view.state, "dim")
     word = f"{glyphs.state(view.state)} {view.state.value}"
     if view.state is RunState.LOADING and view.loading is not None:
         word += f" {units.share(view.loading)}"

@@ -86,7 +86,10 @@ class TimelineScreen(FilteredPage):
             return
         event = self.rltop.followed.events[target.step]
         moment = self.rltop.moment
-        if event.step == (moment.at_step if moment.at_step is not None else moment.run.stream.last_step):
+        if event.stream:
+            # Its step is one of another axis: the cursor of the run cannot go there.
+            super().open(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))
+        elif event.step == (moment.at_step if moment.at_step is not None else moment.run.stream.last_step):
             super().open(Target(TargetKind.VERDICT, event.rule, event.step))
         else:
             self.rltop.show_step(event.step)

@@ -1,0 +1,102 @@
+"""Switching between runs, and pages about one stream of several."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from screens import NO_THEMES, page_text, press, session_over, write_rows
+
+from rltop.clock import FakeClock
+from rltop.ingest.discover import discover
+from rltop.ingest.session import Session
+from rltop.sources.feed import DirectFeed
+from rltop.ui.app import RltopApp
+from rltop.ui.options import UiOptions
+from rltop.ui.screens.metric import MetricScreen
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.ranks import RanksScreen
+from rltop.ui.screens.runs import RunsScreen
+from rltop.view.lines import Target, TargetKind
+from tests.run_folders import rlinf, trinity
+
+
+def app_of(session: Session) -> RltopApp:
+    session.drain()
+    return RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=FakeClock())
+
+
+def a_run(path: Path, *, is_ill: bool = False) -> Path:
+    path.parent.mkdir(parents=True)
+    loss = float("nan") if is_ill else 1.0
+    return write_rows(path, [{"step": i, "loss": loss if i > 30 else 1.0, "grad_norm": 1.0} for i in range(1, 41)])
+
+
+async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Path) -> None:
+    paths = [a_run(tmp_path / name / "metrics.jsonl", is_ill=name == "b") for name in ("a", "b", "c")]
+    app = app_of(session_over(*paths))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        assert isinstance(app.screen, RunsScreen)
+        assert [line.split()[1] for line in page_text(app).splitlines()[2:5]] == ["b", "a", "c"]
+        await press(pilot, "enter")
+        await pilot.pause()
+        assert isinstance(app.screen, OverviewScreen)
+        assert app.followed.path.raw == str(paths[1])
+        await press(pilot, "r", "down", "enter")
+        await pilot.pause()
+        assert app.followed.path.raw == str(paths[0])
+        await press(pilot, "r")
+        assert isinstance(app.screen, RunsScreen)
+        await press(pilot, "r")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None:
+    app = app_of(session_over(*(a_run(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        await press(pilot, "slash", "t", "w")
+        assert "RUNS  1 of 2" in page_text(app)
+        await press(pilot, "enter", "enter")
+        await pilot.pause()
+        assert str(app.followed.name) == "two"
+
+
+async def test_a_single_run_is_shown_at_once(tmp_path: Path) -> None:
+    app = app_of(session_over(a_run(tmp_path / "a" / "metrics.jsonl")))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert isinstance(app.screen, OverviewScreen)
+
+
+def folder_app(folder: Path) -> RltopApp:
+    clock = FakeClock()
+    runs = discover([str(folder)]).found
+    return app_of(Session(runs, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock))
+
+
+async def test_a_metric_of_another_stream_is_shown_on_its_own_steps(tmp_path: Path) -> None:
+    app = folder_app(trinity(tmp_path / "job"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert "STREAMS" in page_text(app)
+        assert "explorer step 90" in page_text(app)
+        app.open(Target(TargetKind.METRIC, "rollout/accuracy/mean", stream="explorer"))
+        await pilot.pause()
+        assert isinstance(app.screen, MetricScreen)
+        assert "step 90" in page_text(app)
+        app.show_step(20)
+        await pilot.pause()
+        assert "step 30" in page_text(app)
+
+
+async def test_the_ranks_page_names_the_slow_one_at_every_size(tmp_path: Path) -> None:
+    for size in ((40, 12), (80, 24), (120, 40), (200, 60)):
+        folder = tmp_path / str(size[0])
+        app = folder_app(rlinf(folder, ranks=4))
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            app.open(Target(TargetKind.RANKS))
+            await pilot.pause()
+            assert isinstance(app.screen, RanksScreen)
+            assert "rank 3" in page_text(app)
