@@ -102,7 +102,9 @@ def trainers() -> str:
         what = f"`{line}`" if listed[0].line else f"nothing: `{line}` is there by default"
         lines.append(f"| {names} | {what} | {'yes' if listed[0].trainer in named else '–'} |")
     others = ", ".join(entry.trainer for entry in HOWTO if not entry.is_followed)
-    return "\n".join([*lines, "", f"No file of their own that rltop reads yet, but for their console log: {others}."])
+    if others:
+        lines += ["", f"No file of their own that rltop reads yet, but for their console log: {others}."]
+    return "\n".join(lines)
 
 
 def codes() -> str:

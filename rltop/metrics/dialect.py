@@ -136,6 +136,8 @@ class Dialect:
         group_size_keys: keys whose value is the number of completions per prompt.
         advantage_keys: keys of the largest and the smallest advantage, where they
             are group-normalised with the unbiased deviation, else empty.
+        misleading: (pattern, what it is) of keys that are not what their name says, and
+            so stand for no metric.
     """
 
     name: str
@@ -150,6 +152,7 @@ class Dialect:
     traits: tuple[TraitEvidence, ...] = ()
     group_size_keys: tuple[str, ...] = ()
     advantage_keys: tuple[str, ...] = ()
+    misleading: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

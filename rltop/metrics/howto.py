@@ -15,7 +15,8 @@ class StreamKind(enum.StrEnum):
 
     JSONL = "JSONL"
     TENSORBOARD = "TensorBoard events"
-    PARQUET = "parquet tables"
+    WANDB = "W&B file"
+    TABLES = "W&B file and parquet tables"
     NONE = "no local file"
 
 
@@ -29,6 +30,7 @@ class HowTo:
         writes: the file that appears, with the trainer's defaults.
         kind: what that file is.
         note: what a person would otherwise trip over; one or two sentences.
+        leaves: what stays on disk of any run, without asking; empty where that is what `writes` says.
     """
 
     trainer: str
@@ -36,11 +38,12 @@ class HowTo:
     writes: str
     kind: StreamKind = StreamKind.JSONL
     note: str = ""
+    leaves: str = ""
 
     @property
     def is_followed(self) -> bool:
         """Whether rltop follows this kind of file as it grows."""
-        return self.kind in (StreamKind.JSONL, StreamKind.TENSORBOARD)
+        return self.kind is not StreamKind.NONE
 
     @property
     def summary(self) -> str:
@@ -65,6 +68,7 @@ HOWTO: tuple[HowTo, ...] = (
             "environment of the Ray job too: a relative path ends up where the task runner happens to work. "
             "A relaunch under the same name truncates the file."
         ),
+        leaves="the job's console output, and a W&B run where that is logged in",
     ),
     HowTo(
         "TRL",
@@ -74,6 +78,7 @@ HOWTO: tuple[HowTo, ...] = (
             "For every TRL trainer: GRPO, RLOO, PPO, DPO, KTO, Reward, SFT. Set logging_steps=1 to see every step. "
             "TRL itself leaves trainer_state.json, and that only at checkpoints."
         ),
+        leaves="<output_dir>/checkpoint-<N>/trainer_state.json at checkpoints, and the console output",
     ),
     HowTo("transformers", CALLBACK_LINE, "logs/metrics.jsonl", note="Any transformers Trainer; set logging_steps=1."),
     HowTo(
@@ -131,6 +136,7 @@ HOWTO: tuple[HowTo, ...] = (
         "/shared/run/tb/<run_name>/events.out.tfevents.*",
         StreamKind.TENSORBOARD,
         note="Up to 0.10 the flag was --use_tensorboard. OpenRLHF writes no JSONL.",
+        leaves="the job's console output",
     ),
     HowTo(
         "Trinity-RFT",
@@ -138,6 +144,7 @@ HOWTO: tuple[HowTo, ...] = (
         "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
         StreamKind.TENSORBOARD,
         note="The default. Explorer and trainer count steps of their own.",
+        leaves="the event files, and <checkpoint_root_dir>/<project>/<group>/<name>/log/{explorer,trainer}.log",
     ),
     HowTo(
         "RLinf",
@@ -145,6 +152,7 @@ HOWTO: tuple[HowTo, ...] = (
         "<log_path>/tensorboard/",
         StreamKind.TENSORBOARD,
         note="The default; runner.logger.log_path says where.",
+        leaves="the event files; with runner.per_worker_log one more folder for each rank under worker_logs/",
     ),
     HowTo(
         "slime",
@@ -165,16 +173,21 @@ HOWTO: tuple[HowTo, ...] = (
     HowTo(
         "Telescope",
         "use_wandb: true",
-        "wandb/run-*/files/steps/*.zip",
-        StreamKind.PARQUET,
-        note="Everything goes through W&B; the tables are rewritten in place every 5 seconds.",
+        "wandb/run-<time>-<id>/run-<id>.wandb and files/{steps,events}/*.zip",
+        StreamKind.TABLES,
+        note=(
+            "Everything goes through W&B. Rewards, lengths, groups and the timeline stand in the archives, which are "
+            "rewritten in place every 5 seconds; the .wandb file holds a handful of scalars."
+        ),
+        leaves="nothing where W&B is off",
     ),
     HowTo(
         "open-instruct",
         "--with_tracking",
-        "",
-        StreamKind.NONE,
+        "wandb/run-<time>-<id>/run-<id>.wandb",
+        StreamKind.WANDB,
         note="Metrics go to W&B and to the console only.",
+        leaves="the console output",
     ),
     HowTo(
         "your own loop",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rltop import units
 from rltop.derive.middle import median
 from rltop.metrics.catalog import CATALOG
+from rltop.metrics.spelling import spelling_of
 from rltop.model import Direction, Label, Level
 from rltop.view.badges import verdicts_at
 from rltop.view.bands import band_around, families_of
@@ -116,7 +117,7 @@ def build_metric(
     return MetricView(
         reading=reading,
         statistics=tuple(_statistics(run, reading, at)),
-        help=metric.help or "Not in the catalogue: shown as the trainer writes it.",
+        help=metric.help or _unknown(run, key),
         direction=_DIRECTIONS[metric.direction],
         bounds=_bounds(metric.low, metric.high),
         related=tuple(related[:_RELATED]),
@@ -133,6 +134,12 @@ def build_metric(
         siblings=siblings,
         family="" if family is None else family.name,
     )
+
+
+def _unknown(run: RunSource, key: str) -> str:
+    """What there is to say of a key that stands for no metric of the catalogue."""
+    told = "" if run.identity is None else spelling_of(run.identity.dialect).caution(key)
+    return told or "Not in the catalogue: shown as the trainer writes it."
 
 
 def _bounds(low: float | None, high: float | None) -> str:

@@ -178,6 +178,10 @@ DIALECT = Dialect(
         TraitEvidence("kl_is_signed", ("actor/approx_kl",)),
     ),
     group_size_keys=("group_size",),
+    misleading=(
+        ("actor/clipped_ratio", "Mean of the probability ratio after clipping; it is not a share of clipped tokens."),
+        ("actor/dual_cliped_ratio", "Mean of the ratio where the second clip applies; it is not a share of tokens."),
+    ),
 )
 """Reasoning and agents: workers connected by channels."""
 

@@ -114,6 +114,12 @@ DIALECT = Dialect(
     ),
     training_keys=("grad_norm", "entropy", "kl_divergence_inference", "learning_rate"),
     evaluation_keys=("eval/*",),
+    misleading=(
+        (
+            "kl_penalty",
+            "Distance to the policy that sampled, as a term of the loss; there is no reference model to be far from.",
+        ),
+    ),
     traits=(
         TraitEvidence("is_async", ("timing_waiting_for_data", "off_policy_steps_mean", "discarded_max_async_pct")),
     ),

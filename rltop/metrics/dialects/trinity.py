@@ -156,4 +156,5 @@ DIALECT = Dialect(
     ),
     group_size_keys=("repeat_times",),
     advantage_keys=verl.DIALECT.advantage_keys,
+    misleading=verl.PADDED,
 )

@@ -293,8 +293,26 @@ DIALECT = Dialect(
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),
 )
 
+PADDED = (
+    *(
+        (
+            key,
+            "Share of answers as long as the longest one of their batch, to which this trainer pads: "
+            "at least one answer in any batch, and no word about the length limit.",
+        )
+        for key in ("response_length/clip_ratio", "response_length_non_aborted/clip_ratio")
+    ),
+    (
+        "prompt_length/clip_ratio",
+        "Share of prompts as long as the longest one of their batch, to which this trainer pads; "
+        "it does not say that any was cut.",
+    ),
+)
+"""What a clip ratio of lengths is where batches are padded to their longest member."""
+
 V1 = replace(
     DIALECT,
+    misleading=PADDED,
     fingerprints=tuple(fp for pattern in _V1 for fp in _fingerprints(30, (pattern,))),
     aliases=tuple(alias for alias in DIALECT.aliases if alias not in _TRUNCATION),
 )

@@ -8,6 +8,7 @@ from rltop.derive.timing import step_timing
 from rltop.metrics.dialect import Dialect, Identity
 from rltop.metrics.dialects import ALL
 from rltop.metrics.identify import identify, with_keys
+from rltop.metrics.spelling import spelling_of
 from rltop.model import Algorithm, SpanKind
 
 OPENRLHF = [
@@ -230,6 +231,16 @@ def test_a_telescope_step_is_waiting_plus_active_time() -> None:
 def test_a_dialect_says_nothing_twice(dialect: Dialect) -> None:
     said = [(alias.pattern, alias.metric, alias.algorithms) for alias in dialect.aliases]
     assert sorted({each for each in said if said.count(each) > 1}, key=str) == []
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
+def test_a_misleading_key_stands_for_no_metric_and_is_explained(dialect: Dialect) -> None:
+    spelling = spelling_of(dialect)
+    for key, what in dialect.misleading:
+        assert spelling.find(key) == ()
+        assert spelling.caution(key) == what
+        assert what.endswith(".")
+    assert spelling.caution("loss") == ""
 
 
 @pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
