@@ -51,6 +51,11 @@ class Frame:
         """Width of a chart, the line included."""
         return self.left + 1 + self.right
 
+    def cell(self, step: int) -> int:
+        """The cell of a step, the line being the cell between both sides; outside, negative or too large."""
+        cell = self.window.column(step) // 2
+        return cell if step < self.step else cell + 1
+
     @property
     def window(self) -> Window:
         """The columns to read, two to a cell; the line stands between two of them."""

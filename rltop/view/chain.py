@@ -19,6 +19,7 @@ from rltop.health.diagnosis import links_of, symptom_of
 from rltop.model import Label, Signal, Verdict
 from rltop.store.series import Stretch
 from rltop.view.aligned import Frame, frame_around, read_aligned
+from rltop.view.markers import Marker, read_markers
 from rltop.view.metric import catalogue_title
 from rltop.view.signals import generic_signal, signal_of
 from rltop.view.source import RunSource
@@ -68,6 +69,7 @@ class ChainView:
         first: number of the link that moved before all others, or None.
         conclusion: what the order of the moves says, and nothing more.
         frame: what the lines cover; None without room.
+        markers: what else happened on its steps.
     """
 
     symptom: str
@@ -78,6 +80,7 @@ class ChainView:
     first: int | None
     conclusion: str
     frame: Frame | None
+    markers: tuple[Marker, ...] = ()
 
 
 def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) -> ChainView:
@@ -110,7 +113,15 @@ def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) ->
         first=first,
         conclusion=_conclusion(subject, links, first, verdict),
         frame=reader.frame,
+        markers=_markers(run, reader.frame, verdict, at),
     )
+
+
+def _markers(run: RunSource, frame: Frame | None, verdict: Verdict, at: int | None) -> tuple[Marker, ...]:
+    if frame is None:
+        return ()
+    last = frame.last if at is None else min(frame.last, at)
+    return read_markers(run, frame.first, last, verdict.metric)
 
 
 def _is_same(link: ChainLink, subject: ChainLink | None) -> bool:
@@ -263,16 +274,21 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     after = [link.title for gap, _, link in moved if gap > TOGETHER_RECORDS]
     if before:
         gap, leader = before[0]
-        verb = "moved first" if first is not None else "moved"
-        text = f"{leader.title} {verb}, {_records(gap)} before {name}"
-        others = [f"{link.title} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
+        verb = "moved first," if first is not None else "moved"
+        text = f"{_quoted(leader.title)} {verb} {_records(gap)} before {_quoted(name)}"
+        others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         if others:
             text += f"; also before it: {', '.join(others)}"
         return f"{text}. An order, not yet a cause"
     if together:
-        what = f"{_listed(together)} moved with {name}, within a record: no order can be told"
+        what = f"{_listed(together)} moved with {_quoted(name)}, within a record: no order can be told"
         return f"nothing moved before it; {what}" if after else what
-    return f"nothing in this chain moved before {name} did; {_listed(after)} followed"
+    return f"nothing in this chain moved before {_quoted(name)} did; {_listed(after)} followed"
+
+
+def _quoted(title: str) -> str:
+    """A title that can stand in a sentence, whatever signs are in it."""
+    return f'"{title}"' if any(sign in title for sign in ",:;") else title
 
 
 def _records(count: int) -> str:
@@ -281,6 +297,7 @@ def _records(count: int) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     """Names in a row, the first few of many."""
+    names = [_quoted(name) for name in names]
     if len(names) > _NAMED + 1:
         return f"{', '.join(names[:_NAMED])} and {units.count(len(names) - _NAMED)} more"
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -16,6 +16,7 @@ from rltop.view.chain import ChainLink, ChainView
 from rltop.view.change import sigma_text
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.markers import add_rail, paint_marker_legend
 
 _NUMBER = 4
 
@@ -61,6 +62,10 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
         rows.append(_paint_link(view.subject, "", view, columns, width, glyphs))
     for i, link in enumerate(view.links):
         rows.append(_paint_link(link, str(i + 1), view, columns, width, glyphs, is_first=i == view.first))
+    if view.markers and view.frame is not None and columns.cells:
+        builder = RowBuilder(width, glyphs).left("    meanwhile", columns.line, "dim")
+        rows.append(add_rail(builder, view.markers, view.frame.cells, view.frame.cell, glyphs).row())
+        rows.append(paint_marker_legend(view.markers, 4, width, glyphs))
     if view.missing:
         text = f"not logged by this run: {', '.join(view.missing)}"
         rows += [RowBuilder(width, glyphs).add("    ").add(line, "dim").row() for line in wrap(text, width - 5, 3)]

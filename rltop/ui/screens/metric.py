@@ -12,6 +12,7 @@ from rltop.ui.screens.page import Page
 from rltop.ui.widgets.plot_pane import LABEL_CELLS, paint_chart
 from rltop.view.cells import too_small
 from rltop.view.lines import Row
+from rltop.view.markers import read_markers
 from rltop.view.metric import LEAST, build_metric, paint_metric_details, paint_metric_title
 from rltop.view.plot import Zoom
 
@@ -28,8 +29,9 @@ class MetricScreen(Page):
     HELP = (
         "One metric over the steps of the run, as logged and smoothed, with the threshold of its rule, the baseline of "
         "this run, restarts and the beginning of verdicts, between its extremes or its spread where the trainer logs "
-        "them. Below, its numbers, what it means, and related metrics: "
-        "Enter opens them. The chart follows the newest step until it is moved away from it."
+        "them. Under the steps, signs for what else happened: rules that began to fire and recovered, restarts, "
+        "checkpoints, validations. Below, its numbers, what it means, and related metrics: Enter opens them. "
+        "The chart follows the newest step until it is moved away from it."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:
@@ -61,6 +63,9 @@ class MetricScreen(Page):
                 unit=view.reading.unit,
                 has_smooth=self._has_smooth,
                 has_band=self._has_band,
+                markers=read_markers(
+                    moment.run, view.plot.zoom.first, view.plot.zoom.last, view.reading.signal.metric.name
+                ),
             ),
             *details,
         ]

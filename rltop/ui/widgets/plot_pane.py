@@ -9,7 +9,7 @@ change of theme draws nothing anew.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from rltop.ui.widgets.chart import Axes, axes_of, value_labels
 from rltop.view.cells import RowBuilder, text_row
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import ROLES, Line, Piece, Row
+from rltop.view.markers import Marker, add_rail, paint_marker_legend
 from rltop.view.plot import PlotData, PlotLevel
 from rltop.view.widths import cell_width
 
@@ -27,6 +28,9 @@ LEAST = (24, 6)
 
 LABEL_CELLS = 10
 """About what the labels of the value axis take of the width."""
+
+_RAIL_ROWS = 2
+_CORNER = "└"
 
 _FIRST_NUMBER = 16
 """Colour numbers below are named by the library's own table."""
@@ -48,6 +52,7 @@ def paint_chart(
     unit: Unit = Unit.NONE,
     has_smooth: bool = True,
     has_band: bool = True,
+    markers: Sequence[Marker] = (),
 ) -> list[Row]:
     """A legend and the chart, as exactly `height` rows of at most `width` cells.
 
@@ -61,18 +66,43 @@ def paint_chart(
         unit: of the values.
         has_smooth: draw the smoothed curve over the raw one.
         has_band: draw the edges around the values.
+        markers: what happened meanwhile, for a row of signs below the steps and one that names them.
     """
     if width < LEAST[0] or height < LEAST[1]:
         return _message(f"no room for a chart: {width}×{height} of {LEAST[0]}×{LEAST[1]}", width, height, glyphs)
-    axes = axes_of(plot, width - LABEL_CELLS, height - 3, has_smooth=has_smooth, has_band=has_band)
+    has_rail = bool(markers) and height >= LEAST[1] + _RAIL_ROWS
+    below = _RAIL_ROWS if has_rail else 0
+    axes = axes_of(plot, width - LABEL_CELLS, height - 3 - below, has_smooth=has_smooth, has_band=has_band)
     if axes is None:
         return _message("no value to draw yet", width, height, glyphs)
     try:
-        text = _draw(axes, width, height - 1, glyphs, unit)
+        text = _draw(axes, width, height - 1 - below, glyphs, unit)
     except _LIBRARY_ERRORS as error:
         return _message(f"this chart cannot be drawn at {width}×{height}: {error}", width, height, glyphs)
-    rows = [_legend(plot, axes, width, glyphs), *(Row(_pieces(line, glyphs)) for line in text.rstrip("\n").split("\n"))]
+    lines = text.rstrip("\n").split("\n")
+    rows = [_legend(plot, axes, width, glyphs), *(Row(_pieces(line, glyphs)) for line in lines)]
+    if has_rail:
+        rows += _rail(markers, axes, lines, width, glyphs)
     return (rows + [Row(())] * height)[:height]
+
+
+def _rail(markers: Sequence[Marker], axes: Axes, lines: Sequence[str], width: int, glyphs: Glyphs) -> list[Row]:
+    """The signs under their steps, and what they are."""
+    axis = next((plain for plain in (_CODE.sub("", line) for line in reversed(lines)) if _CORNER in plain), "")
+    start = axis.find(_CORNER) + 1
+    cells = min(len(axis), width) - start
+    if not axis or cells < 1:
+        return []
+    span = max(1, axes.last - axes.first)
+
+    def cell_of(step: int) -> int | None:
+        return round((step - axes.first) * (cells - 1) / span) if axes.first <= step <= axes.last else None
+
+    builder = RowBuilder(width, glyphs).add(" " * start)
+    return [
+        add_rail(builder, markers, cells, cell_of, glyphs).row(),
+        paint_marker_legend(markers, start, width, glyphs),
+    ]
 
 
 def _message(text: str, width: int, height: int, glyphs: Glyphs) -> list[Row]:
