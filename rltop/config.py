@@ -7,10 +7,9 @@ for. What can be set is `settings`; what an option does is its layer's business.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from rltop.decode.jsonl import JsonlOptions
 from rltop.errors import ConfigError
@@ -27,8 +26,7 @@ THEMES_FOLDER = "themes"
 _MEBIBYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     """Everything that was set, as the layers take it.
 
     Attributes:
@@ -41,13 +39,13 @@ class Config:
         origins: setting → where its value was found; what is absent is a default.
     """
 
-    reader: ReaderOptions = field(default_factory=ReaderOptions)
-    ingest: IngestOptions = field(default_factory=IngestOptions)
-    ui: UiOptions = field(default_factory=UiOptions)
+    reader: ReaderOptions = ReaderOptions()
+    ingest: IngestOptions = IngestOptions()
+    ui: UiOptions = UiOptions()
     color: str = "auto"
     has_no_color: bool = False
     file: Path | None = None
-    origins: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    origins: Mapping[str, str] = MappingProxyType({})
 
     def use_color(self, is_terminal: bool) -> bool:
         """Whether to colour output that goes to a terminal or elsewhere."""

@@ -98,8 +98,7 @@ class Algorithm(enum.StrEnum):
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """Text from outside, made harmless once.
 
     `raw` is what the trainer wrote; `display` has every control, format and
@@ -183,8 +182,7 @@ class Record(NamedTuple):
     total_steps: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     """What a quantity is, whoever logs it and under whatever key.
 
     Attributes:
@@ -209,8 +207,7 @@ class Metric:
     related: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(NamedTuple):
     """A metric found in a stream: `value = scale * raw + shift`.
 
     `instance` tells apart several keys of one metric: the reward function, the
@@ -228,8 +225,7 @@ class Signal:
         return self.scale * raw + self.shift
 
 
-@dataclass(frozen=True, slots=True)
-class Traits:
+class Traits(NamedTuple):
     """What kind of run this is, as far as the keys tell (None: not known yet).
 
     Attributes:
@@ -261,8 +257,7 @@ class SpanKind(enum.StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of a step's time.
 
     Attributes:
@@ -312,8 +307,7 @@ class TimedSpan(NamedTuple):
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StepTiming:
+class StepTiming(NamedTuple):
     """The timing tree of one step.
 
     `total_s` is what the step took; top-level sequential spans and the span of
@@ -363,8 +357,7 @@ class VerdictState(enum.StrEnum):
     RECOVERED = "recovered"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """One number that a verdict rests on."""
 
     name: str
@@ -372,8 +365,7 @@ class Evidence:
     unit: Unit = Unit.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a rule has to say about a run now.
 
     Attributes:
@@ -428,8 +420,7 @@ class EventState(enum.StrEnum):
     FACT = "fact"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One transition of one rule, in the order of the file.
 
     `stream` names the stream of the run whose records and steps it counts in; "" is

@@ -10,10 +10,9 @@ from __future__ import annotations
 import enum
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rltop.errors import ConfigError
 
@@ -50,8 +49,7 @@ class Kind(enum.StrEnum):
     SWITCH = "true or false"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
     """One thing that can be set.
 
     Attributes:
@@ -166,8 +164,7 @@ SETTINGS: tuple[Setting, ...] = (
 BY_NAME: Mapping[str, Setting] = MappingProxyType({setting.name: setting for setting in SETTINGS})
 
 
-@dataclass(frozen=True, slots=True)
-class Gathered:
+class Gathered(NamedTuple):
     """What was set, defaults included.
 
     Attributes:
@@ -181,9 +178,9 @@ class Gathered:
 
     values: Mapping[str, Value]
     origins: Mapping[str, str]
-    rules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    keymap: Mapping[str, str] = field(default_factory=dict)
-    profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    rules: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    keymap: Mapping[str, str] = MappingProxyType({})
+    profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     file: Path | None = None
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -201,7 +201,7 @@ def a_verdict(rule: str = "O12", level: Level = Level.WARN, **changes: Any) -> V
         threshold=0.2,
         baseline=0.056,
     )
-    return replace(base, **changes)
+    return base._replace(**changes)
 
 
 def firing_run() -> FakeRun:

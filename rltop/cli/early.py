@@ -7,7 +7,6 @@ reads the last rows with a pipeline of its own, and throws it away.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rltop.clock import Clock
 from rltop.config import Config
@@ -71,7 +70,7 @@ def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
-    decoder = JsonlDecoder(replace(options.jsonl, may_count_rows=False))
+    decoder = JsonlDecoder(options.jsonl._replace(may_count_rows=False))
     size = options.health.group_size
     run = TrackedRun(
         Run(found.name, Label.of(found.path), options.store),

@@ -36,7 +36,7 @@ def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> i
 def _read(found: Found, config: Config, arguments: argparse.Namespace) -> Session:
     """A session in which a run has been read as far as it goes."""
     clock = SystemClock()
-    session = Session([found], direct(clock), clock, replace(config.ingest, has_preview=False))
+    session = Session([found], direct(clock), clock, config.ingest._replace(has_preview=False))
     if arguments.live:
         while session.step(1_000.0):
             pass
@@ -83,7 +83,7 @@ def print_piped(pipe: int, config: Config, arguments: argparse.Namespace) -> int
     has_data = threading.Event()
     feed = PipeFeed(pipe, has_data.set)
     session = Session(
-        [piped_found()], lambda _path, _lines: feed, SystemClock(), replace(config.ingest, has_preview=False)
+        [piped_found()], lambda _path, _lines: feed, SystemClock(), config.ingest._replace(has_preview=False)
     )
     while not feed.is_over:
         has_data.wait()

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -258,7 +258,7 @@ def watch(arguments: argparse.Namespace) -> int:
 
 
 def _ingest(config: Config) -> IngestOptions:
-    return replace(config.ingest, has_preview=False)
+    return config.ingest._replace(has_preview=False)
 
 
 def _found(paths: Sequence[str]) -> list[Found]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from array import array
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import orjson
 
@@ -36,8 +35,7 @@ _TOTAL_KEYS = tuple(key for key in TOTAL_KEYS if key not in STEP_KEYS)
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class JsonlOptions:
+class JsonlOptions(NamedTuple):
     """How rows are read.
 
     Attributes:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePath
+from typing import NamedTuple
 
 from rltop.decode.decoder import Decoder
 from rltop.decode.framing import BOM
@@ -29,8 +29,7 @@ _TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|trac
 _CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """One format.
 
     Attributes:

@@ -11,7 +11,6 @@ import enum
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rltop.derive.middle import median
@@ -25,8 +24,7 @@ _ONE_GROUP = (1.0, 2.9, 3.5, 4.0, 4.9)
 repeated in tests/unit/derive/test_groups.py."""
 
 
-@dataclass(frozen=True, slots=True)
-class RatioRange:
+class RatioRange(NamedTuple):
     """What max over median usually is for a group size.
 
     Attributes:
@@ -69,8 +67,7 @@ class StragglerKind(enum.StrEnum):
     LENGTH = "length"
 
 
-@dataclass(frozen=True, slots=True)
-class StragglerReading:
+class StragglerReading(NamedTuple):
     """The best available measure of stragglers on one step.
 
     Attributes:
@@ -179,8 +176,7 @@ def balance_spread(values: Mapping[str, float]) -> float | None:
     return None if spread is None else spread / mean
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatistics:
+class GroupStatistics(NamedTuple):
     """Unevenness of one step's groups.
 
     Attributes:

@@ -8,7 +8,7 @@ side by side. Holds the newest steps only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rltop.model import Span, SpanKind, StepTiming, TimedSpan
 
@@ -212,7 +212,7 @@ def _in_lanes(spans: Sequence[Span]) -> tuple[Span, ...]:
     for span in spans:
         lane = next((at for at, taken in enumerate(lanes) if _fits(taken, span)), len(lanes))
         lanes[lane : lane + 1] = [_joined([*(lanes[lane] if lane < len(lanes) else ()), *span.parts])]
-        found.append(replace(span, kind=SpanKind.OVERLAPPING, lane=lane))
+        found.append(span._replace(kind=SpanKind.OVERLAPPING, lane=lane))
     return tuple(found)
 
 

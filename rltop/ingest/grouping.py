@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, TRACE, WANDB, WHOLE_JSON, bare_name
@@ -61,11 +61,11 @@ def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]
     parts: dict[str, Found] = {}
     for each, spot in sorted(wholes, key=lambda one: -_newest_s(one[0])):
         if any(other.role for _, other in wholes) and spot.role not in parts:
-            parts[spot.role] = replace(each, role=spot.role)
+            parts[spot.role] = each._replace(role=spot.role)
         else:
             grouped.runs.append(each)
     beside = [
-        replace(each, role=spot.role, is_rank=True)
+        each._replace(role=spot.role, is_rank=True)
         for each, spot in sorted(ranks, key=lambda one: _natural(one[1].role))
     ]
     if parts:
@@ -73,7 +73,7 @@ def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]
         grouped.runs.append(_joined(main, [*others, *beside], home))
     elif beside:
         own = [run for run in grouped.runs if any(run is each for each, _ in wholes)]
-        main = max(own, key=_newest_s) if own else replace(beside[0], is_rank=False)
+        main = max(own, key=_newest_s) if own else beside[0]._replace(is_rank=False)
         grouped.runs = [run for run in grouped.runs if run is not main]
         grouped.runs.append(_joined(main, beside, home))
 
@@ -112,7 +112,7 @@ def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[F
 def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
     """One run of several streams, named by its folder."""
     name = Label.of(home.name) if home.name else main.name
-    return replace(main, name=name, beside=tuple(beside[: MAX_STREAMS - 1]))
+    return main._replace(name=name, beside=tuple(beside[: MAX_STREAMS - 1]))
 
 
 def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Found, Spot]]:
@@ -181,7 +181,7 @@ def join(files: list[Found]) -> Found:
     if not earlier:
         return last
     name = name_of(last.path) if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
-    return replace(last, name=name, earlier=tuple(each.path for each in earlier))
+    return last._replace(name=name, earlier=tuple(each.path for each in earlier))
 
 
 def _started(path: str) -> str:

@@ -8,7 +8,6 @@ each saying whose steps it counts in, and the ranks, which are compared.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
 
 from rltop.derive.ranks import RankHistory
 from rltop.ingest.rank_watch import RankWatch
@@ -155,14 +154,14 @@ class JoinedRun(TrackedRun):
         if self._watch is not None:
             found += [one for one in self._watch.verdicts if one.rule not in self.muted]
         for each in self.streams:
-            found += [replace(one, stream=each.role, headline=f"{each.role}: {one.headline}") for one in each.verdicts]
+            found += [one._replace(stream=each.role, headline=f"{each.role}: {one.headline}") for one in each.verdicts]
         return sorted(found, key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.stream, v.since_record))
 
 
 def _merge(sources: Sequence[tuple[str, Sequence[Event], Sequence[float | None]]]) -> list[Event]:
     """Events of all streams in one order that does not depend on how they were read."""
     found = [
-        (time_s, replace(event, stream=role) if role else event)
+        (time_s, event._replace(stream=role) if role else event)
         for role, events, times in sources
         for event, time_s in zip(events, times, strict=True)
     ]

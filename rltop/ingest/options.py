@@ -6,7 +6,7 @@ Imports no rule and no reader: the configuration needs it before the first frame
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rltop.decode.jsonl import JsonlOptions
 from rltop.health.options import EngineOptions
@@ -17,8 +17,7 @@ OpenFeed = Callable[[str, int | None], Feed]
 """Follow a path from its beginning, or (with a number) from that many lines before its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class IngestOptions:
+class IngestOptions(NamedTuple):
     """How runs are read and judged.
 
     Attributes:
@@ -27,9 +26,9 @@ class IngestOptions:
         has_preview: show the last rows of a large file while history is read.
     """
 
-    jsonl: JsonlOptions = field(default_factory=JsonlOptions)
-    store: StoreOptions = field(default_factory=StoreOptions)
-    health: EngineOptions = field(default_factory=EngineOptions)
+    jsonl: JsonlOptions = JsonlOptions()
+    store: StoreOptions = StoreOptions()
+    health: EngineOptions = EngineOptions()
     total_steps: int | None = None
     has_preview: bool = True
 

@@ -8,7 +8,6 @@ the same order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.decode.decoder import Decoder, SpanSource
@@ -142,7 +141,7 @@ class Pipeline:
         stream = self.stream
         samples = {key: stream.head(key).values[:SETTLE_ROWS] for key in stream.keys}
         found = identify(stream.keys, samples, self.decoder.envelope or "flat")
-        return found if self._group_size is None else replace(found, group_size=self._group_size)
+        return found if self._group_size is None else found._replace(group_size=self._group_size)
 
     # -- what a screen may show before all is judged ---------------------------------------------------------------
 

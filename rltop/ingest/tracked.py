@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.clock import Clock
@@ -308,7 +307,7 @@ class TrackedRun:
         if self._peeked[0] != version:
             verdicts = self._shown.peek()
             if self.is_preview or self.loading is not None:
-                verdicts = [replace(v, is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
+                verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
             self._peeked = (version, verdicts)
         return self._peeked[1]
 

@@ -7,7 +7,9 @@ trainer, and `identify` reads it. Knows nothing of rows or files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rltop.model import Algorithm, Signal, Traits
 
@@ -18,8 +20,7 @@ FLAT = "flat"
 """Envelope of rows whose keys stand beside a step key that is not known by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Alias:
+class Alias(NamedTuple):
     """One spelling of one metric: `value = scale * raw + shift`.
 
     Attributes:
@@ -36,8 +37,7 @@ class Alias:
     algorithms: frozenset[Algorithm] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """One timing key and its place in the step.
 
     Attributes:
@@ -82,8 +82,7 @@ class TimingPlan:
     namespace: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
+class Fingerprint(NamedTuple):
     """Evidence that keys come from a dialect and an algorithm.
 
     Matches if every pattern of `all_of`, at least one of `any_of` (when given)
@@ -103,8 +102,7 @@ class Fingerprint:
     in_order: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TraitEvidence:
+class TraitEvidence(NamedTuple):
     """A trait of the run that follows from the presence of a key.
 
     Attributes:
@@ -155,8 +153,7 @@ class Dialect:
     misleading: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """What a stream turned out to be; rebuilt without touching data.
 
     Attributes:
@@ -172,7 +169,7 @@ class Identity:
     dialect: Dialect
     algorithm: Algorithm
     traits: Traits
-    signals: Mapping[str, Sequence[Signal]] = field(default_factory=dict)
+    signals: Mapping[str, Sequence[Signal]] = MappingProxyType({})
     group_size: int | None = None
     keys: tuple[str, ...] = ()
     envelope: str = FLAT

@@ -11,7 +11,6 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -82,8 +81,7 @@ class Member(NamedTuple):
     word: str
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(NamedTuple):
     """Keys that are statistics of one quantity.
 
     Attributes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -66,7 +65,7 @@ def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
         dialect, algorithm = _best(together, identity.envelope)
         if dialect is not identity.dialect or algorithm is not identity.algorithm:
             found = _build(dialect, algorithm, together, {}, identity.envelope)
-            return replace(found, group_size=identity.group_size or found.group_size)
+            return found._replace(group_size=identity.group_size or found.group_size)
     return _extended(identity, new)
 
 
@@ -80,9 +79,9 @@ def _extended(identity: Identity, new: Sequence[str]) -> Identity:
         found[:0] = spelling.signals(known, identity.algorithm).get(name, [])
     traits = _with_evidence(identity.traits, identity.dialect, new)
     if "kl_ref" in touched and "kl_ref" not in identity.signals and not traits.is_preference:
-        traits = replace(traits, has_reference=True)
+        traits = traits._replace(has_reference=True)
     signals = {**identity.signals, **in_order(touched)}
-    return replace(identity, signals=signals, traits=traits, keys=(*identity.keys, *new))
+    return identity._replace(signals=signals, traits=traits, keys=(*identity.keys, *new))
 
 
 def _build(
@@ -158,7 +157,7 @@ def _with_evidence(traits: Traits, dialect: Dialect, keys: Collection[str]) -> T
         for evidence in dialect.traits
         if not getattr(traits, evidence.trait) and any(is_present(text, seen) for text in evidence.any_of)
     }
-    return replace(traits, **found) if found else traits
+    return traits._replace(**found) if found else traits
 
 
 def _finite(values: Iterable[float]) -> list[float]:

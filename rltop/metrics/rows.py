@@ -6,13 +6,12 @@ Data, not code: a row names a metric and what may stand in for it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop.model import Algorithm
 
 
-@dataclass(frozen=True, slots=True)
-class OverviewRow:
+class OverviewRow(NamedTuple):
     """One row of the overview.
 
     Attributes:

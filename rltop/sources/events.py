@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rltop.errors import SourceError
@@ -103,8 +102,7 @@ def is_binary(head: bytes = b"", name: str = "") -> bool:
     return is_event_file or head.startswith(_BINARY_MAGIC) or any(part in name for part in _BINARY_NAMES)
 
 
-@dataclass(frozen=True, slots=True)
-class TailOptions:
+class TailOptions(NamedTuple):
     """How patient a tail is.
 
     Attributes:

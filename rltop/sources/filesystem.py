@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -150,8 +149,7 @@ def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(NamedTuple):
     """Where a file system is attached and how it may be watched.
 
     Attributes:
@@ -171,8 +169,7 @@ UNKNOWN_MOUNT = Mount("/", "unknown", is_network=True, delivers_events=False)
 """What is assumed where the mounts cannot be listed: the careful way."""
 
 
-@dataclass(frozen=True, slots=True)
-class MountRules:
+class MountRules(NamedTuple):
     """Corrections to what the mount table says.
 
     Attributes:

@@ -10,7 +10,7 @@ import posixpath
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rltop.clock import Clock
 from rltop.sources.events import TailOptions, TailState, TailStatus
@@ -128,7 +128,7 @@ class MountThread:
         self._pace = pace
         self._fs = fs
         self._clock = clock
-        self._tail_options = replace(tail_options, is_network=mount.is_network)
+        self._tail_options = tail_options._replace(is_network=mount.is_network)
         self._mount_of = mount_of
         self._hand_over = hand_over
         self._on_data = on_data

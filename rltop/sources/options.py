@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rltop.sources.events import TailOptions
 from rltop.sources.filesystem import MountRules
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderOptions:
+class ReaderOptions(NamedTuple):
     """How files are read in the background.
 
     Attributes:
@@ -36,5 +35,5 @@ class ReaderOptions:
     stuck_after_s: float = 3.0
     use_watcher: bool = True
     watch_delay_s: float = 1.0
-    mounts: MountRules = field(default_factory=MountRules)
-    tail: TailOptions = field(default_factory=TailOptions)
+    mounts: MountRules = MountRules()
+    tail: TailOptions = TailOptions()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from rltop.model import Label
 from rltop.store.series import StoreOptions
@@ -45,7 +45,7 @@ class RunStore:
         run = Run(name, path, self.options)
         self.runs.append(run)
         self._streams += streams
-        share = replace(self.options, memory_bytes=self.options.memory_bytes // self._streams)
+        share = self.options._replace(memory_bytes=self.options.memory_bytes // self._streams)
         for each in self.runs:
             each.options = share
             for stream in each.streams.values():

@@ -74,8 +74,7 @@ class Bucket:
     is_approximate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
+class StoreOptions(NamedTuple):
     """How much is kept.
 
     Attributes:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class UiOptions:
+class UiOptions(NamedTuple):
     """How the screen looks and which keys it takes.
 
     Attributes:
@@ -26,6 +25,6 @@ class UiOptions:
     themes_folder: Path | None = None
     is_ascii: bool = False
     has_colour: bool = True
-    keymap: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    keymap: Mapping[str, str] = MappingProxyType({})
     refresh_hz: float = 4.0
     has_mouse: bool = True

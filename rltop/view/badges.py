@@ -7,7 +7,7 @@ the event log) and how they are written in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
@@ -21,8 +21,7 @@ GROUPS = ("learning", "system")
 _GAP = "  "
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
+class Badge(NamedTuple):
     """One rule that fires."""
 
     rule: str
@@ -33,8 +32,7 @@ class Badge:
     stream: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BadgeGroup:
+class BadgeGroup(NamedTuple):
     """The badges of one group and what there is besides.
 
     Attributes:
@@ -76,7 +74,7 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
     found = [_past_verdict(begin, newest) for begin, newest in standing.values()]
     for part in run.beside:
         there = verdicts_at(part, step_in(part, run, at))
-        found += [replace(one, stream=part.role, headline=f"{part.role}: {one.headline}") for one in there]
+        found += [one._replace(stream=part.role, headline=f"{part.role}: {one.headline}") for one in there]
     return tuple(sorted(found, key=lambda verdict: (-verdict.level, verdict.since_record)))
 
 

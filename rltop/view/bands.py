@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
+from typing import NamedTuple
 
 from rltop import units
 from rltop.metrics.families import Family, Member, family_index
@@ -21,8 +21,7 @@ from rltop.view.source import RunSource
 _BOUNDARIES = "/_@"
 
 
-@dataclass(frozen=True, slots=True)
-class Band:
+class Band(NamedTuple):
     """What lies around a signal: its extremes, or its spread.
 
     Attributes:

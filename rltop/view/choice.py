@@ -6,7 +6,7 @@ Owns the choice only; nothing is read here but the value beside a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop import units
 from rltop.metrics.keys import is_bookkeeping_key
@@ -27,8 +27,7 @@ _SHORT = {
 """Names of the metrics beside a row, where their titles would not fit into the remarks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A metric that gets a row.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop import units
 from rltop.derive.middle import median
@@ -34,8 +34,7 @@ STATE_ROLES = {
 _UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderView:
+class HeaderView(NamedTuple):
     """What the header says.
 
     Attributes:

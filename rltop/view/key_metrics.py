@@ -7,7 +7,7 @@ Owns the columns and how they shrink; which metrics there are comes from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Direction, Level, Metric, Unit
@@ -23,8 +23,7 @@ _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward 
 _TITLE = 18
 
 
-@dataclass(frozen=True, slots=True)
-class MetricRow:
+class MetricRow(NamedTuple):
     """One row of the table: a reading, its title, a remark of its own, and the band around it."""
 
     title: str
@@ -33,8 +32,7 @@ class MetricRow:
     band: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """Widths of the columns of the table, in cells; 0 leaves one out."""
 
     title: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
 from rltop.model import Counts, Event, EventState, Label, RunState, Verdict
@@ -61,8 +61,7 @@ _FIXED_ROWS = 26
 _UNKNOWN_ROWS = 12
 
 
-@dataclass(frozen=True, slots=True)
-class OverviewView:
+class OverviewView(NamedTuple):
     """Everything the overview shows.
 
     Attributes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from rltop import resources
 from rltop.errors import ThemeError
@@ -32,8 +32,7 @@ SCREEN_KEYS = ("foreground", "background", "surface", "panel", "primary")
 _HEX = re.compile(r"#[0-9a-fA-F]{6}")
 
 
-@dataclass(frozen=True, slots=True)
-class RoleStyle:
+class RoleStyle(NamedTuple):
     """How text of one role looks; a colour of None is the screen's own."""
 
     fg: str | None = None
@@ -51,7 +50,7 @@ class RoleStyle:
 
     def without_colour(self) -> RoleStyle:
         """The same emphasis in the terminal's own colours."""
-        return replace(self, fg=None, bg=None)
+        return self._replace(fg=None, bg=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ class Palette:
             self,
             colours=MappingProxyType(dict.fromkeys(SCREEN_KEYS, "default")),
             roles=MappingProxyType({role: style.without_colour() for role, style in self.roles.items()}),
-            selection=replace(selection, reverse=True),
+            selection=selection._replace(reverse=True),
             has_colour=False,
         )
 
@@ -207,7 +206,7 @@ class _Reader:
             return RoleStyle(fg=self._colour(key, value))
         if not isinstance(value, dict):
             raise self._wrong(key, 'write a colour, or a table such as { fg = "#rrggbb", bold = true }')
-        names = tuple(item.name for item in fields(RoleStyle))
+        names = RoleStyle._fields
         self._known(f"{key}.", value, names)
         chosen: dict[str, Any] = {}
         for name, setting in value.items():

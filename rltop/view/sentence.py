@@ -9,7 +9,7 @@ not show.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, RunState, SpanKind, Verdict, VerdictState
@@ -25,8 +25,7 @@ _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
+class Sentence(NamedTuple):
     """What is said, how loud, and what it leads to."""
 
     text: Label

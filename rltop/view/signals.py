@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.metrics.keys import split_key
@@ -26,8 +26,7 @@ _SPARSE = 0.5
 _SKIPPED, _BASE_VALUES, _LEAST_VALUES = 3, 30, 10
 
 
-@dataclass(frozen=True, slots=True)
-class SignalReading:
+class SignalReading(NamedTuple):
     """What there is to say about one signal at one step.
 
     Attributes:

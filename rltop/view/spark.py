@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rltop.model import Signal
 from rltop.store.series import Bucket
@@ -41,8 +41,7 @@ _PAIRS = tuple(
 """The cell for the codes of its left and right column."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A stretch of steps cut into columns: column i covers [start + i·stride, …).
 
     Where columns are drawn apart, `up` and `down` say how far: what is read into
@@ -105,8 +104,7 @@ def _strides() -> Iterator[int]:
         power *= 2
 
 
-@dataclass(frozen=True, slots=True)
-class SparkData:
+class SparkData(NamedTuple):
     """What a sparkline is drawn from: one entry per column.
 
     Attributes:
@@ -235,8 +233,7 @@ def _merged(data: SparkData, columns: int) -> SparkData:
     bottom, top = min(lows, default=nan, key=_last_if_gap), max(highs, default=nan, key=lambda v: -_last_if_gap(-v))
     lows = [bottom if low == bottom else calm for low, calm in zip(lows, calm_lows, strict=True)]
     highs = [top if high == top else calm for high, calm in zip(highs, calm_highs, strict=True)]
-    return replace(
-        data,
+    return data._replace(
         lows=lows,
         highs=highs,
         window=Window(start, window.stride * merge, columns),
@@ -257,11 +254,10 @@ def _stretched(data: SparkData) -> SparkData:
     lows, highs = [math.nan] * room, [math.nan] * room
     for i in range(used):
         lows[i * up // down], highs[i * up // down] = data.lows[i], data.highs[i]
-    return replace(
-        data,
+    return data._replace(
         lows=lows,
         highs=highs,
-        window=replace(data.window, up=up, down=down),
+        window=data.window._replace(up=up, down=down),
         nonfinite=frozenset(i * up // down for i in data.nonfinite),
         restarts=frozenset(i * up // down for i in data.restarts),
         newest=data.newest * up // down,
@@ -275,8 +271,8 @@ def _last_if_gap(value: float) -> float:
 def _cut(data: SparkData, columns: int) -> SparkData:
     """Exactly `columns` columns, the unused ones at the end cut off or added."""
     gaps = [math.nan] * max(0, columns - len(data.lows))
-    window = replace(data.window, columns=columns)
-    return replace(data, lows=[*data.lows[:columns], *gaps], highs=[*data.highs[:columns], *gaps], window=window)
+    window = data.window._replace(columns=columns)
+    return data._replace(lows=[*data.lows[:columns], *gaps], highs=[*data.highs[:columns], *gaps], window=window)
 
 
 def _heights(data: SparkData) -> tuple[list[int], int | None]:
@@ -302,8 +298,7 @@ def _heights(data: SparkData) -> tuple[list[int], int | None]:
 
 def _rescaled(data: SparkData, size: float) -> SparkData:
     """The same shape in numbers whose differences neither overflow nor vanish."""
-    return replace(
-        data,
+    return data._replace(
         lows=[value / size for value in data.lows],
         highs=[value / size for value in data.highs],
         reference=None if data.reference is None else data.reference / size,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from rltop import units
 from rltop.derive.groups import StragglerKind, StragglerReading, straggler_reading
@@ -39,8 +39,7 @@ _WHAT = {
 _COLUMNS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class StragglerView:
+class StragglerView(NamedTuple):
     """What there is to say about stragglers at a step.
 
     Attributes:

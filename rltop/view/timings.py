@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.derive.timing import step_timing
@@ -31,8 +32,7 @@ _NO_COLOR = 7
 """The colour of what belongs to no stage of the step."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """One span of the step, compared with what is usual.
 
     Attributes:
@@ -84,8 +84,7 @@ class Stage:
         return "other" if self.kind is SpanKind.OTHER else f"stage-{self.color % 8}"
 
 
-@dataclass(frozen=True, slots=True)
-class StripStep:
+class StripStep(NamedTuple):
     """One step of the strip: its time and what it was made of."""
 
     step: int
@@ -93,8 +92,7 @@ class StripStep:
     parts: tuple[tuple[str, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TimingView:
+class TimingView(NamedTuple):
     """The timing of one step.
 
     Attributes:
@@ -119,7 +117,7 @@ class TimingView:
     is_assumed: bool
     is_overlapping: bool
     strip: tuple[StripStep, ...]
-    colors: Mapping[str, int] = field(default_factory=dict)
+    colors: Mapping[str, int] = MappingProxyType({})
     outlier: tuple[StripStep, str] | None = None
     is_older: bool = False
     is_measured: bool = False

@@ -8,7 +8,7 @@ quantity are one line, named by all of their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rltop import units
@@ -281,7 +281,7 @@ def build_tree(
             )
             worst = _worst(part.verdicts, line) if line.others else None
             if worst is not None and worst.level > reading.level:
-                reading = replace(reading, level=worst.level, verdict=worst)
+                reading = reading._replace(level=worst.level, verdict=worst)
             title = line.signal.metric.title if line.signal.metric.name else ""
             row = MetricRow(title, reading, band=text_around(part.run, line.signal, part.at) if line.others else "")
             depth = 1 if line.group else 0

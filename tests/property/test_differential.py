@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,7 +130,7 @@ def test_a_recorded_run_is_the_same_run_however_it_arrives(run, monkeypatch):
 @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.parent.name)
 def test_a_small_memory_budget_changes_no_verdict(path):
     config = Config()
-    small = replace(config, ingest=replace(config.ingest, store=replace(config.ingest.store, memory_bytes=60_000)))
+    small = config._replace(ingest=config.ingest._replace(store=config.ingest.store._replace(memory_bytes=60_000)))
     expected = checked(path)
     found = outcome(read_whole(str(path), small, FakeClock()).runs[0])
     assert found["events"] == expected["events"]

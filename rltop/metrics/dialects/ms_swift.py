@@ -14,9 +14,9 @@ DIALECT: Dialect = replace(
     trl.DIALECT,
     name="ms-swift",
     fingerprints=(
-        *(replace(known, weight=known.weight + 20, envelope=_STEP_KEYS) for known in trl.FINGERPRINTS),
+        *(known._replace(weight=known.weight + 20, envelope=_STEP_KEYS) for known in trl.FINGERPRINTS),
         *(
-            replace(known, weight=known.weight + 20, all_of=(*known.all_of, own))
+            known._replace(weight=known.weight + 20, all_of=(*known.all_of, own))
             for own in _OWN_KEYS
             for known in trl.FINGERPRINTS
         ),

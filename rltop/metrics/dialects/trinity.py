@@ -8,7 +8,6 @@ at least one answer in any batch and says nothing about truncation: it is left o
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from rltop.metrics.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.metrics.dialects import verl
@@ -41,7 +40,7 @@ def _renamed(aliases: Iterable[Alias]) -> Iterable[Alias]:
     """Aliases of veRL in this trainer's spelling, without what its padding makes meaningless."""
     for alias in aliases:
         if not alias.pattern.endswith("/clip_ratio"):
-            yield replace(alias, pattern=alias.pattern.replace("timing_s/", "time/", 1))
+            yield alias._replace(pattern=alias.pattern.replace("timing_s/", "time/", 1))
 
 
 _OWN = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 
 from rltop.health.liveness import SPEC
 from rltop.ui.screens.page import Page
@@ -54,7 +53,7 @@ class OverviewScreen(Page):
             header = build_header(run, view.timing, moment.at_step)
             if rows[:1] == [paint_header(view.header, width, glyphs)] and not view.is_empty:
                 return [paint_header(header, width, glyphs), *rows[1:]]
-            return paint_overview(replace(view, header=header), width, height, glyphs)
+            return paint_overview(view._replace(header=header), width, height, glyphs)
         view = build_overview(run, moment.at_step, width=width, height=height)
         rows = paint_overview(view, width, height, glyphs)
         self._last = (now, view, rows)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +46,7 @@ class Watch:
         hooks = Hooks(
             HookOptions({flag: f"{command}{flag}" for flag in (ON_CRIT, ON_WARN, ON_STALL)}), self.clock, lambda _: None
         )
-        ingest = replace(load({}, {"HOME": str(path.parent)}).ingest, has_preview=False)
+        ingest = load({}, {"HOME": str(path.parent)}).ingest._replace(has_preview=False)
         size, modified_s = (path.stat().st_size, self.clock.now()) if path.exists() else (0, None)
         found = Found(str(path), name_of(str(path)), size, modified_s)
         self.hooks = hooks

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from observations import noisy, play
 
 from rltop.health.chains import BY_FAMILY, BY_RULE, CHAINS, Fact, chain_of
@@ -54,14 +52,14 @@ def _verdict_of(rule: str) -> Verdict:
 
 def test_a_chain_never_asks_for_the_metric_that_it_is_about_and_nothing_twice() -> None:
     for spec in ALL_SPECS:
-        verdict = replace(_verdict_of(spec.id), next=spec.next)
+        verdict = _verdict_of(spec.id)._replace(next=spec.next)
         first = [link.metrics[0] for link in links_of(verdict) if link.metrics]
         assert verdict.metric not in first
         assert len(first) == len(set(first)), spec.id
 
 
 def test_what_a_rule_points_at_follows_its_chain() -> None:
-    verdict = replace(_verdict_of("R1"), next=("epoch", "entropy"))
+    verdict = _verdict_of("R1")._replace(next=("epoch", "entropy"))
     asked = [link.metrics for link in links_of(verdict)]
     assert asked[-1] == ("epoch",)
     assert ("entropy",) in asked[:-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ class Writer:
         self.clock = FakeClock()
         path.write_text("".join(lines))
         config = load({}, {"HOME": str(path.parent)})
-        options = replace(config.ingest, has_preview=False)
+        options = config.ingest._replace(has_preview=False)
         found = Found(str(path), name_of(str(path)), path.stat().st_size, self.clock.now())
         self.session = Session([found], direct(self.clock), self.clock, options)
         self.settle()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -115,4 +114,4 @@ def test_escape_codes_of_a_style() -> None:
     assert sgr(RoleStyle(fg="#ff8000", underline=True), palette) == "\x1b[0;4;38;2;255;128;0m"
     assert sgr(RoleStyle(fg="#ff8700", reverse=True), palette, has_truecolour=False) == "\x1b[0;7;38;5;208m"
     assert sgr(RoleStyle(fg="#303030"), palette, has_truecolour=False) == "\x1b[0;38;5;236m"
-    assert sgr(replace(RoleStyle(), dim=True), palette) == "\x1b[0;2m"
+    assert sgr(RoleStyle()._replace(dim=True), palette) == "\x1b[0;2m"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -100,7 +99,7 @@ def test_the_statistics_of_a_metric_are_one_line_that_any_of_their_names_finds(r
 def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
     rows = [(step, {"a/mean": 1.0, "a/max": 2.0, "b": 1.0}) for step in range(20)]
     ill = run_of(verl_lines(rows))
-    verdict = replace(firing_run().verdicts[0], metric="", key="a/max", level=Level.CRIT)
+    verdict = firing_run().verdicts[0]._replace(metric="", key="a/max", level=Level.CRIT)
     ill.verdicts = [verdict]
     view = build_tree(ill, index_tree(ill), height=10)
     levels = {line.key: line.row.reading.level for line in view.lines if line.row is not None}
