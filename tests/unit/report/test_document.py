@@ -41,9 +41,7 @@ def test_facts_and_recovered_verdicts_are_not_findings(run: FakeRun) -> None:
     changed.events = [Event(5, 5, "L6", "restart", Level.INFO, EventState.FACT, "restart"), *run.events]
     changed.verdicts = [one for one in run.verdicts if one.rule == "O12"]
     over = changed.verdicts[0]
-    changed.verdicts = [
-        type(over)(**{name: getattr(over, name) for name in over.__slots__} | {"state": VerdictState.RECOVERED})
-    ]
+    changed.verdicts = [over._replace(state=VerdictState.RECOVERED)]
     document = read(check_document(changed))
     assert document["level"] == "ok"
     assert document["verdicts"] == []
