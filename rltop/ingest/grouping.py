@@ -105,7 +105,7 @@ def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[F
     if trace is None or not own:
         return
     main = max(own, key=_newest_s)
-    joined = replace(main, beside=(replace(trace, role="trace"), *main.beside)[: MAX_STREAMS - 1])
+    joined = main._replace(beside=(trace._replace(role="trace"), *main.beside)[: MAX_STREAMS - 1])
     grouped.runs = [joined if run is main else run for run in grouped.runs]
 
 

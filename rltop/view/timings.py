@@ -121,7 +121,7 @@ class TimingView(NamedTuple):
     outlier: tuple[StripStep, str] | None = None
     is_older: bool = False
     is_measured: bool = False
-    stream: Label = field(default_factory=lambda: Label.of(""))
+    stream: Label = Label("", "")
 
     @property
     def top(self) -> tuple[Stage, ...]:

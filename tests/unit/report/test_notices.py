@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -50,7 +49,7 @@ def test_a_verdict_seen_in_the_open_row_is_not_said_again_when_it_closes() -> No
     assert told(announcer) == [("fires", "", "T1", 9)]
     run.events.append(event(9, EventState.FIRING))
     assert told(announcer) == []
-    run.verdicts = [replace(VERDICT, level=Level.CRIT)]
+    run.verdicts = [VERDICT._replace(level=Level.CRIT)]
     assert told(announcer) == [("worse", "", "T1", 9)]
     run.verdicts = []
     assert told(announcer) == [("recovered", "", "T1", 9)]
@@ -82,14 +81,14 @@ def test_streams_are_told_apart_even_where_their_events_are_put_between_others()
     run.events, run.verdicts = [own], [VERDICT]
     assert told(announcer) == [("fires", "", "T1", 6)]
     run.events = [other, own]
-    run.verdicts = [VERDICT, replace(VERDICT, stream="explorer")]
+    run.verdicts = [VERDICT, VERDICT._replace(stream="explorer")]
     assert told(announcer) == [("fires", "explorer", "T1", 30)]
-    run.verdicts = [replace(VERDICT, stream="explorer")]
+    run.verdicts = [VERDICT._replace(stream="explorer")]
     assert told(announcer) == [("recovered", "", "T1", 9)]
 
 
 def test_a_notice_is_one_line_and_harmless() -> None:
-    run = Run(verdicts=(replace(VERDICT, headline="a\x1b[2J\nb"),))
+    run = Run(verdicts=(VERDICT._replace(headline="a\x1b[2J\nb"),))
     (notice,) = Announcer(run).news()  # type: ignore[arg-type]
     words = notice_words(notice)
     assert words.isprintable() and "before the watch began" in words and "since step 3" in words

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from rltop.health.collapse import CHECKPOINT, LAST_GOOD, ONSET
@@ -54,15 +52,15 @@ def test_a_collapse_is_dated() -> None:
 
 def test_no_checkpoint_is_said_and_not_invented() -> None:
     evidence = tuple(one for one in COLLAPSE.evidence if one.name != CHECKPOINT)
-    banner = build_banner([replace(COLLAPSE, evidence=evidence)])
+    banner = build_banner([COLLAPSE._replace(evidence=evidence)])
     assert banner is not None
     assert "no checkpoint known before it" in text_of([paint_banner(banner, 160, UNICODE)])
 
 
 def test_there_is_no_banner_without_a_collapse_that_stands() -> None:
     assert build_banner([a_verdict(level=Level.CRIT)]) is None
-    assert build_banner([replace(COLLAPSE, state=VerdictState.RECOVERED, recovered_step=1160)]) is None
-    assert build_banner([replace(COLLAPSE, evidence=())]) is None
+    assert build_banner([COLLAPSE._replace(state=VerdictState.RECOVERED, recovered_step=1160)]) is None
+    assert build_banner([COLLAPSE._replace(evidence=())]) is None
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
