@@ -7,7 +7,6 @@ import shutil
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rltop.cli.opening import direct
 from rltop.cli.pipe import piped_found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,7 @@ def runs_of(path: str) -> list[Found]:
 
 def read_whole(found: Found, config: Config, clock: Clock) -> Session:
     """A session in which one run has been read to its end and judged."""
-    options = replace(config.ingest, has_preview=False)
+    options = config.ingest._replace(has_preview=False)
     session = Session([found], direct(clock), clock, options)
     session.drain()
     return session
