@@ -15,13 +15,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rltop.decode.kinds import bare_name
+from rltop.decode.kinds import WANDB, bare_name
 from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
-from rltop.ingest.sniff import sniff
+from rltop.ingest.refused import name_refused, why_refused
+from rltop.ingest.sniff import SAMPLES, sniff
 
-_MAX_DEPTH = 4
+_MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
+_TITLE_BYTES = 64 * 1024
 _SUFFIXES = (".jsonl", ".ndjson", ".json", ".log", ".out", ".txt", ".csv", ".wandb")
 _ARCHIVE = re.compile(r"(tail|block_live|block_\d+)\.zip$")
 """What Telescope calls the files in which it keeps its tables."""
@@ -83,9 +85,30 @@ def _look_at(path: str, result: Discovery) -> None:
         result.looked_in.append(path)
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
-        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime, sniff(path)[0]))
+        kind, reason = sniff(path)
+        if kind is None or reason in SAMPLES:
+            _refuse(path, reason)
+        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
     else:
         raise SourceError(f"{path} is not a regular file", "name the file that the trainer writes")
+
+
+def _refuse(path: str, reason: str) -> None:
+    """Say what a file that was named is, where it is certain that it holds no metrics.
+
+    Raises:
+        SourceError: it is of a kind that is known and not read, or it holds samples.
+    """
+    if reason in SAMPLES:
+        hint = f"name the metrics beside it; if these are metrics all the same: rltop - < {path}"
+        raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
+    try:
+        with Path(path).open("rb") as file:
+            what, remedy = why_refused(file.read(16))
+    except OSError:
+        return
+    if what:
+        raise SourceError(f"{path} is {what}, not a metric stream", remedy)
 
 
 def _may_hold_metrics(name: str) -> bool:
@@ -107,9 +130,22 @@ def _search(folder: str, result: Discovery) -> list[Found]:
             files.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
     from rltop.ingest.grouping import group  # noqa: PLC0415 - a file that was named needs none
 
-    grouped = group(files)
+    grouped = group(files, {each.path: _title(each.path) for each in files if each.kind is WANDB})
     result.passed_over += grouped.repeated
     return grouped.runs
+
+
+def _title(path: str) -> str:
+    """What a W&B run calls itself, as its first records say; empty where they do not."""
+    from rltop.decode.wandb import WandbDecoder  # noqa: PLC0415
+
+    decoder = WandbDecoder()
+    try:
+        with Path(path).open("rb") as file:
+            decoder.feed(file.read(_TITLE_BYTES), 0, 0)
+    except OSError:
+        return ""
+    return decoder.run.name
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:
@@ -133,5 +169,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                         queue.append((entry.path, depth + 1))
                 elif _may_hold_metrics(entry.name) and entry.is_file():
                     yield entry.path, entry.stat()
+                elif name_refused(entry.name):
+                    result.passed_over.append((entry.path, name_refused(entry.name)))
             except OSError as error:
                 result.passed_over.append((entry.path, error.strerror or "cannot be read"))

@@ -9,11 +9,14 @@ from typing import BinaryIO
 from rltop.decode.auto import AutoDecoder
 from rltop.decode.compressed import codec_of
 from rltop.decode.jsonl import JsonlOptions
-from rltop.decode.kinds import CONSOLE, JSONL, WHOLE_JSON, Kind, bare_name, kind_of
+from rltop.decode.kinds import CONSOLE, JSONL, TELESCOPE, WHOLE_JSON, Kind, bare_name, kind_of
+from rltop.ingest.refused import why_refused
 from rltop.model import Record
 
 SNIFF_BYTES = 256 * 1024
 _SAMPLE_LINE_BYTES = 64 * 1024
+SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
+"""Why a file of JSON lines is taken for samples rather than metrics."""
 
 
 def sniff(path: str) -> tuple[Kind | None, str]:
@@ -30,10 +33,18 @@ def sniff(path: str) -> tuple[Kind | None, str]:
             tail = b"" if is_all else _last_bytes(file)
     except OSError as error:
         return None, error.strerror or "cannot be read"
+    what, _ = why_refused(head)
+    if what and kind_of(head, path, is_all=True) is not TELESCOPE:
+        return None, what
     if codec_of(head) is not None:
         decoder = AutoDecoder(path, JsonlOptions())
         records = decoder.feed(head, 0, 0)
         return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
+    return _judge(path, head, tail, is_all=is_all)
+
+
+def _judge(path: str, head: bytes, tail: bytes, *, is_all: bool) -> tuple[Kind | None, str]:
+    """The kind of a file that is not compressed, and why it is no metric stream."""
     kind = kind_of(head, path, is_all=True)
     if kind is JSONL:
         return kind, _why_not_jsonl(head, is_all=is_all)
@@ -65,7 +76,7 @@ def _why_not_jsonl(head: bytes, *, is_all: bool) -> str:
         head += b"\n"
     lines = head.split(b"\n")[:-1]
     if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
-        return "lines too long for metrics: samples?"
+        return SAMPLES[0]
     decoder = JSONL.make("", JsonlOptions())
     records = decoder.feed(head[: head.rindex(b"\n") + 1], 0, 0)
     if not records:
@@ -76,7 +87,7 @@ def _why_not_jsonl(head: bytes, *, is_all: bool) -> str:
         return "rows share no number"
     steps = [record.step for record in records]
     if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
-        return "many rows for one step: samples?"
+        return SAMPLES[1]
     return ""
 
 
