@@ -7,9 +7,10 @@ that buys no reward, is a fault.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
-from rltop.derive.rolling import Frozen, Window
+from rltop.derive.rolling import Frozen, Window, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -112,7 +113,7 @@ class EntropySurge(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = Window(50)
-        self.length = Window(50)
+        self.lengths: deque[float] = deque(maxlen=50)
         self.jump, self.floor = limits["jump"], limits["jump_floor"]
 
     def read(self, now: Moment) -> Reading | None:
@@ -123,10 +124,10 @@ class EntropySurge(Judge):
         window, length = self.window, now.values.get("response_len_mean")
         is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * window.floor
         usual = window.median if is_jump else 0.0
-        usual_length = self.length.median if is_jump else 0.0
+        usual_length = median_of(list(self.lengths)) if is_jump and self.lengths else 0.0
         window.push(value)
         if length is not None:
-            self.length.push(length)
+            self.lengths.append(length)
         if not is_jump or value <= self.jump * usual:
             return QUIET
         is_longer = length is not None and usual_length > 0.0 and length > self.limits["longer"] * usual_length

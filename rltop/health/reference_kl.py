@@ -6,10 +6,11 @@ first. Rising from 0 while learning is what it must do.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from rltop.derive.detectors import BlockTrend, OfLast
-from rltop.derive.rolling import Frozen, Window
+from rltop.derive.rolling import Frozen, Window, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -144,7 +145,7 @@ class FarWithoutReward(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(10)
+        self.lately: deque[float] = deque(maxlen=10)
         self.base = Frozen(skip=5, size=10, minimum=10)
         self.reward_then: float | None = None
         self.floor = limits["warn"]
@@ -154,15 +155,15 @@ class FarWithoutReward(Judge):
         value = now.values.get("kl_ref")
         if value is None or now.traits.kl_is_sequence_sum:
             return None
-        window, base = self.window, self.base
-        window.push(value)
+        lately, base = self.lately, self.base
+        lately.append(value)
         if not base.is_final:
             base.push(value)
             if base.is_final and now.reward.count:
                 self.reward_then = now.reward.usual
-        if value <= self.floor or window.count < _MEDIAN_OF:
+        if value <= self.floor or len(lately) < _MEDIAN_OF:
             return QUIET
-        level = window.median
+        level = median_of(list(lately))
         if level > self.limits["high"]:
             return Reading(WARN, level, base.value, self.limits["high"])
         line = max(self.floor, self.limits["rise"] * (base.value or 0.0))
@@ -195,19 +196,19 @@ class NegativeKl(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(_MEDIAN_OF)
+        self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
 
     def read(self, now: Moment) -> Reading | None:
         """Median of the last five records."""
         value = now.values.get("kl_ref")
         if value is None:
             return None
-        self.window.push(value)
-        if value >= 0.0 or self.window.count < _MEDIAN_OF:
+        self.lately.append(value)
+        if value >= 0.0 or len(self.lately) < _MEDIAN_OF:
             return QUIET
         is_sum = now.traits.kl_is_sequence_sum
         line = self.limits["sum_warn" if is_sum else "warn"]
-        median = self.window.median
+        median = median_of(list(self.lately))
         if median >= line:
             return QUIET
         return Reading(CRIT if median < self.limits["crit"] else WARN, median, None, line)

@@ -22,6 +22,7 @@ _RECENT = 3
 _LEVEL = 10
 _EARLY = 10
 _SETTLED = 20
+_STRIDE = 5
 _NOISE_TO_SIGMA = 1.2533
 """Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
 _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
@@ -45,9 +46,10 @@ class RewardCrash(Judge):
         self.worst = float("inf")
         self.initial = 0.0
         self.noise_at_best = 0.0
-        self.levels: deque[float] = deque(maxlen=2 * _LEVEL + 1)
-        self.wander = Ema(30)
+        self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
+        self.wander = Ema(30 / _STRIDE)
         self.wander_at_best = 0.0
+        self.single_line = self.level_line = 0.0
 
     def read(self, now: Moment) -> Reading | None:
         """Best level so far against the last three records."""
@@ -59,23 +61,32 @@ class RewardCrash(Judge):
             self.noise.push(abs(value - reward.before))
         self.recent.append(value)
         level = reward.usual
-        levels = self.levels
-        levels.append(level)
-        if len(levels) > 2 * _LEVEL:
-            # The second difference is what a steady climb has none of.
-            self.wander.push(abs(level - 2.0 * levels[_LEVEL] + levels[0]))
+        if reward.count % _STRIDE == 0:
+            self._note_level(level)
         if reward.count < _EARLY:
             self.initial = level
             return QUIET
         if level > self.best:
-            self.best, self.noise_at_best, self.wander_at_best = level, self.noise.value, self.wander.value
-        self.worst = min(self.worst, level)
-        drop = self.best - value
-        # 1.5 mean deviations are about 1.2 standard ones: a bound on either loss that costs one comparison.
-        if drop <= 0.0 or (not self.is_firing and drop <= 1.5 * self.noise_at_best):
+            self._note_best(level)
+        elif level < self.worst:
+            self.worst = level
+        if self.best - value <= self.single_line and self.best - level <= self.level_line and not self.is_firing:
             return QUIET
         reading = self._judge_drop(reward.count)
         return self._judge_level(level, reward.count) if reading is QUIET else reading
+
+    def _note_level(self, level: float) -> None:
+        """How the level swings; its second difference, because a steady climb has none of it."""
+        levels = self.levels
+        levels.append(level)
+        if len(levels) == levels.maxlen:
+            self.wander.push(abs(level - 2.0 * levels[len(levels) // 2] + levels[0]))
+
+    def _note_best(self, level: float) -> None:
+        """A best level, how noisy it was there, and losses so small that nothing needs to be worked out."""
+        self.best, self.noise_at_best, self.wander_at_best = level, self.noise.value, self.wander.value
+        self.worst = min(self.worst, level)
+        self.single_line, self.level_line = self._noise("sigmas")[1], self._noise("slow_sigmas")[1]
 
     def _judge_drop(self, count: int) -> Reading:
         limits, best = self.limits, self.best

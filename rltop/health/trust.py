@@ -6,9 +6,10 @@ the judges choose the regime first.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
-from rltop.derive.rolling import Frozen, Window
+from rltop.derive.rolling import Frozen, median_of
 from rltop.health import scope
 from rltop.health.clip import UPDATE_CAUSES
 from rltop.health.moment import Moment
@@ -28,7 +29,7 @@ class StepKl(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(_MEDIAN_OF)
+        self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
         self.small = 0
 
     def read(self, now: Moment) -> Reading | None:
@@ -40,11 +41,11 @@ class StepKl(Judge):
         warn = limits["warn"]
         if now.traits.kl_is_signed:
             warn = limits["signed_warn"]
-            self.window.push(value)
+            self.lately.append(value)
             self.small = self.small + 1 if abs(value) <= warn * RELEASE else 0
-            if self.small > _MEDIAN_OF // 2 or self.window.count < _MEDIAN_OF:
+            if self.small > _MEDIAN_OF // 2 or len(self.lately) < _MEDIAN_OF:
                 return QUIET
-            value = abs(self.window.median)
+            value = abs(median_of(list(self.lately)))
         if value <= warn * RELEASE:
             return QUIET
         crit = limits["crit"]
