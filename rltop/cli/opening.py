@@ -57,8 +57,13 @@ def runs_of(path: str) -> list[Found]:
     return [Found(path, name_of(path), size)]
 
 
-def read_whole(found: Found, config: Config, clock: Clock) -> Session:
-    """A session in which one run has been read to its end and judged."""
+def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
+    """A session in which one run has been read to its end and judged; `run` as found, or the path of its file.
+
+    Raises:
+        SourceError: a path that cannot be read.
+    """
+    found = runs_of(run)[0] if isinstance(run, str) else run
     options = config.ingest._replace(has_preview=False)
     session = Session([found], direct(clock), clock, options)
     session.drain()
