@@ -100,7 +100,8 @@ def _print(session: Session, config: Config, arguments: argparse.Namespace) -> i
         raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
     is_terminal = sys.stdout.isatty()
     if arguments.json:
-        from rltop.report.document import dumps, once_document
+        from rltop.report.document import dumps
+        from rltop.report.overview_document import once_document
 
         text = dumps(once_document(run)).decode() + "\n"
     else:

@@ -15,10 +15,10 @@ from rltop.health.rule import RuleSpec
 from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
 from rltop.report.text import PALETTE, rows_text
 from rltop.view.cells import RowBuilder, text_row, wrap
+from rltop.view.event_row import paint_event
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.view.header import count_words
 from rltop.view.lines import Row
-from rltop.view.overview import paint_event
 from rltop.view.palette import load_palette
 from rltop.view.source import RunSource
 from rltop.view.streams import build_streams, paint_streams

@@ -19,9 +19,9 @@ from rltop.metrics.catalog import CATALOG
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
 from rltop.report.check_text import evidence_words
 from rltop.view.cells import RowBuilder, text_row, wrap
+from rltop.view.event_row import paint_event
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row
-from rltop.view.overview import paint_event
 from rltop.view.signals import baseline_of
 from rltop.view.source import RunSource
 

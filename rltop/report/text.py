@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Row
-from rltop.view.overview import build_overview, paint_overview
 from rltop.view.palette import Palette, load_palette, sgr
 from rltop.view.runs import RunEntry, paint_runs
 from rltop.view.source import RunSource
@@ -34,6 +33,8 @@ def once_text(
         use_color: write escape codes.
         is_ascii: write ASCII only.
     """
+    from rltop.view.overview import build_overview, paint_overview  # noqa: PLC0415 - `check` writes rows without it
+
     view = build_overview(run, width=width, height=height if height is not None else 40)
     rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, load_palette(PALETTE) if use_color else None)

@@ -13,13 +13,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
-from rltop.model import Counts, Event, EventState, Label, RunState, Verdict
+from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
 from rltop.view.bands import text_around
 from rltop.view.banner import Banner, build_banner, paint_banner
 from rltop.view.cells import RowBuilder, fill, rule_row, too_small
 from rltop.view.choice import choose_key_metrics, choose_others
-from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.event_row import paint_event
+from rltop.view.glyphs import Glyphs
 from rltop.view.header import HeaderView, build_header, paint_counts, paint_header
 from rltop.view.key_metrics import (
     Columns,
@@ -30,7 +31,7 @@ from rltop.view.key_metrics import (
     paint_metric_row,
     paint_metric_rows,
 )
-from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.lines import Row
 from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence, sentence_lines
 from rltop.view.signals import SignalReading, cadence_of, read_signal
 from rltop.view.source import RunSource, part_of, step_in
@@ -387,24 +388,3 @@ class _Painter:
         columns = self._columns()
         rows = [RowBuilder(self.width, self.glyphs).add(" MORE METRICS", "title").row()]
         return rows + [paint_metric_row(row, columns, self.width, self.glyphs) for row in self.view.more[: room - 2]]
-
-
-_EVENT_WORDS = {
-    EventState.FIRING: "fires",
-    EventState.ESCALATED: "is worse",
-    EventState.RECOVERED: "recovered",
-    EventState.FACT: "note",
-}
-
-
-def paint_event(event: Event, width: int, glyphs: Glyphs) -> Row:
-    """One transition in one row."""
-    builder = RowBuilder(width, glyphs).add(" ")
-    is_over = event.state in (EventState.RECOVERED, EventState.FACT)
-    role = "dim" if is_over else LEVEL_ROLES[event.level]
-    builder.add("  " if is_over else f"{glyphs.level(event.level)} ", role)
-    builder.right(units.step(event.step), 9, "value").add("  ").left(event.rule, 5, "dim")
-    builder.left(_EVENT_WORDS[event.state], 10, role)
-    builder.add(f"{Label.of(event.stream)}: " if event.stream else "", "note")
-    builder.add(Label.of(event.message).display, "text" if not is_over else "dim")
-    return builder.row(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))

@@ -15,9 +15,9 @@ from rltop.view.badges import verdicts_at
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.chain import ChainView, build_chain
 from rltop.view.chain_rows import columns_of, paint_chain
+from rltop.view.event_row import paint_event
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.overview import paint_event
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource
 

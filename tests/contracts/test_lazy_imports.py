@@ -83,6 +83,13 @@ def test_check_loads_nothing_heavy() -> None:
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "check", "--json", str(RUN))
     assert code in (0, 1)
     assert not heavy(modules)
+    assert "rltop.view.overview" not in modules
+
+
+def test_check_in_words_needs_no_overview() -> None:
+    code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "check", str(RUN))
+    assert code in (0, 1)
+    assert not heavy(modules) | {"rltop.view.overview"} & modules
 
 
 def test_watch_loads_nothing_heavy_until_something_is_to_be_watched() -> None:

@@ -11,7 +11,8 @@ from fake_run import FakeRun, firing_run, run_of, run_of_file, verl_lines, verl_
 from recorded import RecordedRun, each_jsonl_run
 
 from rltop.model import Event, EventState, Level, VerdictState
-from rltop.report.document import check_document, dumps, once_document
+from rltop.report.document import check_document, dumps
+from rltop.report.overview_document import once_document
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from rltop.model import Label, RunState, Verdict
 from rltop.report.check_text import check_text
-from rltop.report.document import check_document, dumps, once_document
+from rltop.report.document import check_document, dumps
+from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import ROLES, Row

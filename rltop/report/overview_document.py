@@ -1,0 +1,176 @@
+"""The JSON document of `--once --json`: the whole overview.
+
+Owns its shape; apart from that of `check`, which needs no view.
+"""
+
+from __future__ import annotations
+
+from rltop.metrics.keys import is_bookkeeping_key
+from rltop.model import Signal, Span, StepTiming
+from rltop.report.document import Document, beside, event_document, finite, level_of, stream_head, verdict_document
+from rltop.view.badges import verdicts_at
+from rltop.view.overview import build_overview
+from rltop.view.signals import baseline_of
+from rltop.view.source import RunSource
+from rltop.view.stragglers import StragglerView, build_stragglers
+from rltop.view.timings import timing_history
+
+
+def _stream(run: RunSource) -> Document:
+    """Another stream of the run: its head and all its keys."""
+    identity = run.identity
+    signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
+    known = {signal.key for signal in signals}
+    return {
+        **stream_head(run),
+        "first_step": run.stream.first_step,
+        "state": run.state.value,
+        "age_s": run.age_s,
+        "signals": [_signal(run, signal) for signal in signals],
+        "other_keys": [_other(run, key) for key in run.stream.keys if key not in known],
+    }
+
+
+def once_document(run: RunSource) -> Document:
+    """What `rltop --once --json` prints: the whole overview.
+
+    `signals` has every key that the catalogue knows, primary ones first within
+    their metric; `other_keys` has the rest, so that no key is hidden.
+    """
+    identity, stream = run.identity, run.stream
+    view = build_overview(run, width=40, height=1)
+    signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
+    known = {signal.key for signal in signals}
+    return {
+        "run": run.name.raw,
+        "path": run.path.raw,
+        "dialect": None if identity is None else identity.dialect.name,
+        "algorithm": None if identity is None else identity.algorithm.value,
+        "profiles": list(run.profiles),
+        "state": run.state.value,
+        "state_note": run.state_note or None,
+        "age_s": run.age_s,
+        "records": stream.rows,
+        "first_step": stream.first_step,
+        "step": stream.last_step,
+        "total_steps": stream.total_steps,
+        "step_s": view.header.step_s,
+        "eta_s": view.header.eta_s,
+        "group_size": run.group_size,
+        "restarts": list(stream.restarts),
+        "loading": run.loading,
+        "level": level_of(run).word,
+        "warm_up": None if run.warm_up is None else list(run.warm_up),
+        "sentence": view.sentence.text.raw,
+        "signals": [_signal(run, signal) for signal in signals],
+        "other_keys": [_other(run, key) for key in stream.keys if key not in known],
+        "timing": _timing(run),
+        "stragglers": _stragglers(build_stragglers(run, None, verdicts_at(run, None))),
+        "verdicts": [{**verdict_document(verdict), "state": verdict.state.value} for verdict in run.verdicts],
+        "events": [event_document(event) for event in run.events],
+        "counts": _counts(run),
+        **beside(run, _stream),
+    }
+
+
+def _signal(run: RunSource, signal: Signal) -> Document:
+    """One signal: its newest finite value, raw and in the metric's unit, and what was not finite."""
+    point = run.stream.latest(signal.key)
+    return {
+        "name": signal.metric.name,
+        "key": signal.key,
+        "instance": signal.instance or None,
+        "section": signal.metric.section,
+        "unit": signal.metric.unit.value or None,
+        "value": None if point is None else finite(signal.read(point.value)),
+        "raw": None if point is None else point.value,
+        "step": None if point is None else point.step,
+        "baseline": finite(baseline_of(run.stream, signal)),
+        "nonfinite": _nonfinite(run, signal.key),
+    }
+
+
+def _other(run: RunSource, key: str) -> Document:
+    point = run.stream.latest(key)
+    return {
+        "key": key,
+        "is_bookkeeping": is_bookkeeping_key(key),
+        "value": None if point is None else point.value,
+        "step": None if point is None else point.step,
+        "nonfinite": _nonfinite(run, key),
+    }
+
+
+def _nonfinite(run: RunSource, key: str) -> Document | None:
+    """How many values of a key were not finite, where first, and where last; None if all were."""
+    marks = run.stream.marks(key)
+    if not marks:
+        return None
+    first, last = marks[0], marks[-1]
+    return {
+        "count": run.stream.mark_count(key),
+        "first_step": first.step,
+        "last_step": last.step,
+        "last_kind": last.kind.word,
+    }
+
+
+def _timing(run: RunSource) -> Document | None:
+    """The newest timing tree, as the trainer logged it."""
+    history = timing_history(run, None, 1)
+    if not history:
+        return None
+    timing: StepTiming = history[-1]
+    return {
+        "step": timing.step,
+        "total_s": timing.total_s,
+        "is_overlapping": timing.is_overlapping,
+        "spans": [_span(span) for span in timing.spans],
+        "outside": [_span(span) for span in timing.outside],
+    }
+
+
+def _span(span: Span) -> Document:
+    return {
+        "name": span.name,
+        "key": span.key or None,
+        "start_s": span.start_s,
+        "duration_s": span.duration_s,
+        "kind": span.kind.value,
+        "lane": span.lane,
+        "is_start_logged": span.is_start_logged,
+        "ms_per_token": span.ms_per_token,
+        "children": [_span(child) for child in span.children],
+    }
+
+
+def _stragglers(view: StragglerView | None) -> Document | None:
+    if view is None:
+        return None
+    reading = view.reading
+    usual = reading.usual
+    return {
+        "kind": reading.kind.value,
+        "metric": reading.metric,
+        "key": view.key,
+        "step": view.step,
+        "ratio": reading.ratio,
+        "worst": reading.worst,
+        "typical": reading.typical,
+        "usual": None if usual is None else [usual.low, usual.high],
+        "start": view.start,
+        "tool_share": reading.tool_share,
+        "length_gini": reading.gini,
+        "balance": reading.balance,
+        "level": view.level.word,
+        "since_step": view.since_step,
+    }
+
+
+def _counts(run: RunSource) -> Document:
+    """Every counter, zeros included, and where the first bad line stands."""
+    counts = run.counts
+    document: Document = {name: getattr(counts, name) for name in counts.names()}
+    document["first_bad_line"] = counts.first_bad_line
+    document["first_bad_reason"] = counts.first_bad_reason or None
+    return document
