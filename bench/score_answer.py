@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rltop.cli.opening import read_whole
+from rltop.cli.opening import read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.health.engine import Engine
@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
     judge.Engine = Recorder  # type: ignore[misc]
-    run = read_whole(str(arguments.path), Config(), FakeClock()).runs[0]
+    run = read_whole(runs_of(str(arguments.path))[0], Config(), FakeClock()).runs[0]
     document = check_document(run)
     if arguments.peer_python:
         with tempfile.TemporaryDirectory() as folder:

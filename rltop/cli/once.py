@@ -50,7 +50,8 @@ def print_several(found: Sequence[Found], config: Config, arguments: argparse.Na
     Returns:
         EXIT_NO_METRICS if none of them has a row.
     """
-    from rltop.report.document import dumps, once_document
+    from rltop.report.document import dumps
+    from rltop.report.overview_document import once_document
     from rltop.report.text import runs_text
     from rltop.view.runs import in_order, read_entry
 
