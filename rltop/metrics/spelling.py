@@ -78,16 +78,21 @@ class Spelling:
         """Signals by metric, each with its rank, in the order of the keys.
 
         A key gives at most one signal per metric, by its first fitting alias, but it
-        may stand for several metrics.
+        may stand for several metrics. A pattern takes only keys of which nothing has
+        been said before it.
         """
         result: dict[str, list[tuple[tuple[int, int], Signal]]] = {}
         aliases = self._dialect.aliases
         for key in keys:
             taken: set[str] = set()
+            first = ""
             for rank, instance in self.find(key):
                 alias = aliases[rank[0]]
                 if alias.metric in taken or (alias.algorithms and algorithm not in alias.algorithms):
                     continue
+                if instance and first and alias.pattern != first:
+                    continue
+                first = first or alias.pattern
                 taken.add(alias.metric)
                 signal = Signal(CATALOG[alias.metric], key, alias.scale, alias.shift, instance)
                 result.setdefault(alias.metric, []).append((rank, signal))

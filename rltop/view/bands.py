@@ -10,11 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from rltop import units
 from rltop.metrics.families import Family, Member, family_index
 from rltop.model import Signal, Unit
 from rltop.store.series import Bucket
+from rltop.store.stream import Stream
 from rltop.view.signals import signal_of
 from rltop.view.source import RunSource
 
@@ -43,9 +45,17 @@ class Band(NamedTuple):
         return tuple(signal.key for signal in (self.low, self.high, self.spread) if signal is not None)
 
 
+_KNOWN: WeakKeyDictionary[Stream, tuple[int, Mapping[str, Family]]] = WeakKeyDictionary()
+
+
 def families_of(run: RunSource) -> Mapping[str, Family]:
-    """Every key of the run that is one statistic of several → its family."""
-    return family_index(tuple(run.stream.keys))
+    """Every key of the run that is one statistic of several → its family; made anew when a key is new."""
+    stream = run.stream
+    count, families = _KNOWN.get(stream, (-1, {}))
+    if count != len(stream.keys):
+        families = family_index(tuple(stream.keys))
+        _KNOWN[stream] = (len(stream.keys), families)
+    return families
 
 
 def band_around(run: RunSource, main: Signal, family: Family) -> Band | None:
