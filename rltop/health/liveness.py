@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from rltop.derive.rolling import median_of
+from rltop.derive.rolling import Window, median_of
 from rltop.health.rule import Group, RuleSpec
 from rltop.model import Evidence, Level, Observation, Unit, Verdict, VerdictState
 from rltop.units import duration
@@ -18,11 +18,13 @@ from rltop.units import duration
 _HELD_GAPS = 512
 _MIN_GAPS = 2
 _SAVE_SHARE = 0.01
+_HELD_PAUSES = 8
+_USUAL_GAPS = 32
 
 LIMITS = {
     "warn_s": 60.0, "warn_median": 3.0, "warn_p99": 1.5,
     "crit_s": 600.0, "crit_median": 8.0, "crit_p99": 3.0,
-    "quiet_s": 5.0, "quiet_median": 1.5, "first_record_s": 1800.0,
+    "pause": 1.5, "quiet_s": 5.0, "quiet_median": 1.5, "first_record_s": 1800.0,
 }  # fmt: skip
 
 
@@ -33,6 +35,48 @@ class Silence:
     quiet_s: float
     warn_s: float
     crit_s: float
+
+
+class _Pauses:
+    """Gaps far above the usual that come back: checkpoints and validations, with a key of their own or without.
+
+    Attributes:
+        records: gaps seen.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._usual = Window(_USUAL_GAPS)
+        self._held: deque[tuple[int, float]] = deque(maxlen=_HELD_PAUSES)
+
+    def push(self, gap_s: float, factor: float, *, is_named: bool) -> None:
+        """Take a gap in; `is_named`: the row says that it saved or evaluated."""
+        usual = self._usual
+        self.records += 1
+        if is_named or (usual.count >= _MIN_GAPS and gap_s > factor * usual.ceiling and gap_s > factor * usual.median):
+            self._held.append((self.records, gap_s))
+        usual.push(gap_s)
+
+    @property
+    def due_s(self) -> float:
+        """The longest pause so far, if one is due before the next record; else 0.
+
+        The interval is that of the last two, or for a single one its distance from
+        the start; one record early or late is near enough.
+        """
+        if not self._held:
+            return 0.0
+        last = self._held[-1][0]
+        interval = last - self._held[-2][0] if len(self._held) > 1 else last
+        if abs(self.records + 1 - last - interval) > 1:
+            return 0.0
+        return max(gap for _, gap in self._held)
+
+    def clone(self) -> _Pauses:
+        """An independent copy."""
+        twin = _Pauses()
+        twin.records, twin._usual, twin._held = self.records, self._usual.clone(), self._held.copy()
+        return twin
 
 
 class Liveness:
@@ -51,6 +95,7 @@ class Liveness:
         self._last_time_s: float | None = None
         self._last_arrived_s: float | None = None
         self._last: Observation | None = None
+        self._pauses = _Pauses()
         self.has_saved = False
         self.is_finished = False
 
@@ -75,8 +120,10 @@ class Liveness:
             gap = _between(observation.time_s, self._last_time_s)
         if gap is None or gap <= 0.0:
             gap = observation.values.get("time_step")
+        is_named = any(observation.values.get(name, 0.0) > 0.0 for name in ("time_save", "time_eval"))
         if gap is not None and gap > 0.0:
             self._gaps.append(gap)
+            self._pauses.push(gap, self.limits["warn_median"], is_named=is_named)
         self._last_arrived_s = arrived_s
         if observation.time_s is not None:
             self._last_time_s = observation.time_s
@@ -94,7 +141,8 @@ class Liveness:
     def silence(self, lag_s: float = 0.0) -> Silence:
         """The lines for the current gap; `lag_s` is what a network file system may hold back.
 
-        W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99).
+        W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99). Where a pause that comes back
+        (a checkpoint, a validation) is due, W waits for 1.5 and C for 3 times the longest of them.
         """
         limits = self.limits
         if len(self._gaps) < _MIN_GAPS:
@@ -103,8 +151,9 @@ class Liveness:
         ordered = sorted(self._gaps)
         median = median_of(ordered)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-        warn = max(limits["warn_s"], limits["warn_median"] * median, limits["warn_p99"] * p99) + lag_s
-        crit = max(limits["crit_s"], limits["crit_median"] * median, limits["crit_p99"] * p99) + lag_s
+        due = limits["pause"] * self._pauses.due_s
+        warn = max(limits["warn_s"], limits["warn_median"] * median, limits["warn_p99"] * p99, due) + lag_s
+        crit = max(limits["crit_s"], limits["crit_median"] * median, limits["crit_p99"] * p99, 2.0 * due) + lag_s
         quiet = min(warn, max(limits["quiet_s"], limits["quiet_median"] * median, p99) + lag_s)
         return Silence(quiet, warn, max(crit, warn))
 
@@ -158,6 +207,7 @@ class Liveness:
         """An independent copy."""
         twin = Liveness(self.limits)
         twin._gaps = self._gaps.copy()
+        twin._pauses = self._pauses.clone()
         twin._last_time_s, twin._last_arrived_s = self._last_time_s, self._last_arrived_s
         twin._last = self._last
         twin.has_saved, twin.is_finished = self.has_saved, self.is_finished
@@ -178,7 +228,8 @@ SPEC = RuleSpec(
     judge=None,
     condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
     "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
-    "checkpoint interval has been seen; `first_record_s` where no gap is known yet. Quiet, without a "
+    "checkpoint interval has been seen; at least `pause` × the longest pause where one that comes back "
+    "(checkpoint, validation) is due; `first_record_s` where no gap is known yet. Quiet, without a "
     "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer said that it is done, and "
     "never within the lag of a network file system.",
     limits=LIMITS,

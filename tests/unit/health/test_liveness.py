@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from observations import observation
+from recorded import recorded_run
 
 from rltop.health.liveness import LIMITS, Liveness
 from rltop.model import Level
@@ -116,3 +119,38 @@ def test_a_clone_goes_its_own_way_and_limits_can_be_moved() -> None:
     twin.observe(observation(51, {"time_step": 1.0}), is_finished=True)
     assert not liveness.is_finished
     assert Liveness({"warn_s": 5.0}).limits["warn_s"] == 5.0
+
+
+def paused(records: int, every: int, pause_s: float, *, is_named: bool) -> Liveness:
+    """A record every 30 s, and a pause before each `every`-th one, longer than p99 can see."""
+    liveness, now_s = Liveness(), 0.0
+    for record in range(1, records + 1):
+        is_pause = record % every == 0
+        now_s += 30.0 + (pause_s if is_pause else 0.0)
+        values = {"time_step": 30.0} | ({"time_save": pause_s} if is_pause and is_named else {})
+        liveness.observe(observation(record, values)._replace(time_s=now_s))
+    return liveness
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["with its own key", "seen by its length"])
+@pytest.mark.parametrize("pauses", [1, 3])
+def test_trap_a_pause_that_comes_back_is_waited_for_when_it_is_due(pauses: int, is_named: bool) -> None:
+    due = paused(200 * (pauses + 1) - 1, 200, 1200.0, is_named=is_named)
+    assert due.level(1230.0) < Level.WARN
+    assert due.level(1900.0) >= Level.WARN
+    between = paused(200 * pauses + 90, 200, 1200.0, is_named=is_named)
+    assert between.level(95.0) is Level.WARN
+
+
+@pytest.mark.parametrize("name", ["grpo_healthy_set_kl04", "ppo_healthy", "dpo_healthy", "rm_healthy_eval"])
+def test_no_gap_of_a_recorded_healthy_run_is_a_stall(name: str) -> None:
+    """Against a floor of 2 s: these runs are tiny, and 60 s would see nothing."""
+    liveness, before_s = Liveness(LIMITS | {"warn_s": 2.0}), None
+    for line in recorded_run(f"trl/{name}").metrics.read_text().splitlines():
+        row = json.loads(line)
+        if "loss" not in row and "objective/kl" not in row:
+            continue
+        if before_s is not None and liveness.gaps > 20:
+            assert liveness.level(row["time"] - before_s) < Level.WARN
+        before_s = row["time"]
+        liveness.observe(observation(row["step"], {})._replace(time_s=row["time"]))
