@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
@@ -18,11 +19,20 @@ from rltop.terminal.guard import TerminalGuard
 from rltop.view.lines import Row
 from rltop.view.palette import load_palette
 
+if TYPE_CHECKING:
+    from rltop.ingest.rescan import Rescanner
+
 Build = Callable[[int, int], Sequence[Row]]
 
 
-def watch(found: Sequence[Found], config: Config) -> int:
-    """Follow files until the person leaves."""
+def watch(found: Sequence[Found], config: Config, paths: Sequence[str] = ()) -> int:
+    """Follow files until the person leaves.
+
+    Args:
+        found: what the paths mean now.
+        config: settled options.
+        paths: directories and globs that are looked at again, for what appears later.
+    """
     clock = SystemClock()
 
     def newest(width: int, height: int) -> Sequence[Row]:
@@ -37,10 +47,18 @@ def watch(found: Sequence[Found], config: Config) -> int:
 
         bell = Bell()
         reader = Reader(config.reader, clock=clock, on_data=bell.ring)
+        rescanner = None
+        if paths:
+            from rltop.ingest.rescan import Rescanner
+
+            rescanner = Rescanner(paths, found, clock, bell.ring)
+            rescanner.start()
         try:
-            return _run(found, config, threaded(reader), clock, bell, guard)
+            return _run(found, config, threaded(reader), clock, bell, guard, rescanner)
         finally:
             reader.close()
+            if rescanner is not None:
+                rescanner.close()
 
 
 def watch_pipe(pipe: int, config: Config) -> int:
@@ -84,11 +102,19 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
 
 
 def _run(
-    found: Sequence[Found], config: Config, open_feed: OpenFeed, clock: Clock, bell: Bell, guard: TerminalGuard
+    found: Sequence[Found],
+    config: Config,
+    open_feed: OpenFeed,
+    clock: Clock,
+    bell: Bell,
+    guard: TerminalGuard,
+    rescanner: Rescanner | None = None,
 ) -> int:
     from rltop.ingest.session import Session
 
     session = Session(found, open_feed, clock, config.ingest, bell)
+    if rescanner is not None:
+        session.look_again = rescanner.take
     try:
         from rltop.ui.app import run
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rltop.decode.kinds import WANDB, bare_name
+from rltop.decode.kinds import WANDB, Kind, bare_name
 from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.refused import name_refused, why_refused
@@ -32,26 +32,33 @@ _NOT_METRICS = frozenset(
 )
 
 
+Seen = dict[str, tuple[int, Kind | None, str, str]]
+"""Path → size when it was judged, kind, why it is no metric stream, and what it calls its run."""
+
+
 @dataclass(slots=True)
 class Discovery:
-    """What was found, and what was looked at and left."""
+    """What was found, and what was looked at and left; `seen` spares a second look into a file."""
 
     found: list[Found] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)
     is_cut_short: bool = False
+    seen: Seen = field(default_factory=dict)
 
 
-def discover(paths: Sequence[str]) -> Discovery:
+def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
     """Find the metric streams that `paths` mean; no path means the current directory.
 
     Args:
         paths: files, directories and globs, as typed.
+        seen: what earlier looks have judged; filled by this one. A file that was no metric
+            stream is judged again when it has grown.
 
     Raises:
         SourceError: a path is neither a file nor a directory, or a glob matches nothing.
     """
-    result = Discovery()
+    result = Discovery(seen={} if seen is None else seen)
     for path in paths or ["."]:
         for each in _expand(path):
             _look_at(each, result)
@@ -118,21 +125,30 @@ def _may_hold_metrics(name: str) -> bool:
 
 def _search(folder: str, result: Discovery) -> list[Found]:
     """Runs below a directory, newest first."""
-    files = []
+    files, titles = [], {}
     for path, info in _walk(folder, result):
         if info.st_size == 0:
             result.passed_over.append((path, "empty"))
             continue
-        kind, reason = sniff(path)
+        kind, reason, titles[path] = _judged(path, info.st_size, result.seen)
         if reason:
             result.passed_over.append((path, reason))
         else:
             files.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
     from rltop.ingest.grouping import group  # noqa: PLC0415 - a file that was named needs none
 
-    grouped = group(files, {each.path: _title(each.path) for each in files if each.kind is WANDB})
+    grouped = group(files, titles)
     result.passed_over += grouped.repeated
     return grouped.runs
+
+
+def _judged(path: str, size: int, seen: Seen) -> tuple[Kind | None, str, str]:
+    """Kind, reason to pass it over, and title of a file, from an earlier look where that still holds."""
+    known = seen.get(path)
+    if known is None or (known[2] and known[0] != size):
+        kind, reason = sniff(path)
+        known = seen[path] = (size, kind, reason, _title(path) if kind is WANDB else "")
+    return known[1:]
 
 
 def _title(path: str) -> str:

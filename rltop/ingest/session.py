@@ -6,7 +6,7 @@ reads no clock of its own and starts no thread: feeds bring the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -15,7 +15,7 @@ from rltop.clock import Clock
 from rltop.decode.auto import AutoDecoder
 from rltop.decode.decoder import Decoder
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
-from rltop.decode.kinds import JSONL
+from rltop.decode.kinds import JSONL, TENSORBOARD, WANDB
 from rltop.ingest.found import Found
 from rltop.ingest.judge import Judge
 from rltop.ingest.options import Bell, IngestOptions, OpenFeed
@@ -35,6 +35,16 @@ PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 
 
 _Kind = TypeVar("_Kind", bound=TrackedRun)
+
+
+def _nothing_new() -> None:
+    """What another look finds where nobody looks again."""
+
+
+def _is_same(known: Found, now: Found) -> bool:
+    """Are the two one run: do they share a file?"""
+    paths = {path for each in (known, *known.beside) for path in each.paths}
+    return any(path in paths for each in (now, *now.beside) for path in each.paths)
 
 
 def _has_caught_up(run: TrackedRun) -> bool:
@@ -86,6 +96,9 @@ class Session:
         self._clock = clock
         self._store = RunStore(options.store)
         self._turn = 0
+        self._open_feed = open_feed
+        self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
+        self._found = list(found)
         self.runs: list[TrackedRun] = [self._track(each, open_feed) for each in found]
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
@@ -141,9 +154,48 @@ class Session:
 
     @staticmethod
     def _feed(found: Found, open_feed: OpenFeed) -> Feed:
-        if not found.earlier:
+        if not found.earlier and found.kind not in (TENSORBOARD, WANDB):
             return open_feed(found.path, None)
         return SequenceFeed([*found.earlier, found.path], lambda path: open_feed(path, None))
+
+    def update(self, found: Sequence[Found]) -> None:
+        """Take in what another look has found: new runs, new streams of a run, new files of a stream.
+
+        Runs keep their places, so that whoever shows one goes on showing it. A run that
+        has got further streams is read anew. What is no longer found is kept: its rows
+        have been read. Where the only run there is has made way for another, as when
+        `latest-run` is pointed elsewhere, the new one takes its place.
+        """
+        for each in found:
+            at = next((i for i, known in enumerate(self._found) if _is_same(known, each)), None)
+            if at is None and len(found) == len(self._found) == 1:
+                at = 0
+            if at is None:
+                self._found.append(each)
+                self.runs.append(self._track(each, self._open_feed))
+            elif not self._extend(self._found[at], each, self.runs[at]):
+                self.runs[at].close()
+                self.runs[at] = self._track(each, self._open_feed)
+                self._found[at] = each
+            else:
+                self._found[at] = each
+
+    @staticmethod
+    def _extend(known: Found, now: Found, run: TrackedRun) -> bool:
+        """Whether the run goes on with its present streams, and perhaps further files of them."""
+        before = {each.role: each for each in (known, *known.beside)}
+        after = {each.role: each for each in (now, *now.beside)}
+        followed = {known.role: run, **{part.role: part for part in run.beside}}
+        if not before.keys() >= after.keys() or known.role != now.role:
+            return False
+        for role, each in after.items():
+            if each.path == before[role].path:
+                continue
+            if before[role].path not in each.earlier or not followed[role].extend(
+                each.paths[each.paths.index(before[role].path) + 1 :]
+            ):
+                return False
+        return True
 
     def _pipeline(self, decoder: Decoder, stream: Stream) -> Pipeline:
         stream.total_steps = self.options.total_steps
@@ -153,6 +205,9 @@ class Session:
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""
         budget = _SliceBudget(self._clock, budget_ms)
+        news = self.look_again()
+        if news is not None:
+            self.update(news)
         has_moved = False
         for _ in range(len(self.runs)):
             run = self.runs[self._turn % len(self.runs)]

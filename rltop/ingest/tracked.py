@@ -17,6 +17,7 @@ from rltop.metrics.dialect import Identity
 from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict, VerdictState
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
+from rltop.sources.sequence import SequenceFeed
 from rltop.store.run import Run
 from rltop.store.stream import Stream
 
@@ -154,6 +155,14 @@ class TrackedRun:
         self._settles_at = None
         pipeline.flush()
         return pipeline.stream.version != before
+
+    def extend(self, paths: Sequence[str]) -> bool:
+        """Go on with further files of the same stream; False where its feed cannot."""
+        feed = self._main.feed
+        if not isinstance(feed, SequenceFeed):
+            return False
+        feed.extend(paths)
+        return True
 
     def finish(self) -> None:
         """The source is at its end for good: judge the last step too."""

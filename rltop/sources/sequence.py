@@ -33,6 +33,10 @@ class SequenceFeed:
         self._base = 0
         self._highest = 0
 
+    def extend(self, paths: Sequence[str]) -> None:
+        """Go on with further files when the present last one has been read: a writer has begun a new one."""
+        self._paths += paths
+
     @property
     def _is_last(self) -> bool:
         return self._turn == len(self._paths) - 1

@@ -212,7 +212,13 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
     def offer(self) -> None:
         """Bring the footer up to date where other keys do something now."""
         has_rule = bool(self._rule_at_hand)
-        offered = (self.is_live, self.followed.stream.last_step is None, not self.shown_verdicts, has_rule)
+        offered: tuple[bool, ...] = (
+            self.is_live,
+            self.followed.stream.last_step is None,
+            not self.shown_verdicts,
+            has_rule,
+        )
+        offered = (*offered, len(self.session.runs) > 1)
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()

@@ -1,0 +1,132 @@
+"""What appears while a directory is followed."""
+
+from __future__ import annotations
+
+import json
+
+from rltop.clock import FakeClock
+from rltop.ingest.discover import discover
+from rltop.ingest.rescan import Rescanner
+from rltop.ingest.session import Session
+from rltop.sources.feed import DirectFeed
+from tests.run_folders import trinity, write_events
+
+
+def rows(path, first=1, last=40):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(first, last + 1)))
+    return path
+
+
+class Follower:
+    """A session over a directory that is looked at again when asked."""
+
+    def __init__(self, folder):
+        self.clock = FakeClock()
+        found = discover([str(folder)]).found
+        self.rang = 0
+        self.scanner = Rescanner([str(folder)], found, self.clock, self._ring)
+        self.session = Session(
+            found, lambda path, lines: DirectFeed(path, clock=self.clock, last_lines=lines), self.clock
+        )
+        self.session.look_again = self.scanner.take
+        self.read()
+
+    def _ring(self):
+        self.rang += 1
+
+    def read(self):
+        while self.session.step(1_000.0):
+            self.clock.advance(1.0)
+        self.clock.advance(1.0)
+        while self.session.step(1_000.0):
+            pass
+
+    def look(self):
+        self.scanner.look()
+        self.read()
+
+    @property
+    def runs(self):
+        return {str(run.name): run for run in self.session.runs}
+
+
+def test_a_run_that_appears_is_followed_and_those_there_keep_their_places(tmp_path):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path)
+    first = follower.session.runs[0]
+    rows(tmp_path / "b" / "metrics.jsonl", last=7)
+    follower.look()
+    assert follower.session.runs[0] is first
+    assert follower.runs["b"].stream.rows == 7
+
+
+def test_a_look_that_finds_nothing_new_rings_no_bell_and_opens_nothing(tmp_path, monkeypatch):
+    path = rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path)
+    follower.look()
+    monkeypatch.setattr("rltop.ingest.discover.sniff", None)
+    rows(path, last=60)
+    follower.look()
+    assert follower.rang == 0
+    assert follower.session.runs[0].stream.last_step == 60
+
+
+def test_a_file_without_metrics_is_judged_again_when_it_has_grown(tmp_path):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    log = tmp_path / "b" / "train.log"
+    log.parent.mkdir()
+    log.write_text("loading\n")
+    follower = Follower(tmp_path)
+    follower.look()
+    assert len(follower.session.runs) == 1
+    log.write_text("loading\n" + "".join(f"step:{i} - loss:0.5 - reward:1.0\n" for i in range(1, 30)))
+    follower.look()
+    assert len(follower.session.runs) == 2
+
+
+def test_the_event_file_of_a_restart_goes_on_where_the_last_one_ended(tmp_path):
+    folder = tmp_path / "job" / "tb"
+    write_events(folder, [(i, 1.7e9 + i, {"loss": 1.0 / i}) for i in range(1, 31)], begun_s=1_700_000_000)
+    follower = Follower(tmp_path)
+    run = follower.session.runs[0]
+    write_events(folder, [(i, 1.7e9 + 50 + i, {"loss": 2.0 / i}) for i in range(21, 51)], begun_s=1_700_000_100)
+    follower.look()
+    assert follower.session.runs == [run]
+    assert (run.stream.last_step, list(run.stream.restarts)) == (50, [21])
+
+
+def test_a_stream_that_appears_joins_its_run(tmp_path):
+    whole = trinity(tmp_path / "whole", steps=10)
+    folder = tmp_path / "job" / "monitor" / "tensorboard"
+    folder.mkdir(parents=True)
+    (whole / "monitor/tensorboard/explorer").rename(folder / "explorer")
+    follower = Follower(tmp_path / "job")
+    assert [run.stream.last_step for run in follower.session.runs] == [15]
+    (whole / "monitor/tensorboard/trainer").rename(folder / "trainer")
+    follower.look()
+    (run,) = follower.session.runs
+    assert (run.stream.name, run.stream.last_step) == ("trainer", 10)
+    assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 15)]
+
+
+def test_the_link_to_the_latest_run_is_followed_when_it_is_pointed_elsewhere(tmp_path):
+    first, second = (rows(tmp_path / name / f"{name}.jsonl", last=last) for name, last in (("one", 10), ("two", 20)))
+    link = tmp_path / "latest-run"
+    link.symlink_to(first.parent)
+    follower = Follower(link)
+    assert [str(run.name) for run in follower.session.runs] == ["one"]
+    link.unlink()
+    link.symlink_to(second.parent)
+    follower.look()
+    assert [(str(run.name), run.stream.last_step) for run in follower.session.runs] == [("two", 20)]
+
+
+def test_a_directory_that_is_gone_is_no_news(tmp_path):
+    path = rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path / "a")
+    path.unlink()
+    path.parent.rmdir()
+    follower.look()
+    assert follower.rang == 0
+    assert len(follower.session.runs) == 1
