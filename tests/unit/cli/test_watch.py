@@ -298,3 +298,18 @@ def test_a_log_that_nobody_reads_does_not_end_the_watch(tmp_path: Path) -> None:
     os.close(write_end)
     assert (done.returncode, done.stderr) == (1, b"")
     assert (tmp_path / "ran").exists()
+
+
+def test_a_command_may_run_rltop_itself(tmp_path: Path) -> None:
+    """What it is told stands in the environment beside the settings, and is none of them."""
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(40, range(38, 41)) + FINAL)
+    os.utime(path, (0, 0))
+    explain = f'{sys.executable} -m rltop check --explain "$RLTOP_RULE" "$RLTOP_PATH"'
+    done = subprocess.run(
+        [sys.executable, "-m", "rltop", "watch", str(path), "--on-crit", f"({explain}; echo $?) > {tmp_path}/said"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    said = (tmp_path / "said").read_text()
+    assert "verdict" in said and "since step 38" in said and said.endswith("\n1\n")
