@@ -17,6 +17,7 @@ from rltop.health.options import EngineOptions
 from rltop.ingest.judge import Judge
 from rltop.ingest.pipeline import Pipeline
 from rltop.metrics.dialect import Identity
+from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import (
     Counts,
     Event,
@@ -41,6 +42,7 @@ class FakeRun:
     path: Label = field(default_factory=lambda: Label.of("logs/metrics.jsonl"))
     identity: Identity | None = None
     spans: SpanBook | None = None
+    ranges: Ranges = NONE
     verdicts: Sequence[Verdict] = ()
     events: Sequence[Event] = ()
     muted: frozenset[str] = frozenset()

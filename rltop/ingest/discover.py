@@ -17,9 +17,11 @@ from pathlib import Path
 
 from rltop.decode.kinds import WANDB, Kind, bare_name
 from rltop.errors import SourceError
+from rltop.ingest.declared import read_ranges
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.refused import name_refused, why_refused
 from rltop.ingest.sniff import SAMPLES, sniff
+from rltop.metrics.ranges import Ranges
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
@@ -62,8 +64,14 @@ def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
     for path in paths or ["."]:
         for each in _expand(path):
             _look_at(each, result)
-    result.found = list({found.path: found for found in result.found}.values())
+    found = {found.path: found for found in result.found}.values()
+    result.found = [each._replace(ranges=_declared(each, result)) for each in found]
     return result
+
+
+def _declared(found: Found, result: Discovery) -> Ranges:
+    """Ranges that files beside the run declare."""
+    return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
 
 
 def _expand(path: str) -> list[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rltop.decode.kinds import Kind, bare_name
+from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import Label
 
 
@@ -22,6 +23,7 @@ class Found(NamedTuple):
         role: which stream of its run it is (trainer, explorer, actor rank 3); empty where
             the run has only one.
         is_rank: it is what one of many ranks wrote, to be compared with the others.
+        ranges: what values its metrics were declared to have.
         beside: the other streams of the same run, each with a step axis of its own.
     """
 
@@ -34,6 +36,7 @@ class Found(NamedTuple):
     role: str = ""
     is_rank: bool = False
     beside: tuple[Found, ...] = ()
+    ranges: Ranges = NONE
 
     @property
     def paths(self) -> tuple[str, ...]:

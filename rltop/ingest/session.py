@@ -150,6 +150,7 @@ class Session:
             modified_s=found.modified_s,
             recaller=Recaller(found.path, self.options.jsonl, self.bell.ring) if is_jsonl else None,
             role=found.role if kind is TrackedRun else "",
+            ranges=found.ranges,
         )
 
     @staticmethod

@@ -14,6 +14,7 @@ from rltop.clock import Clock
 from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
+from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict, VerdictState
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
@@ -89,6 +90,7 @@ class TrackedRun:
 
     Attributes:
         run: its place in the store.
+        ranges: what values its metrics were declared to have.
         role: which stream of a run of several it is; empty for the only or the main one.
         is_rank: it is one of many ranks.
     """
@@ -105,8 +107,10 @@ class TrackedRun:
         recaller: Recaller | None = None,
         role: str = "",
         is_rank: bool = False,
+        ranges: Ranges = NONE,
     ) -> None:
         self.run = run
+        self.ranges = ranges
         self.role = role
         self.is_rank = is_rank
         self._clock = clock

@@ -169,6 +169,9 @@ def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[
                 Statistic("max", *units.quantity(high, reading.unit)),
                 Statistic("mean", *units.quantity(signal.read(bucket.mean), reading.unit), _of_values(bucket.count)),
             ]
+    if reading.declared is not None:
+        ends = [units.measure(end, reading.unit) for end in reading.declared]
+        table.append(Statistic("range", " – ".join(ends), "", "declared"))
     series = stream.series(signal.key)
     recent = [
         signal.read(value)

@@ -99,6 +99,7 @@ class PlotData:
         is_approximate: some points are edges of folded history.
         band: the lower and the upper edge of what lies around the values; empty without one.
         band_label: what the edges are.
+        declared: the range that was declared for the values; the axis covers it.
     """
 
     title: str
@@ -114,6 +115,7 @@ class PlotData:
     is_approximate: bool = False
     band: tuple[Curve, ...] = ()
     band_label: str = ""
+    declared: tuple[float, float] | None = None
 
 
 def build_plot(
@@ -171,6 +173,7 @@ def build_plot(
         is_approximate=any(bucket.is_approximate for bucket in buckets),
         band=() if band is None else _edges(run, band, buckets, (stride, start, shown.last + 1)),
         band_label="" if band is None else band.label,
+        declared=reading.declared,
     )
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.metrics.keys import split_key
+from rltop.metrics.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
 from rltop.store.series import Mark, Point
 from rltop.store.stream import Stream
@@ -60,6 +61,7 @@ class SignalReading(NamedTuple):
     others: int
     spark: SparkData
     stream: str = ""
+    declared: Range | None = None
 
     @property
     def unit(self) -> Unit:
@@ -181,7 +183,16 @@ def read_signal(
             cadence=cadence,
         ),
         stream=run.role,
+        declared=declared_range(run, signal),
     )
+
+
+def declared_range(run: RunSource, signal: Signal) -> Range | None:
+    """The range that was declared for a signal, in its metric's unit; None where none was."""
+    declared = run.ranges.of(signal.key) if run.ranges else None
+    if declared is None:
+        return None
+    return Range(*sorted((signal.read(declared.low), signal.read(declared.high))))
 
 
 def _is_after_start(stream: Stream, signal: Signal, point: Point) -> bool:
@@ -217,6 +228,7 @@ def read_spark(
         reference=reference,
         is_threshold=is_threshold,
         last=last,
+        scale=declared_range(run, signal),
     )
 
 

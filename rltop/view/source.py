@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.metrics.dialect import Identity
+from rltop.metrics.ranges import Ranges
 from rltop.model import Counts, Event, Label, RunState, Verdict
 from rltop.store.stream import Stream
 
@@ -106,6 +107,11 @@ class RunSource(Protocol):
     @property
     def group_size(self) -> int | None:
         """Completions per prompt, where it is known."""
+        ...
+
+    @property
+    def ranges(self) -> Ranges:
+        """What values its metrics were declared to have, by whoever set up the run."""
         ...
 
     @property

@@ -116,6 +116,7 @@ class SparkData(NamedTuple):
         reference: a threshold or baseline to be drawn as a dotted line, or None.
         is_threshold: what the reference is.
         newest: column of the newest step; the reference ends there.
+        scale: the least that the line's height stands for, where a range was declared.
     """
 
     lows: Sequence[float]
@@ -126,6 +127,7 @@ class SparkData(NamedTuple):
     reference: float | None = None
     is_threshold: bool = False
     newest: int = 1 << 30
+    scale: tuple[float, float] | None = None
 
 
 def spark_data(
@@ -138,6 +140,7 @@ def spark_data(
     reference: float | None = None,
     is_threshold: bool = False,
     last: int | None = None,
+    scale: tuple[float, float] | None = None,
 ) -> SparkData:
     """Put buckets into the columns of a window, in the unit of the signal.
 
@@ -150,11 +153,12 @@ def spark_data(
         reference: in the metric's own unit.
         is_threshold: the reference is a threshold, not a baseline.
         last: the newest step of the run.
+        scale: the declared range of the values, in the metric's own unit.
     """
     nan = math.nan
     lows, means, highs = [nan] * window.columns, [nan] * window.columns, [nan] * window.columns
     bad = {window.column(step) for step in marks}
-    scale, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
+    factor, shift = (signal.scale, signal.shift) if signal is not None else (1.0, 0.0)
     start, stride, columns = window.start, window.stride, window.columns
     for bucket in buckets:
         column = (bucket.first_step - start) // stride
@@ -163,15 +167,15 @@ def spark_data(
         if bucket.has_nonfinite:
             bad.add(column)
         if bucket.count:
-            lows[column] = bucket.low * scale + shift
-            highs[column] = bucket.high * scale + shift
-            means[column] = bucket.mean * scale + shift
-    if scale < 0:
+            lows[column] = bucket.low * factor + shift
+            highs[column] = bucket.high * factor + shift
+            means[column] = bucket.mean * factor + shift
+    if factor < 0:
         lows, highs = highs, lows
     lows, highs = _calm(lows, means, highs)
     again = frozenset(window.column(step) for step in restarts)
     newest = window.columns if last is None else window.column(last)
-    return SparkData(lows, highs, window, frozenset(bad), again, reference, is_threshold, newest)
+    return SparkData(lows, highs, window, frozenset(bad), again, reference, is_threshold, newest, scale)
 
 
 def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[list[float], list[float]]:
@@ -281,6 +285,8 @@ def _heights(data: SparkData) -> tuple[list[int], int | None]:
     if not highs:
         return [_EMPTY] * len(data.highs), None
     low, high = min(value for value in data.lows if not math.isnan(value)), max(highs)
+    if data.scale is not None:
+        low, high = min(low, data.scale[0]), max(high, data.scale[1])
     reference = data.reference
     if reference is not None and data.is_threshold:
         low, high = min(low, reference), max(high, reference)
@@ -302,6 +308,7 @@ def _rescaled(data: SparkData, size: float) -> SparkData:
         lows=[value / size for value in data.lows],
         highs=[value / size for value in data.highs],
         reference=None if data.reference is None else data.reference / size,
+        scale=None if data.scale is None else (data.scale[0] / size, data.scale[1] / size),
     )
 
 

@@ -75,6 +75,7 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
         return None
     band = tuple(_drawable(edge, is_log=plot.is_log)[0] for edge in plot.band) if has_band else ()
     around = [value for edge in band for value in edge.values]
+    around += [end for end in plot.declared or () if end > 0 or not plot.is_log]
     low, high, far = _limits((*raw.values, *smooth.values, *around), plot.levels, is_log=plot.is_log)
     first, last = plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1)
     steps = nice_ticks(first, last, max(2, columns // 16))
