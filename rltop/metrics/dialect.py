@@ -90,7 +90,8 @@ class Fingerprint(NamedTuple):
     keys of `in_order` first appeared in that order (two trainers may write the
     same keys in another order). `envelope`, when given, names the acceptable
     outer forms of a row: see `NESTED`.
-    `weight` ranks matches: the more specific fingerprint wins.
+    `weight` ranks matches: the more specific fingerprint wins. `is_late`: its keys come
+    after the first rows (an evaluation), and settle what looked alike until then.
     """
 
     algorithm: Algorithm
@@ -100,6 +101,7 @@ class Fingerprint(NamedTuple):
     weight: int = 1
     envelope: tuple[str, ...] = ()
     in_order: tuple[str, ...] = ()
+    is_late: bool = False
 
 
 class TraitEvidence(NamedTuple):

@@ -48,7 +48,8 @@ def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
     """The same identity after new keys have come.
 
     A dialect and algorithm that were recognised stay; where they were not, the new
-    keys may settle them. What was inferred from values stays as it is.
+    keys may settle them, as may late evidence between kinds of run that look alike.
+    What was inferred from values stays as it is.
 
     Args:
         identity: what the stream was so far.
@@ -60,6 +61,10 @@ def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
     if not new:
         return identity
     is_open = identity.algorithm is Algorithm.UNKNOWN or identity.dialect is GENERIC
+    late = None if is_open else _late(identity, new)
+    if late is not None:
+        found = _build(identity.dialect, late, (*identity.keys, *new), {}, identity.envelope)
+        return found._replace(group_size=identity.group_size or found.group_size)
     if is_open and any(key in _telling_keys() for key in new):
         together = (*identity.keys, *new)
         dialect, algorithm = _best(together, identity.envelope)
@@ -118,6 +123,16 @@ def _best(keys: Sequence[str], envelope: str) -> tuple[Dialect, Algorithm]:
             if fingerprint.weight > weight and _fits(fingerprint, positions, envelope):
                 best, weight = (dialect, fingerprint.algorithm), fingerprint.weight
     return best
+
+
+def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
+    """Another algorithm of the same dialect that new keys have proved, or None."""
+    candidates = [each for each in identity.dialect.fingerprints if each.is_late]
+    if not candidates or all(each.algorithm is identity.algorithm for each in candidates):
+        return None
+    plain = spelling_of(identity.dialect).plain
+    positions = {text: i for i, key in enumerate((*identity.keys, *new)) for text in (key, plain(key))}
+    return next((each.algorithm for each in candidates if _fits(each, positions, identity.envelope)), None)
 
 
 def _fits(fingerprint: Fingerprint, positions: Mapping[str, int], envelope: str) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -338,6 +339,22 @@ async def test_the_chart_zooms_pans_and_changes_its_scale(tmp_path: Path) -> Non
         await press(pilot, "right", "right")
         assert page_text(app) == zoomed
         await press(pilot, "0")
+        assert page_text(app) == whole
+
+
+async def test_the_chart_draws_the_extremes_around_the_mean_or_leaves_them_out(tmp_path: Path) -> None:
+    banded = [(step, {"x/mean": 1.0, "x/max": 9.0, "x/min": 0.0}) for step in range(1, 60)]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"step": step, **row}) + "\n" for step, row in banded))
+    app = app_over(path)
+    async with app.run_test(size=WIDE) as pilot:
+        app.open(Target(TargetKind.METRIC, "x/mean"))
+        await pilot.pause()
+        whole = page_text(app)
+        assert "min … max" in whole and "statistics of x" in whole
+        await press(pilot, "b")
+        assert "min … max" not in page_text(app)
+        await press(pilot, "b")
         assert page_text(app) == whole
 
 

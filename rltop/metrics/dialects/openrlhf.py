@@ -107,7 +107,7 @@ DIALECT = Dialect(
         ),
         Fingerprint(Algorithm.UNKNOWN, all_of=("policy_loss",), any_of=_ONLINE, none_of=_CRITIC, weight=31),
         Fingerprint(Algorithm.UNKNOWN, any_of=("timing/ppo_train",), weight=24),
-        Fingerprint(Algorithm.REWARD, all_of=(*_PREFERENCE, "eval/reward_mean"), weight=31),
+        Fingerprint(Algorithm.REWARD, all_of=(*_PREFERENCE, "eval/reward_mean"), weight=31, is_late=True),
         Fingerprint(Algorithm.DPO, all_of=(*_PREFERENCE, "acc"), weight=30),
         Fingerprint(Algorithm.SFT, all_of=("gpt_loss",), weight=30),
     ),

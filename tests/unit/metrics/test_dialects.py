@@ -91,6 +91,18 @@ def test_a_critic_is_seen_whatever_the_algorithm_is_called() -> None:
     assert found(OPENRLHF_PPO).traits.has_critic
 
 
+def test_an_evaluation_tells_a_reward_model_from_pairs_that_look_alike() -> None:
+    keys = [f"train/{key}" for key in OPENRLHF_PAIRS]
+    pairs = found(keys)
+    assert pairs.algorithm is Algorithm.DPO
+    assert with_keys(pairs, ["eval/acc_mean", "eval/eval_loss"]).algorithm is Algorithm.DPO
+    judge = with_keys(pairs, ["eval/acc_mean", "eval/reward_mean"])
+    assert (judge.algorithm, judge.traits.is_preference) == (Algorithm.REWARD, True)
+    assert judge.signals["rm_accuracy"][0].key == "train/acc_mean"
+    assert "dpo_accuracy" not in judge.signals
+    assert with_keys(judge, ["eval/x"]).algorithm is Algorithm.REWARD
+
+
 def metric_of(keys: list[str], key: str) -> set[str]:
     return {name for name, signals in found(keys).signals.items() for signal in signals if signal.key == key}
 
