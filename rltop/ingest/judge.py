@@ -20,6 +20,7 @@ from rltop.model import Event, Observation, Verdict
 from rltop.store.stream import ClosedRow, Stream
 
 WARM_UP_RECORDS = 30
+COLLAPSE_RULE = "X1"
 
 
 class Judge:
@@ -28,6 +29,7 @@ class Judge:
     Attributes:
         records: training rows judged so far.
         liveness: the gaps between rows.
+        collapses: how often a collapse began, got worse or ended.
         event_times: when the row behind each event was written, seconds since the epoch,
             or None where it does not say.
     """
@@ -40,6 +42,8 @@ class Judge:
         self._observer: Observer | None = None
         self._segment = 0
         self._muted: set[str] = set()
+        self._checkpoints: tuple[int, ...] = ()
+        self.collapses = 0
         self.event_times: list[float | None] = []
         self._last_time_s: float | None = None
 
@@ -52,6 +56,7 @@ class Judge:
         engine = Engine(identity, self.options)
         for rule in self._muted:
             engine.mute(rule)
+        engine.take_checkpoints(self._checkpoints)
         return engine
 
     def identified(self, identity: Identity) -> None:
@@ -72,7 +77,8 @@ class Judge:
                 self._segment = observation.segment
                 self.liveness.restart()
             self.liveness.observe(observation, arrived_s)
-            self._engine.observe(observation)
+            happened = self._engine.observe(observation)
+            self.collapses += any(event.rule == COLLAPSE_RULE for event in happened)
             self._last_time_s = observation.time_s
             self._date_events(observation.time_s)
 
@@ -109,6 +115,12 @@ class Judge:
         if self._engine is not None:
             self._engine.mute(rule, is_muted)
         (self._muted.add if is_muted else self._muted.discard)(rule)
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
+        """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
+        self._checkpoints = tuple(steps)
+        if self._engine is not None:
+            self._engine.take_checkpoints(self._checkpoints)
 
     @property
     def muted(self) -> frozenset[str]:

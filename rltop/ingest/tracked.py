@@ -6,6 +6,7 @@ or belongs to the store.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -122,7 +123,9 @@ class TrackedRun:
         self._settles_at: float | None = None
         self._has_caught_up = False
         self._is_finished = False
-        self._mutes = 0
+        self._touched = 0
+        self._collapses = 0
+        self._checkpoints: tuple[int, ...] | None = None
         self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -135,6 +138,7 @@ class TrackedRun:
         if not budget.is_spent():
             has_moved = self._take_in(self._main.pipeline, budget) or has_moved
         self._note_progress()
+        self._note_collapse()
         if self._main.feed.is_over and not self._main.has_waiting:
             self.finish()
         return has_moved
@@ -173,6 +177,7 @@ class TrackedRun:
         if not self._is_finished:
             self._is_finished = True
             self._main.pipeline.finish()
+            self._note_collapse()
 
     @property
     def is_exhausted(self) -> bool:
@@ -250,7 +255,13 @@ class TrackedRun:
     @property
     def version(self) -> Hashable:
         """Moves whenever something that a view shows has moved, time aside."""
-        return (id(self._shown.stream), self._shown.stream.version, self._is_finished, self._has_caught_up, self._mutes)
+        return (
+            id(self._shown.stream),
+            self._shown.stream.version,
+            self._is_finished,
+            self._has_caught_up,
+            self._touched,
+        )
 
     @property
     def loading(self) -> float | None:
@@ -337,7 +348,7 @@ class TrackedRun:
         for intake in (self._main, self._preview):
             if intake is not None and intake.pipeline.judge is not None:
                 intake.pipeline.judge.mute(rule, is_muted)
-        self._mutes += 1
+        self._touched += 1
 
     @property
     def muted(self) -> frozenset[str]:
@@ -371,6 +382,29 @@ class TrackedRun:
         place = stream.place(step)
         if place is not None and place.generation == self._main.pipeline.generation:
             self._recaller.ask(step, place)
+
+    def _note_collapse(self) -> None:
+        """A collapse has begun: see which checkpoints there are, in a thread where the file server may not answer."""
+        judge = self._main.pipeline.judge
+        if judge is None:
+            return
+        if self._checkpoints is not None:
+            judge.take_checkpoints(self._checkpoints)
+            self._checkpoints = None
+            self._touched += 1
+        if judge.collapses == self._collapses or self.run.path.raw == "-":
+            return
+        self._collapses = judge.collapses
+        if self._main.feed.is_network:
+            threading.Thread(target=self._find_checkpoints, name="checkpoints", daemon=True).start()
+        else:
+            self._find_checkpoints()
+            self._note_collapse()
+
+    def _find_checkpoints(self) -> None:
+        from rltop.ingest.checkpoints import checkpoint_steps  # noqa: PLC0415 - only for a run that collapses
+
+        self._checkpoints = checkpoint_steps(self.run.path.raw)
 
     def _take_recalled(self) -> bool:
         rows = self._recaller.take() if self._recaller is not None else []
