@@ -301,13 +301,14 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         page = self.page
         if isinstance(page, ChangeScreen):
             return
+        stream = page.stream if page is not None else ""
         since = page.since_step if isinstance(page, VerdictScreen) else None
-        if since is None:
-            self.push_screen(ChangeScreen())
+        if since is None or stream:
+            self.push_screen(ChangeScreen(stream, since))
             return
         before = self._cursor
         self.show_step(since)
-        self.push_screen(ChangeScreen(before, has_travelled=True))
+        self.push_screen(ChangeScreen(returns_to=before, has_travelled=True))
 
     @property
     def _rule_at_hand(self) -> str:

@@ -7,16 +7,20 @@ of events cost what forty do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
+from rltop.store.stream import Stream
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import shown_step
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, part_of
 
 LEAST = (40, 12)
 LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
@@ -98,6 +102,9 @@ class Timeline:
         lanes: by family, the one that began first on top.
         families: every family of the log, in the same order.
         first, last: the steps that the axis spans.
+        steps: of events in another stream, by their number: the step of the run at
+            that time, or None where nobody says when that was.
+        stream: of the run that this is about.
     """
 
     wanted: EventFilter
@@ -108,10 +115,17 @@ class Timeline:
     families: tuple[str, ...]
     first: int
     last: int
+    steps: Mapping[int, int | None]
+    stream: Stream = field(repr=False, compare=False)
+
+    def step_of(self, number: int, event: Event) -> int | None:
+        """The step of the run at which an event stands."""
+        return self.steps[number] if event.stream else event.step
 
     def is_for(self, run: RunSource, wanted: EventFilter, at: int | None) -> bool:
         """Does it still fit the run and the filter?"""
-        return (self.seen, self.wanted, self.at, self.last) == (len(run.events), wanted, at, run.stream.last_step or 0)
+        now = (len(run.events), wanted, at, run.stream.last_step or 0)
+        return self.stream is run.stream and (self.seen, self.wanted, self.at, self.last) == now
 
 
 def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -> Timeline:
@@ -120,7 +134,9 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
     families = tuple(dict.fromkeys(event.family for event in events))
     lanes: dict[str, Lane] = {}
     numbers = []
-    standing: dict[str, tuple[int, Level]] = {}
+    steps: dict[int, int | None] = {}
+    calendar = _Calendar(run)
+    standing: dict[tuple[str, str], tuple[int, Level]] = {}
     for number, event in enumerate(events):
         passes = wanted.passes(event)
         if passes:
@@ -129,34 +145,71 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
             continue
         lane = lanes.setdefault(event.family, Lane(event.family))
         lane.count += passes
-        _place(lane, event, standing)
-    for lane in lanes.values():
-        rules = [rule for rule in standing if _family_of(events, rule) == lane.family]
-        lane.firings += [Firing(rule, standing[rule][1], standing[rule][0], None) for rule in rules]
-    first = run.stream.first_step or 0
-    last = run.stream.last_step or 0
-    return Timeline(wanted, len(events), at, tuple(reversed(numbers)), tuple(lanes.values()), families, first, last)
+        if event.stream:
+            steps[number] = calendar.step_of(event)
+        step = steps.get(number, event.step)
+        if step is not None:
+            _place(lane, event, step, standing)
+    for (rule, _), (first, level) in standing.items():
+        lanes[_family_of(events, rule)].firings.append(Firing(rule, level, first, None))
+    begin, end = run.stream.first_step or 0, run.stream.last_step or 0
+    return Timeline(
+        wanted, len(events), at, tuple(reversed(numbers)), tuple(lanes.values()), families, begin, end, steps
+    )
 
 
-def _ends_what_is_shown(event: Event, standing: dict[str, tuple[int, Level]]) -> bool:
+class _Calendar:
+    """Where events of other streams stand on the steps of the run: what they share is time."""
+
+    def __init__(self, run: RunSource) -> None:
+        self._run = run
+        self._own: tuple[Sequence[float], Sequence[int]] | None = None
+        self._others: dict[str, dict[int, float]] = {}
+
+    def step_of(self, event: Event) -> int | None:
+        """The newest step of the run that had been written then; None where nobody says when that was."""
+        if self._own is None:
+            steps, times = self._run.stream.times()
+            # A clock that was set back must not hide what came after it.
+            self._own = list(accumulate(times, _later)), steps
+        if event.stream not in self._others:
+            part = part_of(self._run, event.stream)
+            known = {} if part is self._run else dict(zip(*part.stream.times(), strict=True))
+            self._others[event.stream] = known
+        when = self._others[event.stream].get(event.step)
+        if when is None or math.isnan(when):
+            return None
+        own_times, own_steps = self._own
+        at = bisect_right(own_times, when) - 1
+        return own_steps[at] if at >= 0 else None
+
+
+def _later(one: float, other: float) -> float:
+    """The later of two times; one that is not known is as early as can be."""
+    one, other = (-math.inf if math.isnan(time_s) else time_s for time_s in (one, other))
+    return max(one, other)
+
+
+def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], tuple[int, Level]]) -> bool:
     """A recovery that the filter keeps out of the list still ends its bar."""
-    return event.state is EventState.RECOVERED and event.rule in standing
+    return event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
 
 
 def _family_of(events: Sequence[Event], rule: str) -> str:
     return next(event.family for event in reversed(events) if event.rule == rule)
 
 
-def _place(lane: Lane, event: Event, standing: dict[str, tuple[int, Level]]) -> None:
+def _place(lane: Lane, event: Event, step: int, standing: dict[tuple[str, str], tuple[int, Level]]) -> None:
+    whose = (event.rule, event.stream)
     if event.state is EventState.FACT:
-        lane.facts.append(event.step)
+        lane.facts.append(step)
     elif event.state is EventState.RECOVERED:
-        begun = standing.pop(event.rule, None)
+        begun = standing.pop(whose, None)
         if begun is not None:
-            lane.firings.append(Firing(event.rule, begun[1], begun[0], event.step))
+            lane.firings.append(Firing(event.rule, begun[1], begun[0], step))
     else:
-        first, level = standing.get(event.rule, (event.step, event.level))
-        standing[event.rule] = (first, max(level, event.level))
+        first, level = standing.get(whose, (step, event.level))
+        standing[whose] = (first, max(level, event.level))
 
 
 def lane_rows(timeline: Timeline, height: int) -> int:
@@ -274,11 +327,12 @@ def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int |
     role = "dim" if is_over else LEVEL_ROLES[event.level]
     sign = glyphs.recovered if event.state is EventState.RECOVERED else glyphs.level(event.level)
     builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
-    builder.right(units.step(event.step), 9, "cursor" if event.step == at else "value").add("  ")
+    builder.right(units.step(event.step), 9, "cursor" if event.step == at and not event.stream else "value").add("  ")
     builder.left(event.rule, 5, "dim")
     if width >= 100:
         builder.left(Label.of(event.family).display, 13, "dim")
     if width >= 60:
         builder.left(_WORDS[event.state], 10, role)
-    builder.add(Label.of(event.message).display, "dim" if is_over else "text")
+    whose = f"{event.stream}: " if event.stream else ""
+    builder.add(Label.of(f"{whose}{event.message}").display, "dim" if is_over else "text")
     return builder.row(Target(TargetKind.EVENT, event.rule, number))

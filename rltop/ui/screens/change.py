@@ -19,21 +19,26 @@ class ChangeScreen(Page):
         "Enter opens a metric. That two things moved together says where to look, not which caused which."
     )
 
-    def __init__(self, returns_to: int | None = None, *, has_travelled: bool = False) -> None:
+    def __init__(
+        self, stream: str = "", step: int | None = None, *, returns_to: int | None = None, has_travelled: bool = False
+    ) -> None:
         """The page at the step of the time cursor.
 
         Args:
+            stream: whose keys; "" is the main one.
+            step: the step to show in that stream while no time cursor is set.
             returns_to: where the cursor was before it was set for this page.
             has_travelled: the cursor was set for this page, and goes back with it.
         """
-        super().__init__()
+        super().__init__(stream)
+        self._step = step
         self._returns_to = returns_to
         self._has_travelled = has_travelled
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The ranking at the step that is shown; the board scrolls."""
-        moment = self.rltop.moment
-        view = build_change(moment.run, moment.at_step, width=width)
+        moment = self.moment
+        view = build_change(moment.run, self._step if moment.at_step is None else moment.at_step, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_change(view, width, height if is_small else None, moment.glyphs)
 

@@ -41,6 +41,8 @@ class TimelineScreen(FilteredPage):
         moment = self.rltop.moment
         timeline = self._timeline
         if timeline is None or not timeline.is_for(moment.run, self._wanted, moment.at_step):
+            if timeline is not None and timeline.stream is not moment.run.stream:
+                self._chosen, self._at = None, 0
             timeline = self._timeline = build_timeline(moment.run, self._wanted, moment.at_step)
         self._settle(timeline)
         room = list_rows(timeline, height)
@@ -85,14 +87,12 @@ class TimelineScreen(FilteredPage):
             super().open(target)
             return
         event = self.rltop.followed.events[target.step]
+        step = event.step if self._timeline is None else self._timeline.step_of(target.step, event)
         moment = self.rltop.moment
-        if event.stream:
-            # Its step is one of another axis: the cursor of the run cannot go there.
+        if step is None or step == (moment.at_step if moment.at_step is not None else moment.run.stream.last_step):
             super().open(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))
-        elif event.step == (moment.at_step if moment.at_step is not None else moment.run.stream.last_step):
-            super().open(Target(TargetKind.VERDICT, event.rule, event.step))
         else:
-            self.rltop.show_step(event.step)
+            self.rltop.show_step(step)
 
     def show_only(self, text: str) -> None:
         """Show the events with this text."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rltop.model import Event, EventState, Label, Level
+from rltop.store.stream import Stream
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import TargetKind
 from rltop.view.timeline import EventFilter, Firing, build_timeline, lane_rows, list_rows, paint_timeline
 from rltop.view.widths import cell_width
 from tests.fake_run import FakeRun
-from tests.stores import stream_of
+from tests.stores import record, stream_of
 
 FIRING, WORSE, OVER, FACT = EventState.FIRING, EventState.ESCALATED, EventState.RECOVERED, EventState.FACT
 
@@ -99,6 +102,35 @@ def test_ends_are_said() -> None:
     assert "nothing has happened yet" in text_of(run_with([]))
     assert "no event passes" in text_of(run_with(LOG), EventFilter(text="absent"))
     assert "4 of 6 events" in text_of(run_with(LOG), EventFilter(family="gradient"))
+
+
+def timed(steps: int, every_s: float) -> Stream:
+    stream = Stream("")
+    for step in range(steps):
+        stream.append(record(step, {"a": 1.0}, 1000.0 + every_s * step))
+    return stream
+
+
+def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
+    explorer = FakeRun(Label.of("run"), timed(300, 10.0), role="explorer")
+    foreign = [replace(event(step, "T2", "length", Level.WARN, state), stream="explorer") for step, state in
+               ((90, FIRING), (150, OVER))]  # fmt: skip
+    mine = event(40, "T2", "length", Level.CRIT, FIRING)
+    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[*foreign, mine], beside=(explorer,))
+    timeline = build_timeline(run, EventFilter())
+    assert [timeline.step_of(number, one) for number, one in enumerate(run.events)] == [30, 50, 40]
+    (lane,) = timeline.lanes
+    assert lane.firings == [Firing("T2", Level.WARN, 30, 50), Firing("T2", Level.CRIT, 40, None)]
+    assert "explorer: it happened" in text_of(run)
+
+
+def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
+    foreign = replace(event(90, "T2", "length", Level.WARN, FIRING), stream="explorer")
+    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[foreign], beside=())
+    timeline = build_timeline(run, EventFilter())
+    assert timeline.step_of(0, foreign) is None
+    assert timeline.lanes[0].firings == []
+    assert "explorer: it happened" in text_of(run)
 
 
 def test_only_what_is_in_view_is_painted() -> None:
