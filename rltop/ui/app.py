@@ -17,13 +17,13 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from rltop.clock import Clock, SystemClock
-from rltop.errors import ConfigError, ThemeError
+from rltop.errors import ConfigError
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Verdict
 from rltop.ui.bindings import APP_BINDINGS, binding_ids, spell
 from rltop.ui.commands import RltopCommands, RltopPalette
-from rltop.ui.moment import Moment, travelled
+from rltop.ui.moment import Moment
 from rltop.ui.options import UiOptions
 from rltop.ui.pace import LinkPing, Pace, is_multiplexed
 from rltop.ui.screens.change import ChangeScreen
@@ -38,12 +38,12 @@ from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
-from rltop.ui.textual_shim import FaultKeeper, ScreenGuard, driver_for
-from rltop.ui.theme import textual_theme
+from rltop.ui.textual_shim import ScreenGuard, driver_for
+from rltop.ui.travel import TimeTravel
+from rltop.ui.wardrobe import Wardrobe
 from rltop.view.badges import verdicts_at
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Target, TargetKind
-from rltop.view.palette import Palette, find_palettes, load_palette
 from rltop.view.stragglers import build_stragglers
 
 SLICE_MS = 4.0
@@ -56,7 +56,7 @@ TICK_S = 1.0
 """How often ages and the state word are brought up to date without new data."""
 
 
-class RltopApp(FaultKeeper, inherit_bindings=False):
+class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
@@ -102,11 +102,6 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
         self._run_index = 0
         self.picked: str | None = None
-        self._cursor: int | None = None
-        self._frozen: int | None = None
-        self._awaits_recall = False
-        self._has_travelled = False
-        self._is_paused = False
         self._drawn_version: Hashable = None
         self._drawn_face: Hashable = None
         self._wake = asyncio.Event()
@@ -123,18 +118,12 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
     @property
     def moment(self) -> Moment:
         """The run, the step and the signs that every page paints with."""
-        at_step = self._cursor if self._cursor is not None else self._frozen
-        return Moment(self.followed, self._glyphs, at_step, self._is_paused)
+        return Moment(self.followed, self._glyphs, self.at_step, self._is_paused)
 
     @property
     def shown_verdicts(self) -> Sequence[Verdict]:
         """What stands at the step that is shown, worst first."""
         return verdicts_at(self.followed, self.moment.at_step)
-
-    @property
-    def is_live(self) -> bool:
-        """The newest step is shown, and followed."""
-        return self._cursor is None and not self._is_paused
 
     @property
     def page(self) -> Page | None:
@@ -354,55 +343,6 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 self.pop_screen()
             self.action_live()
 
-    # -- time ----------------------------------------------------------------------------------------------------
-
-    def action_travel(self, by: int) -> None:
-        """Move the time cursor by records; past the newest one it is live again."""
-        self._go_to(travelled(self.followed, self.moment.at_step, by))
-
-    def action_live(self) -> None:
-        """Follow the newest step again."""
-        self._frozen = None
-        self._is_paused = False
-        self._go_to(None)
-
-    def action_pause(self) -> None:
-        """Freeze the picture at the step that it shows, or go on; reading never stops."""
-        self._is_paused = not self._is_paused
-        self._frozen = self.followed.stream.last_step if self._is_paused else None
-        self.draw()
-
-    def show_step(self, step: int | None) -> None:
-        """Set the time cursor to a step; the newest one is live."""
-        newest = self.followed.stream.last_step
-        self._go_to(None if step is None or newest is None or step >= newest else step)
-
-    def _go_to(self, step: int | None) -> None:
-        """Set the time cursor; what it shows is drawn behind the keys that wait.
-
-        A key that is held down brings more of them than pages can be painted.
-        """
-        self._cursor = step
-        if not self._has_travelled:
-            self._has_travelled = True
-            self.call_later(self._arrive)
-
-    def _arrive(self) -> None:
-        """Draw the step at the cursor, and have the file read again where memory has folded it."""
-        self._has_travelled = False
-        step = self._cursor
-        if step is not None:
-            self.followed.recall(step)
-        self._awaits_recall = step is not None and self.followed.stream.folded_range(step) is not None
-        self.draw()
-
-    def _has_recalled(self) -> bool:
-        """Whether the step at the cursor has come back from the file since it was asked for."""
-        if not self._awaits_recall or self._cursor is None:
-            return False
-        self._awaits_recall = self.followed.stream.folded_range(self._cursor) is not None
-        return not self._awaits_recall
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Grey out or hide the keys that would do nothing here."""
         is_allowed: bool | None = True
@@ -429,39 +369,6 @@ class RltopApp(FaultKeeper, inherit_bindings=False):
                 is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
                 is_allowed = is_deep or (self.page is not None and self.page.has_something_to_close)
         return is_allowed
-
-    # -- looks ---------------------------------------------------------------------------------------------------
-
-    @property
-    def theme_names(self) -> list[str]:
-        """Every theme there is, the user's own included."""
-        return sorted(find_palettes(self.options.themes_folder))
-
-    def action_next_theme(self) -> None:
-        """Switch to the theme after the present one."""
-        names = self.theme_names
-        at = names.index(self.palette.name) if self.palette.name in names else -1
-        self.dress_in(names[(at + 1) % len(names)])
-
-    def dress_in(self, name: str) -> None:
-        """Switch to the theme called `name`; a broken one is reported and left."""
-        try:
-            self.palette = self._load(name)
-        except ThemeError as error:
-            self.notify(str(error), title="theme", severity="error", markup=False)
-            return
-        self._dress()
-
-    def _load(self, name: str) -> Palette:
-        palette = load_palette(name, self.options.themes_folder)
-        return palette if self.options.has_colour else palette.without_colour()
-
-    def _dress(self) -> None:
-        self.register_theme(textual_theme(self.palette))
-        self.theme = self.palette.name
-        for page in self.screen_stack:
-            if isinstance(page, Page) and page.is_mounted:
-                page.set_palette()
 
     def action_command_palette(self) -> None:
         """Find a metric, a verdict, a theme or an action by name."""

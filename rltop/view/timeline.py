@@ -154,7 +154,16 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
         lanes[_family_of(events, rule)].firings.append(Firing(rule, level, first, None))
     begin, end = run.stream.first_step or 0, run.stream.last_step or 0
     return Timeline(
-        wanted, len(events), at, tuple(reversed(numbers)), tuple(lanes.values()), families, begin, end, steps
+        wanted,
+        len(events),
+        at,
+        tuple(reversed(numbers)),
+        tuple(lanes.values()),
+        families,
+        begin,
+        end,
+        steps,
+        run.stream,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from rltop.model import Event, EventState, Label, Level
@@ -18,8 +16,16 @@ from tests.stores import record, stream_of
 FIRING, WORSE, OVER, FACT = EventState.FIRING, EventState.ESCALATED, EventState.RECOVERED, EventState.FACT
 
 
-def event(step: int, rule: str, family: str, level: Level, state: EventState, message: str = "it happened") -> Event:
-    return Event(step, step, rule, family, level, state, message)
+def event(
+    step: int,
+    rule: str,
+    family: str,
+    level: Level,
+    state: EventState,
+    message: str = "it happened",
+    stream: str = "",
+) -> Event:
+    return Event(step, step, rule, family, level, state, message, stream)
 
 
 LOG = [
@@ -113,8 +119,9 @@ def timed(steps: int, every_s: float) -> Stream:
 
 def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
     explorer = FakeRun(Label.of("run"), timed(300, 10.0), role="explorer")
-    foreign = [replace(event(step, "T2", "length", Level.WARN, state), stream="explorer") for step, state in
-               ((90, FIRING), (150, OVER))]  # fmt: skip
+    foreign = [
+        event(step, "T2", "length", Level.WARN, state, stream="explorer") for step, state in ((90, FIRING), (150, OVER))
+    ]
     mine = event(40, "T2", "length", Level.CRIT, FIRING)
     run = FakeRun(Label.of("run"), timed(101, 30.0), events=[*foreign, mine], beside=(explorer,))
     timeline = build_timeline(run, EventFilter())
@@ -125,7 +132,7 @@ def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
 
 
 def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
-    foreign = replace(event(90, "T2", "length", Level.WARN, FIRING), stream="explorer")
+    foreign = event(90, "T2", "length", Level.WARN, FIRING, stream="explorer")
     run = FakeRun(Label.of("run"), timed(101, 30.0), events=[foreign], beside=())
     timeline = build_timeline(run, EventFilter())
     assert timeline.step_of(0, foreign) is None
