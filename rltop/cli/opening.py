@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rltop.cli.looking import look
 from rltop.clock import Clock
 from rltop.config import Config
+from rltop.decode.kinds import HEAD_BYTES, kind_of
 from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import OpenFeed
@@ -50,11 +51,12 @@ def runs_of(path: str) -> list[Found]:
         return runs
     try:
         size = Path(path).stat().st_size
-        with Path(path).open("rb"):
-            pass
+        with Path(path).open("rb") as file:
+            kind = kind_of(file.read(HEAD_BYTES), path, is_all=True)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
-    return [Found(path, name_of(path), size)]
+    # Only where workers are timed one by one does the kind decide how a run is followed.
+    return [Found(path, name_of(path), size, kind=kind if kind is not None and kind.has_spans else None)]
 
 
 def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:

@@ -10,8 +10,9 @@ from binary_files import event, frame, value, version_event
 from telescope_run import TelescopeRun
 from trace_run import START_US, embodied
 
-from rltop.cli.opening import direct
+from rltop.cli.opening import direct, read_whole
 from rltop.clock import FakeClock
+from rltop.config import Config
 from rltop.ingest.discover import discover
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
@@ -116,6 +117,14 @@ def test_a_trace_alone_is_a_run(tmp_path: Path) -> None:
     assert run.identity is not None
     assert run.identity.dialect.name == "RLinf"
     assert run.stream.rows == 9
+
+
+def test_a_trace_that_is_named_is_judged_by_its_ranks_too(tmp_path: Path) -> None:
+    path = tmp_path / "trace_events.jsonl"
+    path.write_bytes(embodied(range(12), slow_rank=1).lines())
+    (run,) = read_whole(str(path), Config(), FakeClock()).runs
+    assert [verdict.rule for verdict in run.verdicts] == ["P15"]
+    assert "ActorGroup rank 1" in run.verdicts[0].headline
 
 
 def test_a_live_run_goes_on_where_it_was(tmp_path: Path) -> None:
