@@ -205,7 +205,11 @@ def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
 
 def _newest_events(run: RunSource, at: int | None) -> tuple[Event, ...]:
     events = [event for event in run.events if at is None or (not event.stream and event.step <= at)]
-    return tuple(reversed(events[-_EVENTS:]))
+    # What explains must not crowd out what happened: an evaluation every few steps would.
+    told = [i for i, event in enumerate(events) if event.family != "facts"][-_EVENTS:]
+    facts = [i for i, event in enumerate(events) if event.family == "facts"][-max(0, _EVENTS - len(told)) :]
+    shown = sorted({*told, *facts[: _EVENTS - len(told)]}, reverse=True)
+    return tuple(events[i] for i in shown)
 
 
 @dataclass(slots=True)

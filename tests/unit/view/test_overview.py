@@ -13,7 +13,7 @@ import pytest
 from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
 
 from rltop.health import registry
-from rltop.model import Label, Level, RunState, VerdictState
+from rltop.model import Event, EventState, Label, Level, RunState, VerdictState
 from rltop.store.series import StoreOptions
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import ROLES, Row, TargetKind
@@ -290,3 +290,15 @@ def test_levels_of_rows_follow_the_verdicts(firing: FakeRun) -> None:
     assert levels["actor/kl_loss"] is Level.WARN
     assert levels["response_length/mean"] is Level.CRIT
     assert levels["actor/entropy"] is Level.OK
+
+
+def test_facts_never_crowd_out_what_happened() -> None:
+    run = firing_run()
+    told = list(run.events)
+    run.events = [
+        *told,
+        *(Event(1191 + i, 1191 + i, "F3", "facts", Level.INFO, EventState.FACT, "validation 0.5") for i in range(20)),
+    ]
+    shown = build_overview(run, None, width=120, height=40).events
+    assert [event for event in reversed(shown) if event.family != "facts"] == told
+    assert [event.step for event in shown if event.family == "facts"] == [1210, 1209]
