@@ -17,21 +17,32 @@ _OWN = (
     "debug/vllm_vs_local_logprob_diff_mean",
     "learner_tokens_per_second_step",
 )
+_VERIFIABLE = ("objective/verifiable_reward", "objective/verifiable_correct_rate")
 _PAIRS = frozenset({Algorithm.DPO})
 
 DIALECT = Dialect(
     name="open-instruct",
     fingerprints=(
         Fingerprint(Algorithm.GRPO, any_of=_OWN, weight=36),
+        Fingerprint(Algorithm.PPO, any_of=_VERIFIABLE, all_of=("loss/value_avg",), weight=35),
+        Fingerprint(Algorithm.UNKNOWN, any_of=_VERIFIABLE, weight=20),
         Fingerprint(Algorithm.DPO, all_of=("rewards/accuracy", "rewards/margin"), weight=32),
     ),
     aliases=(
         Alias("scores", "reward_mean"),
+        Alias("objective/verifiable_reward", "reward_mean"),
         Alias("objective/scores", "reward_mean"),
+        Alias("objective/rlhf_reward", "reward_final"),
+        Alias("objective/non_score_reward", "kl_reward"),
+        Alias("objective/verifiable_correct_rate", "success_frac"),
         Alias("objective/kl2_avg", "kl_ref"),
         Alias("objective/kl3_avg", "kl_ref"),
         Alias("objective/kl1_avg", "kl_ref"),
         Alias("objective/kl_avg", "kl_ref"),
+        Alias("objective/kl", "kl_ref"),
+        Alias("objective/entropy", "entropy_seq"),
+        Alias("loss/value_avg", "value_loss"),
+        Alias("val/clipfrac_avg", "clip_frac_value"),
         Alias("loss/policy_avg", "policy_loss"),
         Alias("loss/total_avg", "loss"),
         Alias("policy/clipfrac_avg", "clip_frac"),
@@ -105,6 +116,10 @@ DIALECT = Dialect(
     hidden=("global_step", "training_step"),
     training_keys=("loss/*", "policy/*", "optim/grad_norm", "train_loss"),
     evaluation_keys=("eval/*",),
-    traits=(TraitEvidence("is_async", ("num_steps_off_policy",)),),
+    traits=(
+        TraitEvidence("is_async", ("num_steps_off_policy",)),
+        TraitEvidence("has_critic", ("loss/value_avg",)),
+        TraitEvidence("kl_is_sequence_sum", ("objective/kl",)),
+    ),
     group_size_keys=("num_samples_per_prompt_rollout",),
 )

@@ -76,6 +76,8 @@ def found(keys: list[str]) -> Identity:
         (["ppo_actor/task_reward/avg", "ppo_critic/update/value_loss/avg"], "AReaL", Algorithm.PPO),
         (["actor/pg_loss", "actor/policykl", "time/step_total", "critic/rewards/mean"], "ROLL", Algorithm.GRPO),
         (["scores", "val/sequence_lengths", "val/ratio", "objective/kl2_avg"], "open-instruct", Algorithm.GRPO),
+        (["objective/verifiable_reward", "objective/kl", "loss/value_avg"], "open-instruct", Algorithm.PPO),
+        (["objective/verifiable_reward"], "open-instruct", Algorithm.UNKNOWN),
         (["train/reward", "train/reward_std_dev", "loss/train"], "ART", Algorithm.GRPO),
     ],
 )
