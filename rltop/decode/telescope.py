@@ -105,7 +105,7 @@ class TelescopeDecoder:
             self._seen = (step, count)
         new = {key: value for key, value in row.items() if key not in self._shown}
         self._shown.update(new)
-        return [self._builder.build(step, new, self._place)] if new else []
+        return self._record(step, new)
 
     def finish(self) -> list[Record]:
         """Nothing more will come: every step as far as it is known."""
@@ -150,7 +150,6 @@ class TelescopeDecoder:
             return False
         self._is_taken = True
         self._archive = bytearray()
-        self.counts.lines += 1
         self.envelope = "flat"
         return True
 
@@ -196,7 +195,13 @@ class TelescopeDecoder:
         row |= self._timing(step)
         new = {key: value for key, value in row.items() if key not in self._shown}
         self._given, self._shown = step, {}
-        return [self._builder.build(step, new, self._place)] if new else []
+        return self._record(step, new)
+
+    def _record(self, step: int, row: dict[str, float]) -> list[Record]:
+        if not row:
+            return []
+        self.counts.lines += 1
+        return [self._builder.build(step, row, self._place)]
 
     def _timing(self, step: int) -> dict[str, float]:
         """Timing and discards of a step, after which its events are forgotten with those of the steps before."""
