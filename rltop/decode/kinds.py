@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import NamedTuple
 
+import orjson
+
 from rltop.decode.decoder import Decoder
 from rltop.decode.framing import BOM
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
@@ -121,6 +123,8 @@ TRACE = Kind("trace", "Chrome trace", _trace, has_spans=True, note="a step is sh
 KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV, TELESCOPE, TRACE)
 """Every format that is read, compressed ones aside: those are unpacked first."""
 
+_OF_ROWS = (".jsonl", ".ndjson")
+"""Names that say JSON lines: decisive only where the first line is no row, being torn or a header."""
 _COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
 
 
@@ -180,15 +184,40 @@ def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
     line, end, _ = text.partition(b"\n")
     if not end and not is_all:
         return None
+    if name.endswith(_OF_ROWS):
+        return CSV if _CSV_HEADER.match(line) else JSONL
     return CSV if name.endswith(".csv") or _CSV_HEADER.match(line) else CONSOLE
 
 
 def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
     if text.startswith(b"["):
-        return WHOLE_JSON
+        return _kind_of_array(text, name, is_all=is_all)
     rest = text[1:].lstrip(b" \t\r")
     if name == "trainer_state.json" or rest.startswith(b"\n"):
         return WHOLE_JSON
     # A printed Python dict: the standard output of transformers, where its bars go to another file.
-    is_printed = rest.startswith(b"'") and not name.endswith((".jsonl", ".ndjson", ".json"))
+    is_printed = rest.startswith(b"'") and not name.endswith((*_OF_ROWS, ".json"))
     return CONSOLE if is_printed else JSONL if rest or is_all else None
+
+
+def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:
+    """A bracket first: a document of rows, a line that is no row, or a log that begins with a time or a rank."""
+    line, end, behind = text.partition(b"\n")
+    inside = line[1:].strip()
+    if not inside:
+        return WHOLE_JSON if end or is_all else None
+    if inside.startswith(b"{"):
+        if not name.endswith(_OF_ROWS) or (end and not inside.endswith(b"]")):
+            return WHOLE_JSON
+        return JSONL if behind.strip() else WHOLE_JSON if is_all else None
+    if not end and not is_all:
+        return None
+    return JSONL if name.endswith(_OF_ROWS) or _is_json(line) else CONSOLE
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
