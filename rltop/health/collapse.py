@@ -19,7 +19,7 @@ from rltop.model import Evidence, Unit, Verdict
 
 ONSET = "began at step"
 LAST_GOOD = "last good step"
-CHECKPOINT = "checkpoint before it, step"
+CHECKPOINT = "last checkpoint at step"
 _MOVED = " from step"
 _HELD_STEPS = 256
 _HELD_CHECKPOINTS = 64

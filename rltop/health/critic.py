@@ -35,7 +35,8 @@ class ExplainedVariance(Judge):
         window.push(value)
         if now.record <= limits["wait"]:
             return QUIET
-        if value >= limits["warn"] and window.floor >= limits["lost"] and window.ceiling <= self.best:
+        is_fine = value >= limits["warn"] and window.floor >= limits["lost"]
+        if is_fine and (window.ceiling <= self.best or now.record % _EVERY):
             return QUIET
         usual = window.median
         self.best = max(self.best, usual)

@@ -193,8 +193,9 @@ class ThroughputDrop(Judge):
 
     def read(self, now: Moment) -> Reading | None:
         """Throughput is computed from the step time, so a checkpoint falsifies it."""
-        value = now.values.get("throughput")
-        if value is None or value <= 0.0 or any(now.values.get(name, 0.0) > 0.0 for name in _EXTRA_STAGES):
+        values = now.values
+        value = values.get("throughput")
+        if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
         start = self.start
         base = start.value

@@ -22,7 +22,7 @@ _MIN_SAMPLES = 10
 _KNOWN_RECORDS = 64
 """By then the baselines of stages that are logged stand."""
 _EVERY = 4
-"""Nobody is in a hurry to hear of time that is not measured: every fourth record is looked at."""
+"""Nobody is in a hurry to hear of a side stage, or of time that is not measured: every fourth record is looked at."""
 _REPORTED = ("time_adv", "time_reward", "time_ref", "time_old_log_prob", "time_values", "time_dump", "time_load_data")
 _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
 """Stages that should be next to nothing; the others are passes over the whole batch."""
@@ -125,10 +125,8 @@ class AuxiliaryStage(Judge):
         step = values.get("time_step")
         if not step:
             return None
-        if now.record > _KNOWN_RECORDS:
-            light, heavy, get = self.limits["light"] * step, self.limits["heavy"] * step, values.get
-            if not any(get(name, 0.0) > (light if name in _LIGHT else heavy) for name in self.start):
-                return QUIET
+        if now.record > _KNOWN_RECORDS and now.record % _EVERY:
+            return None
         return self._worst(values, step)
 
     def _worst(self, values: Mapping[str, float], step: float) -> Reading:
@@ -280,8 +278,8 @@ RULES = (
         metrics=_REPORTED,
         judge=AuxiliaryStage,
         condition="Advantages, reward, dumps or data loading above `light` of the step, log-probabilities, reference "
-        "or values above `heavy`, in 5 of 10 records: INFO; grown more than `rise`× since the start, or a light "
-        "stage above `absurd`: WARN.",
+        "or values above `heavy`, in 5 of 10 records (from the 65th on every fourth is looked at): INFO; grown more "
+        "than `rise`× since the start, or a light stage above `absurd`: WARN.",
         limits={"light": 0.1, "heavy": 0.25, "rise": 3.0, "absurd": 0.5},
         patience=_FIVE_OF_TEN,
         warm_up=13,
