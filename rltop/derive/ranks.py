@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.derive.rolling import MAD_TO_SIGMA
+from rltop.derive.spans import SpanBook
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
@@ -185,6 +186,18 @@ class RankHistory:
             for place, ranks in seconds.items()
         ]
         return sorted(found, key=lambda one: (-one.share, -one.behind_s, one.group, one.stage))
+
+
+def measured_ranks(book: SpanBook) -> RankHistory | None:
+    """The ranks of a run's newest steps by their true spans; None where no role has two of them."""
+    history = RankHistory()
+    history.is_measured = True
+    for step in book.steps[-SUMMED_STEPS:]:
+        roles = book.by_rank(step)
+        if any(len(ranks) > 1 for ranks in roles.values()):
+            times = {f"{role} rank {rank}": stages for role, ranks in roles.items() for rank, stages in ranks.items()}
+            history.push(step, times)
+    return history if history.last_step is not None else None
 
 
 def _summary(

@@ -86,7 +86,7 @@ RULES = (
         judge=RankStraggler,
         condition="The same rank behind the median of its worker group in the same stage by more than `rise` of that "
         "median, `sigmas` robust standard deviations of the ranks, and `share` of what the group's step takes, in 5 of "
-        "10 steps: WARN. Where each rank writes a stream of its own, or its spans are measured.",
+        "10 steps: WARN. Where each rank writes a stream of its own.",
         limits={"rise": 0.2, "sigmas": 4.0, "share": 0.05},
         calm=10,
         judges_always=True,

@@ -99,7 +99,7 @@ class JoinedRun(TrackedRun):
     @property
     def ranks(self) -> RankHistory | None:
         """What the ranks did in the newest steps; None where no rank says."""
-        return None if self._watch is None else self._watch.history
+        return super().ranks if self._watch is None else self._watch.history
 
     @property
     def version(self) -> Hashable:

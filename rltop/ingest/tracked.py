@@ -126,6 +126,7 @@ class TrackedRun:
         self._touched = 0
         self._collapses = 0
         self._checkpoints: tuple[int, ...] | None = None
+        self._measured: tuple[int, RankHistory | None] = (-1, None)
         self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -303,7 +304,14 @@ class TrackedRun:
     @property
     def ranks(self) -> RankHistory | None:
         """What each rank did in the newest steps; None where no rank says."""
-        return None
+        book = self.spans
+        if book is None:
+            return None
+        if self._measured[0] != book.version:
+            from rltop.derive.ranks import measured_ranks  # noqa: PLC0415 - only where spans are written down
+
+            self._measured = (book.version, measured_ranks(book))
+        return self._measured[1]
 
     @property
     def profiles(self) -> Sequence[str]:

@@ -152,7 +152,7 @@ def _rules_of(run: RunSource, group: str) -> list[str]:
         if spec.group.value == group
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or any(name in identity.signals for name in spec.metrics))
-        and (not spec.needs_ranks or run.ranks is not None)
+        and (not spec.needs_ranks or (run.ranks is not None and not run.ranks.is_measured))
     ]
 
 

@@ -101,10 +101,10 @@ def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs)
     if view.verdict is not None:
         target = Target(TargetKind.VERDICT, view.verdict.rule)
         sign = glyphs.level(view.verdict.level)
-        for i, line in enumerate(wrap(Label.of(view.verdict.headline).display, width - 4, 3)):
+        for i, line in enumerate(wrap(Label.of(view.verdict.headline).display, width - 4, 5)):
             role = LEVEL_ROLES[view.verdict.level]
             rows.append(RowBuilder(width, glyphs).add(f" {sign if i == 0 else ' '} ", role).add(line, role).row(target))
-    else:
+    elif not view.is_measured:
         rows.append(text_row(f"{glyphs.level(Level.OK)} no rank lags behind for long", width, glyphs, "ok"))
     rows.append(rule_row(width, glyphs))
     rows += _paint_stages(view, width, glyphs)
@@ -115,11 +115,14 @@ def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs)
 
 def _paint_stages(view: RanksView, width: int, glyphs: Glyphs) -> list[Row]:
     """One row per stage: who is slowest, by how much, how often."""
-    name = max(12, min(36, width - 60))
     rank = 18 if width >= 76 else 12
-    has_often = width >= 72
+    has_often, has_share = width >= 72, width >= 48
+    numbers = 9 + 9 * has_share + 21 * has_often
+    name = max(10, min(36, width - 5 - rank - numbers))
     head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").add(" ").left("slowest", rank, "dim")
-    head.right("behind", 9, "dim").right("of step", 9, "dim")
+    head.right("behind", 9, "dim")
+    if has_share:
+        head.right("of step", 9, "dim")
     if has_often:
         head.right("median", 9, "dim").right("slowest in", 12, "dim")
     rows = [head.row()]
@@ -127,10 +130,12 @@ def _paint_stages(view: RanksView, width: int, glyphs: Glyphs) -> list[Row]:
         key = view.keys.get((stage.slowest, stage.stage), "")
         fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
         builder = RowBuilder(width, glyphs).add(f" {glyphs.level(Level.WARN) if fires else ' '} ", "warn")
-        label = stage.stage if not stage.group or width < 76 else f"{stage.group} · {stage.stage}"
+        label = stage.stage if not stage.group or width < 100 else f"{stage.group} · {stage.stage}"
         builder.left(clip_middle(Label.of(label).display, name), name, "key").add(" ")
         builder.left(clip_middle(Label.of(stage.slowest).display, rank - 1), rank, "text")
-        builder.right(_seconds(stage.behind_s), 9, "value").right(units.share(stage.share), 9, "value")
+        builder.right(_seconds(stage.behind_s), 9, "value")
+        if has_share:
+            builder.right(units.share(stage.share), 9, "value")
         if has_often:
             builder.right(_seconds(stage.usual_s), 9, "note").right(units.share(stage.often), 12, "note")
         rows.append(builder.row(Target(TargetKind.METRIC, key, stream=stage.slowest) if key else None))
