@@ -28,6 +28,9 @@ from rltop.view.spark import SparkData
 TOGETHER_RECORDS = 1
 """Moves within so many records of each other have no order that can be told."""
 
+CLEAR_SIGMAS = 6.0
+"""A move has to be as far as this to be called the first: among a dozen links one strays a little by chance."""
+
 _BEFORE_ROWS = 320
 _AFTER_ROWS = 64
 _MOST_CELLS_READ = 200_000
@@ -240,9 +243,14 @@ def _title(signal: Signal, count: int) -> str:
     return Label.of(signal.instance).display
 
 
+def _is_clear(link: ChainLink) -> bool:
+    """Is the move too far for chance? A fact has no distance, and is certain."""
+    return link.signal is None or abs(link.moved.score) >= CLEAR_SIGMAS
+
+
 def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
     """The link that moved clearly before every other and before the subject."""
-    moved = sorted((link.records, i) for i, link in enumerate(links) if link.records is not None)
+    moved = sorted((link.records, i) for i, link in enumerate(links) if link.records is not None and _is_clear(link))
     if not moved:
         return None
     records, i = moved[0]
@@ -264,11 +272,15 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     name = subject.title if subject is not None else "the symptom"
     origin = subject.records if subject is not None and subject.records is not None else 0
     moved = sorted(
-        ((link.records - origin, i, link) for i, link in enumerate(links) if link.records is not None),
+        (
+            (link.records - origin, i, link)
+            for i, link in enumerate(links)
+            if link.records is not None and _is_clear(link)
+        ),
         key=lambda one: one[:2],
     )
     if not moved:
-        return "nothing else in this chain left its usual range: the symptom stands alone"
+        return "nothing else in this chain clearly left its usual range: the symptom stands alone"
     before = [(-gap, link) for gap, _, link in moved if gap < -TOGETHER_RECORDS]
     together = [link.title for gap, _, link in moved if abs(gap) <= TOGETHER_RECORDS]
     after = [link.title for gap, _, link in moved if gap > TOGETHER_RECORDS]

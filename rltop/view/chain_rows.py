@@ -17,8 +17,10 @@ from rltop.view.change import sigma_text
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.markers import add_rail, paint_marker_legend
+from rltop.view.widths import cell_width
 
 _NUMBER = 4
+_LEVEL = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,10 @@ def _add_levels(builder: RowBuilder, link: ChainLink, glyphs: Glyphs) -> None:
 
 
 def _level(value: float, unit: Unit) -> str:
-    return "" if math.isnan(value) else units.measure(value, unit)
+    if math.isnan(value):
+        return ""
+    text = units.measure(value, unit)
+    return text if cell_width(text) <= _LEVEL else units.quantity(value, unit)[0]
 
 
 def moved_text(link: ChainLink, *, is_first: bool = False) -> str:

@@ -23,6 +23,7 @@ from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import generic_signal, shown_step
 from rltop.view.source import RunSource
 from rltop.view.spark import SparkData
+from rltop.view.widths import cell_width
 
 LEAST = (40, 12)
 BEFORE_VALUES = 32
@@ -36,6 +37,7 @@ _MOST_CELLS_READ = 60_000
 _SHOWN = 60
 _ALWAYS_SHOWN = 5
 _MOST_SIGMAS = 99.0
+_NUMBER = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +242,10 @@ def _paint_changed(one: Changed, frame: Frame | None, width: int, glyphs: Glyphs
 
 
 def _number(value: float, one: Changed) -> str:
-    return units.UNKNOWN if math.isnan(value) else units.measure(value, one.signal.metric.unit)
+    if math.isnan(value):
+        return units.UNKNOWN
+    text = units.measure(value, one.signal.metric.unit)
+    return text if cell_width(text) <= _NUMBER else units.quantity(value, one.signal.metric.unit)[0]
 
 
 def sigma_text(score: float) -> str:
