@@ -85,9 +85,10 @@ class Engine:
         says nothing about the order of training steps.
         """
         happened: list[Event] = []
-        if self._segment is not None and observation.segment != self._segment:
+        if self._segment not in (None, observation.segment) and not observation.is_late:
             happened = self.restart(observation)
-        self._segment = observation.segment
+        if not observation.is_late:
+            self._segment = observation.segment
         if not self._has_told:
             happened += self._tell(observation)
         if observation.is_late:

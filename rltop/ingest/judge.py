@@ -73,7 +73,7 @@ class Judge:
             observation = self._observe(stream, stream.closed.popleft())
             if observation is None:
                 continue
-            if observation.segment != self._segment:
+            if observation.segment != self._segment and not observation.is_late:
                 self._segment = observation.segment
                 self.liveness.restart()
             self.liveness.observe(observation, arrived_s)
