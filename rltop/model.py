@@ -384,7 +384,7 @@ class Verdict(NamedTuple):
         causes: likely causes, likeliest first.
         next: canonical names of what to look at next, in order.
         threshold: the line that was crossed, in the metric's unit, if there is one.
-        baseline: what it is compared with, if anything.
+        baseline: what it is compared with, in the metric's unit, if anything.
         recovered_step: where it ended, or None.
         stream: the stream of the run whose steps it counts in; "" for the main one.
     """

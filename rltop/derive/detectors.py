@@ -8,6 +8,7 @@ the caller's business.
 from __future__ import annotations
 
 import math
+from collections import deque
 
 from rltop.derive.rolling import median_of
 
@@ -50,6 +51,37 @@ class OfLast:
         """An independent copy, O(1)."""
         twin = OfLast(self.n, self.m)
         twin.bits = self.bits
+        return twin
+
+
+class DatedOfLast(OfLast):
+    """`OfLast` that knows where each of its pushes was made.
+
+    Attributes:
+        places: (record, step) of the last `m` pushes, oldest first.
+    """
+
+    __slots__ = ("places",)
+
+    def __init__(self, n: int, m: int) -> None:
+        super().__init__(n, m)
+        self.places: deque[tuple[int, int]] = deque(maxlen=m)
+
+    def push_at(self, is_true: bool, record: int, step: int) -> bool:
+        """`push`, made at a record."""
+        self.places.append((record, step))
+        return self.push(is_true)
+
+    @property
+    def began(self) -> tuple[int, int] | None:
+        """(Record, step) of the oldest true push still held, or None."""
+        return self.places[-1 - self.oldest] if self.bits else None
+
+    def clone(self) -> DatedOfLast:
+        """An independent copy, O(m)."""
+        twin = DatedOfLast(self.n, self.m)
+        twin.bits = self.bits
+        twin.places = self.places.copy()
         return twin
 
 

@@ -205,6 +205,7 @@ RULES = (
         family="agentic",
         group=Group.SYSTEM,
         metrics=("time_tool_sample_max", "time_tool_sample_mean", "time_gen"),
+        measures="slowest tool call, against the mean",
         judge=ToolLatency,
         condition="The slowest tool time above `info` times the mean and above `share` of the generation in 3 of 5 "
         "records: INFO.",

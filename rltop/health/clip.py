@@ -281,6 +281,7 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac_low", "clip_frac_high"),
+        measures="the larger of the two edges",
         judge=ClipAsymmetry,
         condition="One edge clips more than `info` times the other and more than `floor`, 20 records in a row: INFO.",
         limits={"info": 5.0, "floor": 0.02},

@@ -216,6 +216,7 @@ RULES = (
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_reward_mean", "rm_reward_min", "rm_reward_max"),
+        measures="range of scores",
         judge=ScoreScale,
         condition="Range of scores above `spread`× the run's start, or mean farther from 0 than `level`× half the "
         "range, in 10 of 15 records: INFO.",

@@ -150,6 +150,7 @@ class RuleSpec:
         family: what kind of symptom (gradient, entropy, straggler, …).
         group: learning or system.
         metrics: canonical names it looks at; the first is what a verdict speaks of.
+        measures: what is compared with the thresholds, where it is not the first metric itself.
         judge: makes the state that reads records, from the thresholds; None
             where something else decides (silence needs a clock, restarts a file).
         condition: what fires, in words, with the names of the thresholds.
@@ -176,6 +177,7 @@ class RuleSpec:
     metrics: tuple[str, ...]
     judge: Callable[[Mapping[str, float]], Judge] | None
     condition: str
+    measures: str = ""
     limits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     patience: Mapping[Level, Patience] = field(default_factory=lambda: MappingProxyType({}))
     calm: int = MIN_CALM_RECORDS
@@ -353,8 +355,8 @@ class Rule:
             why=spec.why,
             causes=spec.causes,
             next=spec.next,
-            threshold=reading.threshold,
-            baseline=reading.baseline,
+            threshold=None if spec.measures else reading.threshold,
+            baseline=None if spec.measures else reading.baseline,
             recovered_step=self.recovered_step,
         )
 

@@ -258,6 +258,7 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_weight_sync",),
+        measures="share of the step",
         judge=WeightSync,
         condition="Above `share` of the step in 5 of 10 records: INFO; and above `rise`× the start's share and "
         "`floor_s` seconds, or above `jump`× the median of 50 records and `floor_s` seconds: WARN.",
@@ -276,6 +277,7 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=_REPORTED,
+        measures="share of the step",
         judge=AuxiliaryStage,
         condition="Advantages, reward, dumps or data loading above `light` of the step, log-probabilities, reference "
         "or values above `heavy`, in 5 of 10 records (from the 65th on every fourth is looked at): INFO; grown more "
@@ -315,6 +317,7 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step",),
+        measures="unexplained share of the step",
         judge=Unexplained,
         condition="Stages explain less than 1 - `info` of the step, checkpoint and validation apart, in 5 of 8 "
         "records, of which every fourth is looked at: INFO. Not where stages overlap.",

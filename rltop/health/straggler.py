@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.derive.detectors import OfLast
+from rltop.derive.detectors import DatedOfLast
 from rltop.derive.groups import expected_ratio, rollout_times
 from rltop.derive.rolling import Frozen
 from rltop.health import scope
@@ -29,8 +29,8 @@ class GroupStraggler(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.start = Frozen()
-        self.lasting = OfLast(5, 10)
-        self.strong = OfLast(3, 5)
+        self.lasting = DatedOfLast(5, 10)
+        self.strong = DatedOfLast(3, 5)
 
     def read(self, now: Moment) -> Reading | None:
         """Keeps its own patience: 5 of 10 above the line, or 3 of 5 at twice the line."""
@@ -45,11 +45,16 @@ class GroupStraggler(Judge):
         if base is not None:
             line = max(line, self.limits["rise"] * base)
         held = line * RELEASE if self.is_firing else line
-        lasts = self.lasting.push(value > held)
-        is_strong = self.strong.push(value > 2.0 * line)
+        record, step = now.observation.record, now.observation.step
+        lasts = self.lasting.push_at(value > held, record, step)
+        is_strong = self.strong.push_at(value > 2.0 * line, record, step)
         if value <= held or not (lasts or is_strong):
             return QUIET
         return Reading(WARN, value, base, line, (float(now.group_size or 0),))
+
+    def began(self) -> tuple[int, int] | None:
+        """The first record above the line, not the one at which it had lasted."""
+        return (self.lasting if self.lasting.is_met else self.strong).began
 
     def _usual(self, group_size: int | None) -> float:
         return self.limits["warn"] if group_size is None else expected_ratio(group_size).one_group
@@ -258,6 +263,7 @@ RULES = (
         family="straggler",
         group=Group.SYSTEM,
         metrics=("time_gen_sample_max", "time_gen_sample_mean", "slowest_tool"),
+        measures="slowest rollout over the mean",
         judge=BatchTail,
         condition="Slowest rollout over the mean above `warn` and above `rise`× the run's start, while "
         "generation is at least "
@@ -277,6 +283,7 @@ RULES = (
         family="straggler",
         group=Group.SYSTEM,
         metrics=("response_len_max", "response_len_mean"),
+        measures="longest answer over the mean",
         judge=LengthTail,
         condition="Longest answer over the mean above `info` and above `rise`× the run's start in 5 of 10 "
         "records: INFO.",
@@ -312,6 +319,7 @@ RULES = (
         family="balance",
         group=Group.SYSTEM,
         metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),
+        measures="spread between ranks over the mean",
         judge=SequenceImbalance,
         condition="Spread of tokens between ranks after balancing above `warn` of the mean in 5 of 10 records: "
         "WARN. Where "

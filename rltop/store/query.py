@@ -92,6 +92,15 @@ class StreamQueries:
         """The first step of every segment but the first, oldest first."""
         return (*self._joined_restarts, *(s.first_step for s in self.segments[1:] if s.first_step is not None))
 
+    @property
+    def seen_restarts(self) -> tuple[int, ...]:
+        """Those of `restarts` that show: one that went back further hides what came before it."""
+        seen: list[int] = []
+        for step in reversed(self.restarts):
+            if not seen or step < seen[-1]:
+                seen.append(step)
+        return tuple(reversed(seen))
+
     def latest(self, key: str, at_step: int | None = None) -> Point | None:
         """The newest finite value of a key, at or before `at_step` if given."""
         column = self._columns.get(key)

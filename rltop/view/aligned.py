@@ -92,7 +92,7 @@ def read_aligned(run: RunSource, signal: Signal, frame: Frame, at: int | None = 
         window,
         signal,
         marks=[mark.step for mark in stream.marks(signal.key) if window.start <= mark.step < stop],
-        restarts=[step for step in stream.restarts if window.start < step < stop],
+        restarts=[step for step in stream.seen_restarts if window.start < step < stop],
     )
 
 

@@ -174,7 +174,7 @@ class _Reader:
         """What the run itself has to say; None where it has nothing."""
         assert link.fact is not None
         if link.fact is Fact.RESTART:
-            near = [step for step in self.run.stream.restarts if self._is_near(step)]
+            near = [step for step in self.run.stream.seen_restarts if self._is_near(step)]
             if not near:
                 return None
             moved = Movement(near[-1], is_known=True)

@@ -60,7 +60,7 @@ class Marker:
 
 def read_markers(run: RunSource, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:
     """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse."""
-    found = [Marker(step, MarkerKind.RESTART) for step in run.stream.restarts]
+    found = [Marker(step, MarkerKind.RESTART) for step in run.stream.seen_restarts]
     own = _rules_about(run, metric) if metric else frozenset()
     muted = run.muted
     for event in run.events:

@@ -185,8 +185,11 @@ def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[
         table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), "this run's start"))
         role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
         table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
+    verdict = reading.verdict
+    if verdict is not None and verdict.baseline is not None and verdict.key in ("", signal.key):
+        table.append(Statistic("against", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
     if reading.threshold is not None:
-        remark = f"rule {reading.verdict.rule}" if reading.verdict is not None else ""
+        remark = f"rule {verdict.rule}" if verdict is not None else ""
         table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
     table.append(_nonfinite(run, reading, at))
     return table

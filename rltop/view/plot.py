@@ -224,7 +224,7 @@ def _marks(
     run: RunSource, reading: SignalReading, verdicts: Sequence[Verdict], at: int | None, zoom: Zoom
 ) -> list[PlotMark]:
     """Restarts, beginnings of this metric's verdicts, values not finite, and the cursor."""
-    marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in run.stream.restarts]
+    marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in run.stream.seen_restarts]
     for verdict in verdicts:
         if verdict.metric != reading.signal.metric.name and verdict.key != reading.signal.key:
             continue

@@ -153,9 +153,7 @@ def read_signal(
     marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
     verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
     own = verdict is not None and (verdict.key in ("", signal.key))
-    baseline = verdict.baseline if verdict is not None and own else None
-    if baseline is None:
-        baseline = baseline_of(stream, signal)
+    baseline = baseline_of(stream, signal)
     if point is not None and baseline is not None and not _is_after_start(stream, signal, point):
         baseline = None
     threshold = verdict.threshold if verdict is not None and own else None
@@ -224,7 +222,7 @@ def read_spark(
         window,
         signal,
         marks=[mark.step for mark in stream.marks(signal.key) if at is None or mark.step <= at],
-        restarts=[step for step in stream.restarts if first < step <= last],
+        restarts=[step for step in stream.seen_restarts if first < step <= last],
         reference=reference,
         is_threshold=is_threshold,
         last=last,

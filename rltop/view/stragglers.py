@@ -30,7 +30,6 @@ _NAMES = (
     "seqlen_balanced_min", "seqlen_minmax_diff", "truncated_frac",
 )  # fmt: skip
 _TYPICAL = {"time_gen_sample_max": "time_gen_sample_mean", "response_len_max": "response_len_mean"}
-_FAMILIES = ("straggler", "balance")
 _WHAT = {
     StragglerKind.GROUP: "group max/median",
     StragglerKind.ROLLOUT: "slowest/mean rollout",
@@ -103,7 +102,7 @@ def _view(
     at: int | None,
     verdicts: Sequence[Verdict],
 ) -> StragglerView:
-    firing = [v for v in verdicts if v.state is VerdictState.FIRING and v.family in _FAMILIES]
+    firing = [v for v in verdicts if v.state is VerdictState.FIRING and v.metric == reading.metric]
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     signal = signals[reading.metric]
     is_group = reading.kind is StragglerKind.GROUP

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from rltop.health.liveness import SPEC
+from rltop.model import RunState
 from rltop.ui.screens.page import Page
 from rltop.view.header import build_header, header_clock, paint_header
 from rltop.view.lines import Row
@@ -42,6 +43,7 @@ class OverviewScreen(Page):
             self.rltop.session.version,
             id(run),
             moment.at_step,
+            moment.is_paused,
             width,
             height,
             run.loading,
@@ -51,10 +53,14 @@ class OverviewScreen(Page):
         if self._last is not None and self._last[0] == now and not any(one.rule == SILENCE for one in run.verdicts):
             _, view, rows = self._last
             header = build_header(run, view.timing, moment.at_step)
+            if moment.is_paused:
+                return rows
             if rows[:1] == [paint_header(view.header, width, glyphs)] and not view.is_empty:
                 return [paint_header(header, width, glyphs), *rows[1:]]
             return paint_overview(view._replace(header=header), width, height, glyphs)
         view = build_overview(run, moment.at_step, width=width, height=height)
+        if moment.is_paused:
+            view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
         rows = paint_overview(view, width, height, glyphs)
         self._last = (now, view, rows)
         return rows

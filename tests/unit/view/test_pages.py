@@ -15,7 +15,7 @@ from rltop.view.glyphs import UNICODE
 from rltop.view.lines import Row, TargetKind
 from rltop.view.metric import build_metric, paint_metric, paint_metric_details
 from rltop.view.plot import Zoom, build_plot
-from rltop.view.signals import read_signal, signal_of
+from rltop.view.signals import baseline_of, read_signal, signal_of
 from rltop.view.timing import build_timing_page, paint_timing
 from rltop.view.verdict import build_verdict, paint_verdict
 
@@ -118,7 +118,8 @@ def test_smoothing_is_a_mean_over_records(run: FakeRun) -> None:
 
 def test_thresholds_baselines_and_restarts_are_lines_of_the_chart(run: FakeRun) -> None:
     plot = build_metric(run, "actor/kl_loss").plot
-    assert {level.role: level.value for level in plot.levels} == {"threshold": 0.2, "baseline": 0.056}
+    start = baseline_of(run.stream, signal_of(run, "actor/kl_loss"))
+    assert {level.role: level.value for level in plot.levels} == {"threshold": 0.2, "baseline": start}
     assert [(mark.step, mark.role) for mark in plot.marks] == [(1187, "warn")]
     again = run_of(verl_lines([*verl_rows(60), *verl_rows(80, seed=3, from_step=41)]))
     assert (41, "restart") in [(mark.step, mark.role) for mark in build_metric(again, "actor/entropy").plot.marks]
