@@ -52,12 +52,15 @@ CALLBACK = """\
 ## transformers, TRL, unsloth
 
 ```python
-from rltop.integrations.transformers import RltopCallback
+from rltop.integrations import JsonlCallback
 
 trainer = GRPOTrainer(...)  # or any other trainer of TRL or transformers
-trainer.add_callback(RltopCallback("logs/metrics.jsonl"))
+trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))
 trainer.train()
 ```
+
+An environment that has no rltop needs one file only: `rltop callback > rltop_callback.py`, put it beside the training
+script, and import both from `rltop_callback` instead. It wants Python 3.9 and the standard library.
 
 Each log of the trainer becomes one line with `step`, `time` and, when it is known, `total_steps`. Only world process
 zero writes. A file that cannot be written is a warning, never the end of the run. A resumed run appends to the same
@@ -66,16 +69,17 @@ file; rltop shows the new part as a new segment. `logging_steps=1` gives one lin
 ## Your own loop
 
 ```python
-from rltop.integrations.jsonl import JsonlWriter
+from rltop.integrations import JsonlWriter
 
 with JsonlWriter("logs/metrics.jsonl") as log:
     for step in range(1, steps + 1):
         metrics = train_step()  # a dictionary: key to number
-        log.write(step, metrics)
+        log.log(step, metrics)
 ```
 
-Standard library only. Every line is one write to a file opened for appending, so it is seen at once. NaN and infinities
-are written as `NaN`, `Infinity` and `-Infinity`; rltop shows them as what they are.
+Standard library only. Every line is one write to a file opened for appending, so it is seen at once. A full disk is a
+warning, and the rows after it are tried again. NaN and infinities are written as `NaN`, `Infinity` and `-Infinity`;
+rltop shows them as what they are.
 """
 
 

@@ -15,6 +15,7 @@ commands:
   rltop check FILE ...    replay the whole file through the rules and say what fires
   rltop replay FILE       play a recording as if it were being written
   rltop demo              a bundled recording in which something goes wrong
+  rltop callback          print a writer for trainers that leave no file: rltop callback > rltop_callback.py
 """
 _CODES = "exit codes: 0 nothing firing, 1 something is (check), 2 usage or unreadable, 3 no metrics found"
 
@@ -31,7 +32,13 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: for --help and --version, and for what argparse refuses.
     """
-    words = {"check": _check_parser, "watch": _watch_parser, "replay": _replay_parser, "demo": _demo_parser}
+    words = {
+        "callback": _callback_parser,
+        "check": _check_parser,
+        "watch": _watch_parser,
+        "replay": _replay_parser,
+        "demo": _demo_parser,
+    }
     if argv and argv[0] in words:
         return words[argv[0]]().parse_args(argv[1:])
     return _show_parser().parse_args(argv)
@@ -148,6 +155,16 @@ def _demo_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _callback_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="rltop callback",
+        description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (a loop of your own) as one file "
+        "that needs nothing but Python 3.9: rltop callback > rltop_callback.py",
+    )
+    parser.set_defaults(command=_callback)
+    return parser
+
+
 def _add_speed(parser: argparse.ArgumentParser, default: float | None) -> None:
     parser.add_argument("--speed", type=_speed, default=default, metavar="X", help="times as fast as it was recorded")
     parser.add_argument(
@@ -220,6 +237,12 @@ def _check(arguments: argparse.Namespace) -> int:
     from rltop.cli.check import check
 
     return check(arguments)
+
+
+def _callback(arguments: argparse.Namespace) -> int:
+    from rltop.cli.callback import callback
+
+    return callback(arguments)
 
 
 def _watch(arguments: argparse.Namespace) -> int:

@@ -53,8 +53,7 @@ class HowTo:
 
 
 CALLBACK_LINE = (
-    "from rltop.integrations.transformers import RltopCallback; "
-    'trainer.add_callback(RltopCallback("logs/metrics.jsonl"))'
+    'from rltop.integrations import JsonlCallback; trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))'
 )
 """For everything that is a transformers Trainer."""
 
@@ -191,8 +190,7 @@ HOWTO: tuple[HowTo, ...] = (
     ),
     HowTo(
         "your own loop",
-        'from rltop.integrations.jsonl import JsonlWriter; log = JsonlWriter("logs/metrics.jsonl"); '
-        "log.write(step, metrics)",
+        'from rltop.integrations import JsonlWriter; log = JsonlWriter("logs/metrics.jsonl"); log.log(step, metrics)',
         "logs/metrics.jsonl",
         note="Standard library only: one dictionary of numbers per step, from one process.",
     ),

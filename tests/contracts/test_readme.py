@@ -46,7 +46,7 @@ def after(words: list[str], program: str) -> list[str] | None:
     if program not in names:
         return None
     rest = words[names.index(program) + 1 :]
-    stop = next((i for i, word in enumerate(rest) if word in {"||", "&&", "|", ";", "done"}), len(rest))
+    stop = next((i for i, word in enumerate(rest) if word in {"||", "&&", "|", ">", ";", "done"}), len(rest))
     return rest[:stop]
 
 

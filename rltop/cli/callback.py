@@ -1,0 +1,29 @@
+"""`rltop callback`: the writers for a trainer's environment, as one file on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.resources import files
+
+from rltop import __version__
+
+HEADER = f"""\
+# rltop_callback.py: printed by `rltop callback` of rltop {__version__}; made to be copied. Python 3.9 or newer.
+#
+#     from rltop_callback import JsonlCallback  # transformers, TRL, unsloth
+#     trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))
+#
+#     from rltop_callback import JsonlWriter  # a loop of your own
+#     log = JsonlWriter("logs/metrics.jsonl")
+#     log.log(step, {{"loss": 0.5}})
+#
+# Then, anywhere that sees the file: rltop logs/metrics.jsonl
+"""
+
+
+def callback(arguments: argparse.Namespace) -> int:
+    """Print the file; always 0."""
+    del arguments
+    sys.stdout.write(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
+    return 0
