@@ -48,23 +48,20 @@ class Window:
         floor, ceiling: the median is not below, not above; 0.0 while there are no values.
     """
 
-    __slots__ = ("_evicted", "_fresh", "_order", "_stale", "_values", "ceiling", "floor", "size")
+    __slots__ = ("_fresh", "_is_stale", "_order", "_values", "ceiling", "floor", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.floor = self.ceiling = 0.0
         self._values: deque[float] = deque(maxlen=size)
         self._order: list[float] = []
-        self._evicted: float | None = None
-        self._stale = 0
+        self._is_stale = False
         self._fresh = 0
 
     def push(self, value: float) -> None:
         """Take a finite value in, and the oldest out when full."""
-        values = self._values
-        self._evicted = values[0] if len(values) == self.size else None
-        values.append(value)
-        self._stale += 1
+        self._values.append(value)
+        self._is_stale = True
         if self._fresh:
             self._fresh -= 1
         else:
@@ -78,17 +75,9 @@ class Window:
         self.ceiling = order[(size >> 1) + fresh]
 
     def _sorted(self) -> list[float]:
-        if self._stale:
-            # A series that is asked on every push exchanges one value, which is cheaper than to sort them all.
-            if self._stale == 1:
-                order = self._order.copy()
-                if self._evicted is not None:
-                    del order[bisect_left(order, self._evicted)]
-                insort(order, self._values[-1])
-                self._order = order
-            else:
-                self._order = sorted(self._values)
-            self._stale = 0
+        if self._is_stale:
+            self._order = sorted(self._values)
+            self._is_stale = False
         return self._order
 
     @property
@@ -163,8 +152,39 @@ class Window:
         twin = Window(self.size)
         twin._values = self._values.copy()
         # The order is replaced, never changed in place: both may hold it.
-        twin._order, twin._evicted, twin._stale, twin._fresh = self._order, self._evicted, self._stale, self._fresh
+        twin._order, twin._is_stale, twin._fresh = self._order, self._is_stale, self._fresh
         twin.floor, twin.ceiling = self.floor, self.ceiling
+        return twin
+
+
+class AskedWindow(Window):
+    """A window whose median is asked on every push: one value is exchanged, none are sorted.
+
+    `floor` and `ceiling` are the median itself.
+    """
+
+    __slots__ = ()
+
+    def push(self, value: float) -> None:
+        """Take a finite value in, and the oldest out when full."""
+        values, order = self._values, self._order
+        if len(values) == self.size:
+            del order[bisect_left(order, values[0])]
+        values.append(value)
+        insort(order, value)
+        half = len(order) >> 1
+        self.floor = self.ceiling = order[half] if len(order) & 1 else 0.5 * (order[half - 1] + order[half])
+
+    @property
+    def median(self) -> float:
+        """Median of the values held; 0.0 while there are none."""
+        return self.floor
+
+    def clone(self) -> AskedWindow:
+        """An independent copy, O(size)."""
+        twin = AskedWindow(self.size)
+        twin._values, twin._order = self._values.copy(), self._order.copy()
+        twin.floor = twin.ceiling = self.floor
         return twin
 
 

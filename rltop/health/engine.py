@@ -113,7 +113,7 @@ class Engine:
 
     def _begin_anew(self) -> None:
         """A new phase: what was usual before it says nothing about what comes."""
-        for rule in self._rules:
+        for rule in self._logged:
             if rule.spec.follows_phase:
                 rule.begin_anew(self.options.limits(rule.spec.id))
 
@@ -290,6 +290,8 @@ class Engine:
         twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
         twin._now = self._now.clone()
         twin._segment = self._segment
-        twin._rules = [rule.clone() for rule in self._rules]
+        logged = set(map(id, self._logged))
+        # A rule that is never asked never changes.
+        twin._rules = [rule.clone() if id(rule) in logged else rule for rule in self._rules]
         twin._select()
         return twin

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window
+from rltop.derive.rolling import MAD_TO_SIGMA, AskedWindow, Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -24,7 +24,7 @@ class LossJump(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.loss = Window(_WINDOW)
+        self.loss = AskedWindow(_WINDOW)
         self.reach = limits["warn"] * limits["floor"]
         self.sigmas = limits["warn"] * MAD_TO_SIGMA
 
@@ -73,7 +73,7 @@ class LossDiverging(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.level = Window(10)
+        self.level = AskedWindow(10)
         self.start = Frozen(skip=0, size=20, minimum=5)
         self.best = float("inf")
 

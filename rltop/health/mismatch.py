@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.derive.detectors import BlockTrend
-from rltop.derive.rolling import Ema, Frozen, Window
+from rltop.derive.rolling import AskedWindow, Ema, Frozen
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
@@ -32,7 +32,7 @@ class MismatchKl(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(_MEDIAN_OF)
+        self.window = AskedWindow(_MEDIAN_OF)
         self.small = 0
         self.start = Frozen()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from rltop.derive.rolling import Window
+from rltop.derive.rolling import AskedWindow
 from rltop.health.phase import PhaseTrack
 from rltop.model import Algorithm, Observation, Traits
 
@@ -54,7 +54,7 @@ class RewardTrack:
     )
 
     def __init__(self) -> None:
-        self._window = Window(10)
+        self._window = AskedWindow(10)
         self.value: float | None = None
         self.zero_share: float | None = None
         self.usual = self.before = self.best = self.worst = self.start = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rltop.derive.rolling import Frozen, Window
+from rltop.derive.rolling import AskedWindow, Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -44,8 +44,8 @@ class StuckAtChance(Judge):
     def __init__(self, limits: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
         super().__init__(limits)
         self.loss_at_start, self.word = start, word
-        self.loss = Window(_LEVEL)
-        self.margin = Window(_LEVEL)
+        self.loss = AskedWindow(_LEVEL)
+        self.margin = AskedWindow(_LEVEL)
         self.settled = AfterWarmUp()
 
     def read(self, now: Moment) -> Reading | None:
@@ -95,7 +95,7 @@ class ChosenFalls(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.start = Frozen(skip=0, size=20, minimum=10)
-        self.window = Window(_LEVEL)
+        self.window = AskedWindow(_LEVEL)
 
     def read(self, now: Moment) -> Reading | None:
         """Relative to the start; log-probabilities are negative."""
@@ -127,8 +127,8 @@ class LearnedByHeart(Judge):
     def __init__(self, limits: Mapping[str, float], *, metric: str) -> None:
         super().__init__(limits)
         self.metric = metric
-        self.window = Window(_LEVEL)
-        self.evaluations = Window(8)
+        self.window = AskedWindow(_LEVEL)
+        self.evaluations = AskedWindow(8)
         self.best_evaluation = float("-inf")
         self.since_best = 0
 
@@ -171,7 +171,7 @@ class CoinToss(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(50)
+        self.window = AskedWindow(50)
 
     def read(self, now: Moment) -> Reading | None:
         """Median of 50 records."""
@@ -193,7 +193,7 @@ class MarginGone(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = Window(_LEVEL)
+        self.window = AskedWindow(_LEVEL)
         self.best = 0.0
         self.settled = AfterWarmUp()
 

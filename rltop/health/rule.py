@@ -124,9 +124,16 @@ class Judge(ABC):
     def clone(self) -> Self:
         """An independent copy of the state."""
         twin = object.__new__(type(self))
+        state = twin.__dict__
+        state.update(self.__dict__)
         for name, value in self.__dict__.items():
-            twin.__dict__[name] = _copied(value)
+            if type(value) not in _NEVER_CHANGES:
+                state[name] = _copied(value)
         return twin
+
+
+_NEVER_CHANGES = frozenset({float, int, bool, str, tuple, type(None), MappingProxyType})
+"""Most of a judge's state: shared by a copy without a look at it."""
 
 
 def _copied(value: object) -> object:

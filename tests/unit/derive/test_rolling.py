@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.derive.rolling import Ema, Frozen, Slope, Window, mad_of, median_of
+from rltop.derive.rolling import AskedWindow, Ema, Frozen, Slope, Window, mad_of, median_of
 
 FINITE = st.floats(-1e6, 1e6, allow_nan=False)
 SERIES = st.lists(FINITE, min_size=1, max_size=90)
@@ -53,7 +53,7 @@ def test_bounds_do_not_sort_on_every_push(monkeypatch: pytest.MonkeyPatch) -> No
 
     def counted(self: Window) -> list[float]:
         nonlocal sorts
-        sorts += self._stale > 0
+        sorts += self._is_stale
         return original(self)
 
     monkeypatch.setattr(Window, "_sorted", counted)
@@ -198,3 +198,15 @@ def test_one_value_has_no_slope() -> None:
 def test_medians_of_nothing_are_an_error() -> None:
     with pytest.raises(IndexError):
         median_of([])
+
+
+@given(st.lists(st.floats(-5, 5).map(lambda x: round(x, 1)), min_size=1, max_size=40))
+def test_a_window_that_is_asked_each_time_has_the_same_median(values: list[float]) -> None:
+    lazy, asked = Window(7), AskedWindow(7)
+    for value in values:
+        twin = asked.clone()
+        lazy.push(value)
+        asked.push(value)
+        twin.push(value)
+        assert asked.median == twin.median == lazy.median == asked.floor == asked.ceiling
+        assert (asked.low, asked.high, asked.mad, asked.count) == (lazy.low, lazy.high, lazy.mad, lazy.count)
