@@ -447,6 +447,7 @@ class RunState(enum.StrEnum):
     STALLED = "stalled"
     ENDED = "ended"
     FINISHED = "finished"
+    DIED = "died"
     PAUSED = "paused"
     LOST = "lost"
 

@@ -49,6 +49,8 @@ class FakeRun:
     warm_up: tuple[int, int] | None = None
     state: RunState = RunState.LIVE
     state_note: str = ""
+    failure: Label = field(default_factory=lambda: Label.of(""))
+    kind_note: str = ""
     age_s: float | None = 12.0
     loading: float | None = None
     is_preview: bool = False

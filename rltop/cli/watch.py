@@ -184,7 +184,7 @@ class Vigil:
         if state is RunState.ENDED and age_s is None:
             return "finished", "the stream has ended", EXIT_OK
         # An error that was logged may be one that the trainer survives: only silence after it tells.
-        if run.failure.raw and state in (RunState.QUIET, RunState.STALLED, RunState.ENDED):
+        if run.failure.raw and state in (RunState.QUIET, RunState.STALLED, RunState.ENDED, RunState.DIED):
             return "died", f"died: {run.failure.display}", EXIT_DIED
         if self._is_process_gone(run):
             return "finished", f"process {self._options.pid} has ended", EXIT_OK

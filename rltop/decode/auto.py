@@ -7,7 +7,7 @@ decoded as what they turn out to be.
 from __future__ import annotations
 
 from rltop.decode.compressed import HEAD_BYTES, CompressedDecoder, codec_of
-from rltop.decode.decoder import Decoder, Envelope, SpanSource
+from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
 from rltop.model import Counts, Record, TimedSpan
@@ -53,6 +53,17 @@ class AutoDecoder:
     def stopped(self) -> str:
         """As the decoder of its kind says."""
         return "" if self._inner is None else self._inner.stopped
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, where the file holds the settings of the run."""
+        inner = self._inner
+        return inner.group_size if isinstance(inner, Introduced) else None
+
+    @property
+    def kind_note(self) -> str:
+        """As its kind says; what is compressed is not being written."""
+        return "" if self.kind is None else self.kind.note
 
     @property
     def envelope(self) -> Envelope:

@@ -61,6 +61,16 @@ class Decoder(Protocol):
 
 
 @runtime_checkable
+class Introduced(Protocol):
+    """A decoder that knows what a file says of its run besides its rows."""
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, where the settings in the file say it."""
+        ...
+
+
+@runtime_checkable
 class SpanSource(Protocol):
     """A decoder whose file says when stages really began and ended."""
 

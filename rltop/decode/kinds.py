@@ -108,7 +108,7 @@ def _telescope(name: str, options: JsonlOptions) -> Decoder:
 JSONL = Kind("jsonl", "JSON lines", _jsonl, is_line_based=True)
 TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard)
 WANDB = Kind("wandb", "W&B run", _wandb, note="W&B writes 32 KiB at a time: the newest steps may lag")
-CONSOLE = Kind("console", "console log", _console)
+CONSOLE = Kind("console", "console log", _console, is_line_based=True)
 WHOLE_JSON = Kind("whole_json", "JSON document", _whole_json, note="updates only when a checkpoint is saved")
 CSV = Kind("csv", "CSV", _csv)
 TELESCOPE = Kind(

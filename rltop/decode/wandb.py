@@ -84,6 +84,11 @@ class WandbDecoder:
         self._generation = 0
 
     @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, as the settings of the run say."""
+        return self.run.group_size
+
+    @property
     def is_finished(self) -> bool:
         """Has the run said that it is over?"""
         return self.exit_code is not None

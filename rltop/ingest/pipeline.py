@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from rltop.decode.decoder import Decoder, SpanSource
+from rltop.decode.auto import AutoDecoder
+from rltop.decode.decoder import Decoder, Introduced, SpanSource
 from rltop.metrics.dialect import Identity
 from rltop.metrics.identify import identify, with_keys
 from rltop.model import Record, TimedSpan, Verdict
@@ -141,7 +142,15 @@ class Pipeline:
         stream = self.stream
         samples = {key: stream.head(key).values[:SETTLE_ROWS] for key in stream.keys}
         found = identify(stream.keys, samples, self.decoder.envelope or "flat")
-        return found if self._group_size is None else found._replace(group_size=self._group_size)
+        size = self._group_size
+        if size is None and found.group_size is None and isinstance(self.decoder, Introduced):
+            size = self.decoder.group_size
+        return found if size is None else found._replace(group_size=size)
+
+    @property
+    def kind_note(self) -> str:
+        """What the kind of the file says on how fresh its rows are."""
+        return self.decoder.kind_note if isinstance(self.decoder, AutoDecoder) else ""
 
     # -- what a screen may show before all is judged ---------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from rltop.clock import Clock
 from rltop.decode.auto import AutoDecoder
 from rltop.decode.decoder import Decoder
-from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import JSONL, TENSORBOARD, WANDB
 from rltop.ingest.found import Found
 from rltop.ingest.judge import Judge
@@ -135,9 +135,11 @@ class Session:
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         preview = None
-        if self.options.has_preview and is_jsonl and found.size >= PREVIEW_FROM_BYTES:
-            jsonl = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
-            shown = self._pipeline(JsonlDecoder(jsonl), Stream("", self.options.store))
+        shown_kind = found.kind or JSONL
+        has_lines = shown_kind.is_line_based and not found.earlier and is_file
+        if self.options.has_preview and has_lines and found.size >= PREVIEW_FROM_BYTES:
+            rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
+            shown = self._pipeline(shown_kind.make(found.path, rows), Stream("", self.options.store))
             preview = (open_feed(found.path, PREVIEW_ROWS), shown)
         return kind(
             replace(run, name=Label.of(found.role), path=Label.of(found.path))

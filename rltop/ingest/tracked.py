@@ -37,6 +37,7 @@ UNJUDGED_LIVE_S = 60.0
 LIVENESS_RULE = "L4"
 _BEFORE_HISTORY = frozenset({"nonfinite"})
 """Families that may speak before the whole history has been judged."""
+_SILENT = frozenset({RunState.STALLED, RunState.ENDED})
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
 
 
@@ -120,6 +121,7 @@ class TrackedRun:
         self._modified_s = modified_s
         self._recaller = recaller
         self._arrived_s: float | None = None
+        self._moved_s: float | None = None
         self._settles_at: float | None = None
         self._has_caught_up = False
         self._is_finished = False
@@ -156,6 +158,8 @@ class TrackedRun:
             pipeline.arrived_s = self._clock.now()
         if self._main.advance(budget):
             self._settles_at = now + SETTLE_S
+            if self._has_caught_up:
+                self._moved_s = pipeline.arrived_s
             if self._has_caught_up and pipeline.stream.version != before:
                 self._arrived_s = pipeline.arrived_s
             return True
@@ -380,6 +384,11 @@ class TrackedRun:
         """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
         return Label.of(self._main.pipeline.decoder.failure)
 
+    @property
+    def kind_note(self) -> str:
+        """What a person should know about how fresh the rows of such a file are; empty if they are."""
+        return self._main.pipeline.kind_note
+
     # -- the past -----------------------------------------------------------------------------------------------------
 
     def recall(self, step: int) -> None:
@@ -472,8 +481,11 @@ class TrackedRun:
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
         if self._shown.is_finished:
-            return RunState.FINISHED
-        return RunState.ENDED if self._is_finished else self._state_by_age(self.age_s)
+            has_said_so = self._main.pipeline.decoder.is_finished
+            return RunState.DIED if has_said_so and self.failure.raw else RunState.FINISHED
+        state = RunState.ENDED if self._is_finished else self._state_by_age(self.age_s)
+        # An error that was logged may be one that the trainer survives: only silence after it tells.
+        return RunState.DIED if state in _SILENT and self.failure.raw else state
 
     def _state_by_age(self, age_s: float | None) -> RunState:
         judge = self._shown.judge
@@ -489,7 +501,14 @@ class TrackedRun:
     def _state_without_rows(self, status: TailStatus) -> RunState:
         if status.state in _OUT_OF_SIGHT:
             return RunState.LOST
+        if self.failure.raw and (self._is_finished or self._is_mute()):
+            return RunState.DIED
         return RunState.WAITING if status.state is TailState.WAITING or self._has_caught_up else RunState.LOADING
+
+    def _is_mute(self) -> bool:
+        """Has nothing at all, row or not, come for so long that a run at its beginning would be called quiet?"""
+        moments = [moment for moment in (self._moved_s, self._modified_s) if moment is not None]
+        return self._has_caught_up and bool(moments) and self._clock.now() - max(moments) > UNJUDGED_LIVE_S
 
     @property
     def state_note(self) -> str:

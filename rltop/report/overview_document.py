@@ -49,6 +49,8 @@ def once_document(run: RunSource) -> Document:
         "profiles": list(run.profiles),
         "state": run.state.value,
         "state_note": run.state_note or None,
+        "failure": run.failure.raw or None,
+        "kind_note": run.kind_note or None,
         "age_s": run.age_s,
         "records": stream.rows,
         "first_step": stream.first_step,

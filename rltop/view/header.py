@@ -29,8 +29,10 @@ STATE_ROLES = {
     RunState.LOST: "crit",
     RunState.PAUSED: "paused",
     RunState.FINISHED: "ok",
+    RunState.DIED: "crit",
 }
 """The role in which a state word is written; dim where it is none of these."""
+_OVER = frozenset({RunState.ENDED, RunState.FINISHED, RunState.DIED})
 _UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
 
 
@@ -222,9 +224,16 @@ def count_words(counts: Counts) -> list[str]:
     return words
 
 
-def paint_counts(counts: Counts, width: int, glyphs: Glyphs) -> list[Row]:
-    """One quiet row, or none when every line was understood."""
+def freshness(run: RunSource) -> str:
+    """How fresh a file of this kind can be, where that matters: while more is expected."""
+    return "" if run.state in _OVER else run.kind_note
+
+
+def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:
+    """One quiet row, or none when every line was understood and there is no `note` on how fresh the rows are."""
     words = count_words(counts)
+    if note:
+        words.insert(1 if counts.bad_lines else 0, note)
     if not words:
         return []
     builder = RowBuilder(width, glyphs).add(" file: ", "dim")

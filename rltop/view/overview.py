@@ -21,7 +21,7 @@ from rltop.view.cells import RowBuilder, fill, rule_row, too_small
 from rltop.view.choice import choose_key_metrics, choose_others
 from rltop.view.event_row import paint_event
 from rltop.view.glyphs import Glyphs
-from rltop.view.header import HeaderView, build_header, paint_counts, paint_header
+from rltop.view.header import HeaderView, build_header, freshness, paint_counts, paint_header
 from rltop.view.key_metrics import (
     Columns,
     MetricRow,
@@ -76,6 +76,7 @@ class OverviewView(NamedTuple):
         stragglers: who is slow, or None where nothing tells.
         events: the newest transitions, newest first.
         counts: what was not understood.
+        freshness: what to know about how fresh the rows are; empty if they are.
         span: what the lines cover.
         end: what the newest column is called.
         is_empty: there is not a single number yet.
@@ -93,6 +94,7 @@ class OverviewView(NamedTuple):
     stragglers: StragglerView | None
     events: tuple[Event, ...]
     counts: Counts
+    freshness: str
     span: str
     end: str = "now"
     is_empty: bool = False
@@ -136,6 +138,7 @@ def build_overview(
         stragglers=build_stragglers(run, at, verdicts),
         events=_newest_events(run, at),
         counts=run.counts,
+        freshness=freshness(run),
         span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
         end=_end_word(run, at),
         is_empty=is_empty,
@@ -165,7 +168,7 @@ def _end_word(run: RunSource, at: int | None) -> str:
     """What the right end of the lines stands for."""
     if at is not None:
         return units.step(at)
-    return "end" if run.state in (RunState.ENDED, RunState.FINISHED) else "now"
+    return "end" if run.state in (RunState.ENDED, RunState.FINISHED, RunState.DIED) else "now"
 
 
 def _read_rows(
@@ -255,7 +258,7 @@ def paint_overview(
 def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
     rows = [paint_header(view.header, width, glyphs), Row(())]
     rows += paint_sentence(view.sentence, width, 4, glyphs)
-    counts = paint_counts(view.counts, width, glyphs)
+    counts = paint_counts(view.counts, width, glyphs, view.freshness)
     return [*rows, Row(()), *counts] if counts else rows
 
 
@@ -273,7 +276,7 @@ class _Painter:
             from rltop.view.streams import paint_streams  # noqa: PLC0415
 
             self.badges = [*self.badges, paint_streams(view.streams, width, glyphs)]
-        self.counts = paint_counts(view.counts, width, glyphs) if has_counts else []
+        self.counts = paint_counts(view.counts, width, glyphs, view.freshness) if has_counts else []
         self.sentence_rows = len(sentence_lines(view.sentence, width, 2)) or 1
 
     def paint(self, height: int | None) -> list[Row]:

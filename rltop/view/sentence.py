@@ -37,18 +37,44 @@ def nothing_yet(run: RunSource) -> Sentence | None:
     """What to say while there is not a single number to show; None when there is one."""
     if any(each.stream.keys and each.stream.last_step is not None for each in (run, *run.beside)):
         return None
-    note = run.state_note
-    if run.state is RunState.LOST:
-        return Sentence(Label.of(_lost(note)), Level.CRIT)
-    counts = run.counts
-    if counts.lines:
-        lines = f"{units.count(counts.lines)} {'line' if counts.lines == 1 else 'lines'}"
+    grave = _grave(run, None)
+    if grave is not None:
+        return grave
+    if run.failure.raw:
+        return Sentence(Label.of(f"no metrics yet, and an error was logged: {run.failure.raw}"), Level.WARN)
+    if run.counts.lines:
+        lines = f"{units.count(run.counts.lines)} {'line' if run.counts.lines == 1 else 'lines'}"
         return Sentence(Label.of(f"no metrics yet: {lines} read, none with a number"), Level.WARN)
-    if note:
-        return Sentence(Label.of(note), Level.INFO)
+    waiting = f"waiting for the first record of {run.name.raw}"
     if run.state is RunState.LOADING:
-        return Sentence(Label.of("reading …"), Level.INFO)
-    return Sentence(Label.of(f"waiting for the first record of {run.name.raw}"), Level.INFO)
+        waiting = "reading …"
+    elif run.kind_note:
+        waiting += f"; {run.kind_note}"
+    return Sentence(Label.of(run.state_note or waiting), Level.INFO)
+
+
+def _grave(run: RunSource, worst: Verdict | None) -> Sentence | None:
+    """What stands before every verdict: the file is out of sight, or the run has died."""
+    if run.state is RunState.LOST:
+        return Sentence(Label.of(_lost(run.state_note)), Level.CRIT)
+    if run.state is not RunState.DIED:
+        return None
+    step = run.stream.last_step
+    when = "before the first step" if step is None else f"after step {units.step(step)}"
+    text = f"died {when}: {run.failure.raw.rstrip('.')}"
+    if worst is None or worst.level < Level.WARN:
+        return Sentence(Label.of(text), Level.CRIT)
+    target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
+    return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), Level.CRIT, target)
+
+
+def _trouble(run: RunSource) -> Sentence | None:
+    """What stands behind every verdict: rows have stopped coming, or an error was logged meanwhile."""
+    if run.state is RunState.STALLED and run.state_note:
+        return Sentence(Label.of(run.state_note), Level.WARN)
+    if run.failure.raw and run.state in (RunState.LIVE, RunState.QUIET):
+        return Sentence(Label.of(f"an error was logged since the newest step: {run.failure.raw}"), Level.WARN)
+    return None
 
 
 def _lost(note: str) -> str:
@@ -77,11 +103,12 @@ def build_sentence(
     empty = nothing_yet(run)
     if empty is not None:
         return empty
-    if at is None and run.state is RunState.LOST:
-        return Sentence(Label.of(_lost(run.state_note)), Level.CRIT)
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     cost = _cost(timing)
+    grave = _grave(run, worst) if at is None else None
+    if grave is not None:
+        return grave
     if worst is not None and worst.level >= Level.WARN:
         target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
         parts = [worst.headline.rstrip(".")]
@@ -90,8 +117,9 @@ def build_sentence(
         if worst.family not in _TIME_FAMILIES and (grown or not is_told):
             parts.append(cost)
         return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
-    if at is None and run.state is RunState.STALLED and run.state_note:
-        return Sentence(Label.of(run.state_note), Level.WARN)
+    trouble = _trouble(run) if at is None else None
+    if trouble is not None:
+        return trouble
     if run.loading is not None:
         done = f"checking {units.share(run.loading)}"
         what = "the newest rows are shown while history is read" if run.is_preview else "history is being read"

@@ -85,6 +85,16 @@ class RunSource(Protocol):
         ...
 
     @property
+    def failure(self) -> Label:
+        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
+        ...
+
+    @property
+    def kind_note(self) -> str:
+        """What a person should know about how fresh the rows of such a file are; empty if they are."""
+        ...
+
+    @property
     def age_s(self) -> float | None:
         """Seconds since the newest record came, or None where nobody knows."""
         ...
