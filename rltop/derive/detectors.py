@@ -33,6 +33,11 @@ class OfLast:
         self.bits = bits = ((self.bits << 1) | is_true) & self._mask
         return bits.bit_count() >= self.n
 
+    def push_many(self, is_true: bool, times: int) -> None:
+        """The same truth pushed several times over."""
+        times = min(times, self.m)
+        self.bits = ((self.bits << times) | (((1 << times) - 1) if is_true else 0)) & self._mask
+
     def clear(self) -> None:
         """Forget every push."""
         self.bits = 0

@@ -31,6 +31,7 @@ _SYMPTOMS = (
     ("validation",),
 )  # fmt: skip
 """Families that show the same thing count once: answers that grow are cut off."""
+_SYMPTOM_OF = {family: symptom[0] for symptom in _SYMPTOMS for family in symptom}
 _PRECURSORS = ("mismatch", "offpolicy", "lr", "clip", "ratio", "loss", "advantage", "critic", "embodied")
 """Families that do not count as symptoms of a collapse, but may have moved before them."""
 _SYSTEM = ("performance", "straggler", "agentic", "balance", "memory")
@@ -117,11 +118,11 @@ class Collapse(Judge):
 
     @staticmethod
     def _standing(now: Moment) -> int:
-        return sum(any(one in now.onsets for one in symptom) for symptom in _SYMPTOMS)
+        return len({_SYMPTOM_OF[family] for family in now.onsets if family in _SYMPTOM_OF})
 
     def _date(self, now: Moment) -> None:
         """Where it began: with the oldest of the symptoms that stand, precursors apart."""
-        symptoms = {one for symptom in _SYMPTOMS for one in symptom}
+        symptoms = _SYMPTOM_OF
         lead = now.record - int(self.limits["lead"])
         told = [
             onset

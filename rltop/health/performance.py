@@ -37,8 +37,7 @@ def own_time(observation: Observation) -> float | None:
     extras = [values[name] for name in _EXTRA_STAGES if values.get(name, 0.0) > 0.0]
     if not extras:
         return total
-    stages = list(observation.stages.values())
-    others = sum(stage for stage in stages if stage not in extras)
+    others = sum([stage for stage in observation.stages.values() if stage not in extras])
     for extra in extras:
         if others + extra <= _FITS * total:
             total -= extra

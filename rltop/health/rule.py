@@ -228,8 +228,8 @@ class Rule:
     """
 
     __slots__ = (
-        "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "is_firing", "is_idle", "judge", "level",
-        "read", "reading", "recovered_record", "recovered_step", "since_record", "since_step", "spec",
+        "_alike", "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "is_firing", "is_idle", "judge",
+        "level", "read", "reading", "recovered_record", "recovered_step", "since_record", "since_step", "spec",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, limits: Mapping[str, float]) -> None:
@@ -244,7 +244,7 @@ class Rule:
             for level, lasting in ((INFO, self._info), (WARN, self._warn), (CRIT, self._crit))
         }
         self._recent: deque[tuple[int, int]] = deque(maxlen=max(self._needed.values()))
-        self._calm = 0
+        self._calm = self._alike = 0
         self.is_firing = False
         self.is_idle = True
         self._cool: dict[Level, int] = {}
@@ -265,6 +265,14 @@ class Rule:
         """Move the verdict on by one reading of `read`; may be left out for QUIET while `is_idle`."""
         level, seen = reading.level, now.observation
         self._recent.append((seen.record, seen.step))
+        if self.is_firing and level is self.level and not self._cool:
+            # As bad as it is already: nothing begins and nothing ends. What the record says to the levels waits.
+            self._alike += 1
+            self._calm = 0
+            self.reading = reading
+            return None
+        if self._alike:
+            self._catch_up()
         # Every level is pushed, whichever of them is established: a record counts for all of them.
         has_info, has_warn, has_crit = (
             self._info.push(level >= INFO),
@@ -278,6 +286,12 @@ class Rule:
         if self.is_firing:
             return self._while_firing(now, reading, established)
         return self._begin(now, reading, established)
+
+    def _catch_up(self) -> None:
+        """Push what was left out while one reading was as bad as the other."""
+        alike, self._alike = self._alike, 0
+        for level, lasting in ((INFO, self._info), (WARN, self._warn), (CRIT, self._crit)):
+            lasting.push_many(self.level >= level, alike)
 
     def _begin(self, now: Moment, reading: Reading, established: Level) -> Event | None:
         if reading.level == OK or (self.spec.is_fact and established == INFO):
@@ -323,6 +337,7 @@ class Rule:
 
     def recover(self, now: Moment) -> Event:
         """End the verdict at this record."""
+        self._catch_up()
         self.judge.is_firing = self.is_firing = False
         self.is_idle = False
         self.recovered_step = now.observation.step
@@ -374,6 +389,7 @@ class Rule:
         self.judge = self.spec.judge(limits)
         self.judge.is_firing = is_firing
         self.read = self.judge.read
+        self._alike = 0
         for lasting in (self._info, self._warn, self._crit):
             lasting.clear()
         self.is_idle = not self.is_firing

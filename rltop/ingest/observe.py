@@ -6,7 +6,7 @@ Owns the columns of every signal, worked out once per set of keys; knows no rule
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from operator import itemgetter
 
 from rltop.derive.timing import stage_keys
@@ -103,6 +103,14 @@ class _Stages(Mapping[str, float]):
 
     def __len__(self) -> int:
         return len(self._read)
+
+    def values(self) -> ValuesView[float]:
+        """The durations; without a look-up for each."""
+        return self._read.values()
+
+    def items(self) -> ItemsView[str, float]:
+        """Names and durations; without a look-up for each."""
+        return self._read.items()
 
 
 class Observer:

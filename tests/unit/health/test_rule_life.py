@@ -165,3 +165,18 @@ def test_events_alternate_and_never_come_twice_within_the_silence(values: list[f
 def test_a_rule_without_judge_cannot_be_put_to_work() -> None:
     with pytest.raises(ValueError, match="does not judge"):
         rule_of(spec(judge=None))
+
+
+@given(st.lists(st.sampled_from([None, 0.5, 0.7, 1.5, 2.5]), max_size=120))
+def test_records_as_bad_as_the_verdict_count_whichever_way_they_are_taken_in(values: list[float | None]) -> None:
+    quick, thorough = rule_of(spec()), rule_of(spec())
+    now = Moment(Algorithm.GRPO, Traits(), None)
+    for record, value in enumerate(values, 1):
+        now.advance(observation(record, {"truncated_frac": value}, step=record * 10))
+        # A cool-down that forbids nothing keeps a rule from the short way.
+        thorough._cool.setdefault(Level.OK, -1)
+        assert quick.observe(now) == thorough.observe(now)
+        seen = [
+            (one.level, one.is_firing, one.since_step, one.recovered_step, one.is_idle) for one in (quick, thorough)
+        ]
+        assert seen[0] == seen[1]
