@@ -48,20 +48,21 @@ class Window:
         floor, ceiling: the median is not below, not above; 0.0 while there are no values.
     """
 
-    __slots__ = ("_fresh", "_is_stale", "_order", "_values", "ceiling", "floor", "size")
+    __slots__ = ("_behind", "_fresh", "_order", "_values", "ceiling", "floor", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.floor = self.ceiling = 0.0
-        self._values: deque[float] = deque(maxlen=size)
+        # One more than is in the window: the value that has just left it.
+        self._values: deque[float] = deque(maxlen=size + 1)
         self._order: list[float] = []
-        self._is_stale = False
+        self._behind = 0
         self._fresh = 0
 
     def push(self, value: float) -> None:
         """Take a finite value in, and the oldest out when full."""
         self._values.append(value)
-        self._is_stale = True
+        self._behind += 1
         if self._fresh:
             self._fresh -= 1
         else:
@@ -75,15 +76,23 @@ class Window:
         self.ceiling = order[(size >> 1) + fresh]
 
     def _sorted(self) -> list[float]:
-        if self._is_stale:
-            self._order = sorted(self._values)
-            self._is_stale = False
+        if self._behind:
+            # A series that is asked on every push exchanges one value, which is cheaper than to sort them all.
+            if self._behind == 1:
+                order = self._order.copy()
+                if len(self._values) > self.size:
+                    del order[bisect_left(order, self._values[0])]
+                insort(order, self._values[-1])
+                self._order = order
+            else:
+                self._order = sorted(self.values)
+            self._behind = 0
         return self._order
 
     @property
     def count(self) -> int:
         """Values held, at most `size`."""
-        return len(self._values)
+        return min(len(self._values), self.size)
 
     @property
     def median(self) -> float:
@@ -94,7 +103,8 @@ class Window:
     @property
     def values(self) -> list[float]:
         """The values held, oldest first."""
-        return list(self._values)
+        held = list(self._values)
+        return held[1:] if len(held) > self.size else held
 
     @property
     def low(self) -> float:
@@ -128,7 +138,7 @@ class Window:
     def last(self, count: int) -> float:
         """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
         values = self._values
-        return median_of([values[-i] for i in range(1, min(count, len(values)) + 1)])
+        return median_of([values[-i] for i in range(1, min(count, self.count) + 1)])
 
     def ratio(self, value: float) -> float:
         """`value` over the median; 0.0 when the median is not positive."""
@@ -142,7 +152,7 @@ class Window:
         positive values held; the floor keeps a quiet series from turning a
         10 % wobble into an outlier. 0.0 when nothing positive is held.
         """
-        logs = [math.log(held) for held in self._values if held > 0.0]
+        logs = [math.log(held) for held in self.values if held > 0.0]
         if not logs or value <= 0.0:
             return 0.0
         return (math.log(value) - median_of(logs)) / max(MAD_TO_SIGMA * mad_of(logs), floor)
@@ -152,7 +162,7 @@ class Window:
         twin = Window(self.size)
         twin._values = self._values.copy()
         # The order is replaced, never changed in place: both may hold it.
-        twin._order, twin._is_stale, twin._fresh = self._order, self._is_stale, self._fresh
+        twin._order, twin._behind, twin._fresh = self._order, self._behind, self._fresh
         twin.floor, twin.ceiling = self.floor, self.ceiling
         return twin
 
@@ -168,9 +178,9 @@ class AskedWindow(Window):
     def push(self, value: float) -> None:
         """Take a finite value in, and the oldest out when full."""
         values, order = self._values, self._order
-        if len(values) == self.size:
-            del order[bisect_left(order, values[0])]
         values.append(value)
+        if len(values) > self.size:
+            del order[bisect_left(order, values[0])]
         insort(order, value)
         half = len(order) >> 1
         self.floor = self.ceiling = order[half] if len(order) & 1 else 0.5 * (order[half - 1] + order[half])
