@@ -1,8 +1,27 @@
-"""`python -m rltop`."""
+"""`rltop` and `python -m rltop`: the first code that runs.
 
+Imports nothing that costs time before it has settled what Ctrl-C does.
+"""
+
+import signal
 import sys
 
-from rltop.cli import main
+
+def main() -> int:
+    """Run the program; the exit codes are in `errors`.
+
+    A program that is interrupted while it is still importing has nothing to tidy
+    up, and a traceback would be all that Python has to say. So an interrupt ends it
+    at once, as it ends a program that never heard of signals, until the terminal
+    guard or `watch` have something to restore and ask to be told instead. One that
+    is ignored (`nohup`, a job in the background) stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from rltop.cli import main as run  # noqa: PLC0415 - an interrupt may come at any time
+
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

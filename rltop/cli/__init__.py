@@ -6,7 +6,6 @@ that needs it, so that `--help` and `check` never pay for the screen.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from collections.abc import Sequence
@@ -19,18 +18,23 @@ _INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; the exit codes are in `errors`."""
+    from rltop.cli import voice
     from rltop.cli.arguments import parse
 
+    voice.hold_standard_streams()
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
-        return int(arguments.command(arguments))
+        code = int(arguments.command(arguments))
+        voice.finish_saying()
+    except voice.OutputError as error:
+        voice.complain_of(error)
+        voice.stop_saying()
+        return EXIT_USAGE
     except RltopError as error:
-        print(f"rltop: {error}", file=sys.stderr)  # noqa: T201
+        voice.complain_of(error)
         return EXIT_USAGE
     except BrokenPipeError:
-        # Whoever read our output has gone; the interpreter must not try to flush to it again.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        voice.stop_saying()
         return _CLOSED_PIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -38,5 +42,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The one place that catches everything: by now the terminal is its owner's again.
         from rltop.cli.fault import describe_fault
 
-        print(describe_fault(error, os.environ), file=sys.stderr)  # noqa: T201
+        voice.complain(*describe_fault(error, os.environ))
         return EXIT_FAULT
+    return code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from typing import NoReturn
 
 from rltop import __version__
 from rltop.settings import add_flags
@@ -26,6 +27,15 @@ exit codes: 0 the run is over, 1 a CRIT has fired, 2 usage, 3 given up without a
 up, 128 + N stopped by signal N"""
 
 
+class _Parser(argparse.ArgumentParser):
+    """Refuses what was typed without handing its control characters on to the terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        from rltop.model import Label
+
+        super().error(Label.of(message).display)
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Arguments as a namespace whose `command` runs them.
 
@@ -45,7 +55,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser(prog: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--config", metavar="FILE", help="config file (default: ~/.config/rltop/config.toml)")
@@ -83,7 +93,10 @@ def _check_parser() -> argparse.ArgumentParser:
         "Replay whole files through the rules and say what fires at their end.",
         f"{_CODES};\nof several files the worst: 1, then 2, then 3",
     )
-    parser.add_argument("paths", nargs="*", metavar="FILE", help="metric files, or directories of one run each")
+    parser.add_argument(
+        "paths", nargs="*", metavar="FILE", help="metric files, or directories of one run each; - is standard "
+        "input",
+    )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true",
         help="verdicts and every transition, as one JSON document; of several files an array of them",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rltop.cli.looking import load_config
 from rltop.cli.opening import read_whole, runs_of
+from rltop.cli.voice import complain_of, is_ascii_only, is_terminal, say
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
@@ -66,7 +66,7 @@ def _many(
             code, text = _one(arguments, config, spec, found, is_only=False)
         else:
             path, error = found
-            sys.stderr.write(f"rltop: {error}\n")
+            complain_of(error)
             code, text = EXIT_USAGE, _json({"path": path, "error": error.message}) if arguments.json else ""
         codes.add(code)
         if arguments.json:
@@ -98,7 +98,7 @@ def _text(arguments: argparse.Namespace, config: Config, spec: Any, run: Tracked
         return _json(document if is_only else {"path": run.path.raw, **document})
     from rltop.report.check_text import check_text
 
-    return check_text(run, use_color=_has_color(config), is_ascii=config.ui.is_ascii, since=arguments.since)
+    return check_text(run, use_color=_has_color(config), is_ascii=_is_ascii(config), since=arguments.since)
 
 
 def _about_rules(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
@@ -120,12 +120,16 @@ def _about_rules(arguments: argparse.Namespace, config: Config, spec: Any, run: 
         return _json(about)
     from rltop.report.check_text import explain_text, rules_text
 
-    looks: dict[str, bool] = {"use_color": _has_color(config), "is_ascii": config.ui.is_ascii}
+    looks: dict[str, bool] = {"use_color": _has_color(config), "is_ascii": _is_ascii(config)}
     return rules_text(options, run, **looks) if spec is None else explain_text(spec, options, run, **looks)
 
 
 def _has_color(config: Config) -> bool:
-    return config.use_color(sys.stdout.isatty())
+    return config.use_color(is_terminal())
+
+
+def _is_ascii(config: Config) -> bool:
+    return config.ui.is_ascii or is_ascii_only()
 
 
 def _json(document: Any) -> str:
@@ -135,7 +139,7 @@ def _json(document: Any) -> str:
 
 
 def _put(text: str, end: str = "\n") -> None:
-    sys.stdout.write(text + end)
+    say(text + end)
 
 
 def _code(arguments: argparse.Namespace, run: TrackedRun) -> int:

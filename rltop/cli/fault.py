@@ -18,7 +18,7 @@ DEBUG_VARIABLE = "RLTOP_DEBUG"
 _LONGEST = 300
 
 
-def describe_fault(error: Exception, environ: Mapping[str, str]) -> str:
+def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
     """What happened, where, and what to do about it; with the traceback if it was asked for.
 
     Args:
@@ -28,14 +28,14 @@ def describe_fault(error: Exception, environ: Mapping[str, str]) -> str:
     what = Label.of(f"{type(error).__name__}: {error}"[:_LONGEST]).display
     lines = []
     if environ.get(DEBUG_VARIABLE):
-        lines += ["".join(traceback.format_exception(error)).rstrip(), ""]
-    lines.append(f"rltop: this is a fault of rltop {rltop.__version__}, not of your run: {what}{_place(error)}")
+        lines += ["the traceback:", *"".join(traceback.format_exception(error)).splitlines(), ""]
+    lines.append(f"this is a fault of rltop {rltop.__version__}, not of your run: {what}{_place(error)}")
     lines.append("  the run goes on: rltop only reads its files")
     if environ.get(DEBUG_VARIABLE):
         lines.append("  please report the above where you got rltop from, with the line of the file that it stopped at")
     else:
         lines.append(f"  please report it where you got rltop from, with the traceback that {DEBUG_VARIABLE}=1 prints")
-    return "\n".join(lines)
+    return lines
 
 
 def _place(error: Exception) -> str:

@@ -41,6 +41,8 @@ def look(paths: Sequence[str]) -> Discovery:
     Raises:
         SourceError: a path cannot be followed, or a directory does not answer.
     """
+    if "-" in paths:
+        raise SourceError("standard input cannot be watched together with files", "name - alone")
     found: list[Discovery] = []
     failed: list[RltopError] = []
 
@@ -72,7 +74,7 @@ def one_of_several(found: Sequence[Found]) -> str:
     return f"this is {Label.of(found[0].path).display}, one of {len(found)} runs; also: {', '.join(others)}{more}"
 
 
-def nothing_found(paths: Sequence[str], discovery: Discovery) -> str:
+def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     """What was looked at, and how each trainer is made to write metrics."""
     lines = [f"no metric stream in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
     if discovery.passed_over:
@@ -85,4 +87,4 @@ def nothing_found(paths: Sequence[str], discovery: Discovery) -> str:
     for each in sorted(HOWTO, key=lambda each: not each.is_followed):
         what = each.summary if each.is_followed else f"{each.kind.value}, not read yet: {each.summary}"
         lines.append(f"  {each.trainer:<{width}}  {what}")
-    return "\n".join(lines)
+    return lines

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
-import threading
 from collections.abc import Sequence
 
-from rltop.cli.opening import direct
-from rltop.cli.pipe import piped_found
+from rltop.cli.opening import direct, read_pipe
+from rltop.cli.voice import complain, is_ascii_only, is_terminal, say
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
 from rltop.ingest.found import Found
 from rltop.ingest.session import Session
 from rltop.model import Level
-from rltop.sources.pipe import PipeFeed
 
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
@@ -60,37 +57,26 @@ def print_several(found: Sequence[Found], config: Config, arguments: argparse.Na
         session = _read(each, config, arguments)
         entries.append(read_entry(session.runs[0]))
         if arguments.json:
-            sys.stdout.write(("[\n" if not number else ",\n") + dumps(once_document(session.runs[0])).decode())
+            say(("[\n" if not number else ",\n") + dumps(once_document(session.runs[0])).decode())
         session.close()
     if arguments.json:
-        sys.stdout.write("\n]\n")
+        say("\n]\n")
     else:
-        is_terminal = sys.stdout.isatty()
-        looks = {"use_color": config.use_color(is_terminal), "is_ascii": _is_ascii(config)}
-        sys.stdout.write(runs_text(in_order(entries), _width(arguments, is_terminal=is_terminal), **looks))
-        sys.stderr.write(f"rltop: {len(entries)} runs, a line each; name one to see its overview\n")
-    sys.stdout.flush()
+        has_terminal = is_terminal()
+        looks = {"use_color": config.use_color(has_terminal), "is_ascii": _is_ascii(config)}
+        say(runs_text(in_order(entries), _width(arguments), **looks))
+        complain(f"{len(entries)} runs, a line each; name one to see its overview")
     return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS
 
 
-def _width(arguments: argparse.Namespace, *, is_terminal: bool) -> int:
-    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal else DEFAULT_WIDTH
+def _width(arguments: argparse.Namespace) -> int:
+    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal() else DEFAULT_WIDTH
     return max(MIN_WIDTH, arguments.width or columns)
 
 
 def print_piped(pipe: int, config: Config, arguments: argparse.Namespace) -> int:
     """Read a pipe to its end, print it and leave."""
-    has_data = threading.Event()
-    feed = PipeFeed(pipe, has_data.set)
-    session = Session(
-        [piped_found()], lambda _path, _lines: feed, SystemClock(), config.ingest._replace(has_preview=False)
-    )
-    while not feed.is_over:
-        has_data.wait()
-        has_data.clear()
-        while session.step(1_000.0):
-            pass
-    session.drain()
+    session = read_pipe(pipe, SystemClock(), config.ingest._replace(has_preview=False))
     return _print(session, config, arguments)
 
 
@@ -99,7 +85,7 @@ def _print(session: Session, config: Config, arguments: argparse.Namespace) -> i
     has_rows = any(each.stream.rows for each in (run, *run.beside))
     if run.state_note and not has_rows:
         raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
-    is_terminal = sys.stdout.isatty()
+    has_terminal = is_terminal()
     if arguments.json:
         from rltop.report.document import dumps
         from rltop.report.overview_document import once_document
@@ -108,14 +94,12 @@ def _print(session: Session, config: Config, arguments: argparse.Namespace) -> i
     else:
         from rltop.report.text import once_text
 
-        width = _width(arguments, is_terminal=is_terminal)
-        text = once_text(run, width, use_color=config.use_color(is_terminal), is_ascii=_is_ascii(config))
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        width = _width(arguments)
+        text = once_text(run, width, use_color=config.use_color(has_terminal), is_ascii=_is_ascii(config))
+    say(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS
 
 
 def _is_ascii(config: Config) -> bool:
     """ASCII where it was asked for, or where the output cannot say anything else."""
-    encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-    return config.ui.is_ascii or not encoding.startswith("utf")
+    return config.ui.is_ascii or is_ascii_only()

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import glob
+import stat
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop.cli.looking import look
+from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.kinds import HEAD_BYTES, kind_of
 from rltop.errors import SourceError
 from rltop.ingest.found import Found, name_of
-from rltop.ingest.options import OpenFeed
+from rltop.ingest.options import IngestOptions, OpenFeed
 from rltop.ingest.session import Session
 from rltop.sources.feed import DirectFeed
 
 if TYPE_CHECKING:
     from rltop.sources.reader import Reader, ThreadedFeed
+
+
+_SLICE_MS = 1_000.0
 
 
 def direct(clock: Clock) -> OpenFeed:
@@ -49,8 +55,10 @@ def runs_of(path: str) -> list[Found]:
         if not runs:
             raise SourceError(f"no metric stream in {path}", "name the file")
         return runs
+    if path == STANDARD_INPUT:
+        return [piped_found()]
     try:
-        size = Path(path).stat().st_size
+        size = file_size(path)
         with Path(path).open("rb") as file:
             kind = kind_of(file.read(HEAD_BYTES), path, is_all=True)
     except OSError as error:
@@ -59,14 +67,48 @@ def runs_of(path: str) -> list[Found]:
     return [Found(path, name_of(path), size, kind=kind if kind is not None and kind.has_spans else None)]
 
 
+def file_size(path: str) -> int:
+    """Bytes of a file that can be read again and again.
+
+    Raises:
+        OSError: there is none.
+        SourceError: it is a pipe or a device: opening one may wait for ever, and what was read of it is gone.
+    """
+    info = Path(path).stat()
+    if not stat.S_ISREG(info.st_mode):
+        hint = f"read it through standard input: {STANDARD_INPUT} < {path}"
+        raise SourceError(f"{path} is not a regular file", hint)
+    return info.st_size
+
+
 def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     """A session in which one run has been read to its end and judged; `run` as found, or the path of its file.
+
+    Standard input is read until whoever writes to it has closed it.
 
     Raises:
         SourceError: a path that cannot be read.
     """
     found = runs_of(run)[0] if isinstance(run, str) else run
     options = config.ingest._replace(has_preview=False)
+    if found.path == STANDARD_INPUT:
+        return read_pipe(take_standard_input(), clock, options)
     session = Session([found], direct(clock), clock, options)
+    session.drain()
+    return session
+
+
+def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:
+    """A session in which a pipe has been read to its end."""
+    from rltop.sources.pipe import PipeFeed
+
+    has_data = threading.Event()
+    feed = PipeFeed(pipe, has_data.set)
+    session = Session([piped_found()], lambda _path, _lines: feed, clock, options)
+    while not feed.is_over:
+        has_data.wait()
+        has_data.clear()
+        while session.step(_SLICE_MS):
+            pass
     session.drain()
     return session

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rltop.cli.looking import load_config, look, nothing_found
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
+from rltop.cli.voice import complain, is_terminal
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, SourceError
 from rltop.ingest.found import Found, name_of
@@ -26,7 +27,7 @@ def show(arguments: argparse.Namespace) -> int:
         return _show_pipe(config, arguments)
     discovery = look(arguments.paths)
     if not discovery.found:
-        sys.stderr.write(f"rltop: {nothing_found(arguments.paths, discovery)}\n")
+        complain(*nothing_found(arguments.paths, discovery))
         return EXIT_NO_METRICS
     if _is_text(arguments):
         from rltop.cli.once import print_once, print_several
@@ -65,9 +66,11 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def _play(path: str, name: Label, arguments: argparse.Namespace) -> int:
+    from rltop.cli.opening import file_size
+
     config = load_config(arguments)
     try:
-        size = Path(path).stat().st_size
+        size = file_size(path)
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}", "name a recorded metric file") from error
     found = Found(path, name, size)
@@ -81,4 +84,9 @@ def _play(path: str, name: Label, arguments: argparse.Namespace) -> int:
 
 
 def _is_text(arguments: argparse.Namespace) -> bool:
-    return bool(arguments.once or arguments.json or not sys.stdout.isatty() or not sys.stdin.isatty())
+    return bool(arguments.once or arguments.json or not is_terminal() or not _has_keys())
+
+
+def _has_keys() -> bool:
+    """Does standard input come from a keyboard?"""
+    return sys.stdin is not None and sys.stdin.isatty()

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
 from rltop.cli.looking import load_config, look, nothing_found, one_of_several
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
+from rltop.cli.voice import complain, stop_saying
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
@@ -31,7 +32,7 @@ from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, IngestOptions
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
-from rltop.model import Level, RunState
+from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
@@ -68,7 +69,7 @@ class Log:
         self._clock = clock
         self._is_json = is_json
         self._names_runs = names_runs
-        self._is_read = True
+        self._is_read = sys.stdout is not None
 
     def write(self, event: str, words: str, run: TrackedRun | None = None, **more: Any) -> None:
         """Write a line: `words` for a person, `event` and `more` for a program."""
@@ -80,7 +81,7 @@ class Log:
             self._put(line({"time": time, "event": event, **which, **more}).decode())
         else:
             name = f"{run.name.display}  " if run is not None and self._names_runs else ""
-            self._put(f"{time}  {name}{words}")
+            self._put(Label.of(f"{time}  {name}{words}").display)
 
     def notice(self, notice: Notice, run: TrackedRun) -> None:
         """Write what has happened in a run."""
@@ -95,8 +96,7 @@ class Log:
         except OSError:
             # Whoever read the log has gone, or its disk is full: that ends the log, not the watching.
             self._is_read = False
-            with suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            stop_saying()
 
 
 class Vigil:
@@ -267,9 +267,9 @@ def _found(paths: Sequence[str]) -> list[Found]:
     for path in paths:
         discovery = look([path])
         if not discovery.found:
-            sys.stderr.write(f"rltop: {nothing_found([path], discovery)}\n")
+            complain(*nothing_found([path], discovery))
         elif discovery.looked_in and len(discovery.found) > 1:
-            sys.stderr.write(f"rltop: {one_of_several(discovery.found)}\n")
+            complain(one_of_several(discovery.found))
         for each in discovery.found[:1] if discovery.looked_in else discovery.found:
             found.setdefault(each.path, each)
     return list(found.values())

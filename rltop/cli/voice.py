@@ -1,0 +1,106 @@
+"""What rltop says on standard output and standard error.
+
+The one place that writes there when there is no screen: text from outside (paths,
+arguments, what the operating system says) cannot reach the terminal but through it,
+and an output that cannot be written is a message, not a fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+from rltop.errors import RltopError
+
+_LAST_STANDARD = 2
+
+
+class OutputError(RltopError):
+    """Standard output is closed, or what is behind it takes no more."""
+
+
+def complain(*lines: str) -> None:
+    """Write a message of one or more lines to standard error, made harmless.
+
+    A line break inside one of `lines` is shown as its escape: a path with a line
+    break in it cannot pass for a second message.
+    """
+    if sys.stderr is None:
+        return
+    from rltop.model import Label
+
+    text = "\n".join(Label.of(line).display for line in lines)
+    # Nothing is left to be said where even this cannot be written.
+    with contextlib.suppress(OSError):
+        print(f"rltop: {text}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def complain_of(error: RltopError) -> None:
+    """Say what went wrong, and the remedy under it."""
+    complain(error.message, *([f"  {error.hint}"] if error.hint else []))
+
+
+def say(text: str) -> None:
+    """Write to standard output what has been made harmless before.
+
+    Raises:
+        OutputError: it is closed, or takes no more.
+        BrokenPipeError: whoever read it has gone.
+    """
+    if sys.stdout is None:
+        raise OutputError("standard output is closed", "open it, or send it to a file: rltop … > FILE")
+    with _said():
+        try:
+            sys.stdout.write(text)
+        except UnicodeEncodeError as error:
+            sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+
+
+def finish_saying() -> None:
+    """Hand on what still waits to be written: only then does a full disk show.
+
+    Raises:
+        OutputError: standard output takes no more.
+        BrokenPipeError: whoever read it has gone.
+    """
+    if sys.stdout is not None:
+        with _said():
+            sys.stdout.flush()
+
+
+def stop_saying() -> None:
+    """Let go of what could not be written, so that the interpreter does not try again at its end."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def hold_standard_streams() -> None:
+    """Keep the places of standard streams that are closed from being taken by a file that is opened later."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
+        pass
+    os.close(descriptor)
+
+
+def is_terminal() -> bool:
+    """Does standard output go to a terminal?"""
+    return sys.stdout is not None and sys.stdout.isatty()
+
+
+def is_ascii_only() -> bool:
+    """Can standard output say nothing but ASCII?"""
+    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
+    return not encoding.lower().replace("-", "").startswith("utf")
+
+
+@contextlib.contextmanager
+def _said() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        what = f"standard output cannot be written: {error.strerror or error}"
+        raise OutputError(what, "make room where it goes, or send it elsewhere") from error

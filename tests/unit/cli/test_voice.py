@@ -1,0 +1,141 @@
+"""What is said where there is no screen: harmless, and never a fault where it cannot be written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
+EVIL = "e\033[31mvil\033]0;x\007\nrltop: all is well \u202e"
+
+INTERRUPTED = """
+import os, runpy, signal, sys
+
+wanted = sys.argv.pop(1)
+
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == wanted:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupts())
+runpy.run_module("rltop", run_name="__main__", alter_sys=True)
+"""
+"""Interrupts the program as it begins to import the module that is named first."""
+
+
+def said(*argv: str, pipe: bytes = b"") -> tuple[int, str, str]:
+    """Exit code and both outputs of the program."""
+    command = [sys.executable, "-m", "rltop", *argv]
+    done = subprocess.run(command, input=pipe, capture_output=True, timeout=60, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def in_shell(words: str) -> tuple[int, str]:
+    """Exit code and standard error of the program with its streams as a shell sets them."""
+    command = ["sh", "-c", f'exec "$0" -m rltop {words}', sys.executable, str(FIRING)]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["check", f"{EVIL}.jsonl"],
+        ["check", f"{EVIL}*.jsonl"],
+        ["check", f"{EVIL}1.jsonl", f"{EVIL}2.jsonl"],
+        ["check", "--explain", EVIL],
+        ["check", "--theme", EVIL, str(FIRING)],
+        ["--config", EVIL],
+        [f"--{EVIL}"],
+        ["--once", f"{EVIL}/"],
+        ["--once", f"{EVIL}.jsonl"],
+        ["replay", EVIL],
+        ["watch", "--give-up", EVIL, "x"],
+    ],
+)
+def test_nothing_that_was_typed_reaches_the_terminal_raw(argv: list[str], tmp_path: Path) -> None:
+    code, out, err = said(*argv)
+    assert code in {2, 3}
+    assert not [char for char in out + err if char in "\033\007\u202e"]
+    assert "\nrltop: all is well" not in out + err
+    assert "\\x1b[31mvil" in out + err
+
+
+def test_what_was_passed_over_is_said_harmlessly(tmp_path: Path) -> None:
+    (tmp_path / f"{EVIL.replace('/', '')}.jsonl").write_text("nothing here\n")
+    for argv in (["--once"], ["watch"]):
+        code, _, err = said(*argv, str(tmp_path))
+        assert code == 3
+        assert "\033" not in err and "\\x1b[31mvil" in err
+
+
+@pytest.mark.parametrize("words", ['--once "$1"', 'check "$1"', 'check --json "$1"', '"$1"'])
+def test_an_output_that_is_closed_or_full_is_no_fault_of_the_program(words: str) -> None:
+    for output, what in ((">&-", "closed"), (">/dev/full", "No space left")):
+        code, err = in_shell(f"{words} {output}")
+        assert (code, err.count("\n")) == (2, 2), err
+        assert what in err and "fault" not in err
+
+
+def test_streams_that_are_closed_are_done_without() -> None:
+    assert in_shell('--once "$1" <&- >/dev/null') == (0, "")
+    assert in_shell('check "$1" 2>&- >/dev/null') == (1, "")
+    assert in_shell("check nothing 2>&- >&-") == (2, "")
+    assert in_shell('watch --give-up 0.1 --from-now "$1" >&-')[1] == ""
+
+
+def test_an_output_that_knows_only_ascii_gets_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    for argv in (["check"], ["check", "--json"], ["--once"], ["--json"]):
+        code, out, err = said(*argv, str(FIRING))
+        assert code in {0, 1} and err == ""
+        assert out.isascii()
+
+
+@pytest.mark.parametrize(
+    "module", ["rltop.cli", "argparse", "rltop.cli.arguments", "rltop.settings", "rltop.model", "rltop.ingest.session"]
+)
+def test_an_interrupt_while_modules_are_imported_is_quiet(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, module, "check", str(FIRING)], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
+    ignoring = INTERRUPTED.replace("signal.default_int_handler", "signal.SIG_IGN")
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring, "rltop.model", "check", str(FIRING)],
+        capture_output=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and done.stdout
+
+
+def test_standard_input_is_judged_as_the_file_is() -> None:
+    through_pipe, as_file = said("check", "-", pipe=FIRING.read_bytes()), said("check", str(FIRING))
+    assert through_pipe[0] == as_file[0] == 1
+    assert through_pipe[1].splitlines()[1:] == as_file[1].splitlines()[1:]
+    code, out, _ = said("--once", "-", pipe=FIRING.read_bytes())
+    assert code == 0 and "standard input" in out
+    assert said("check", "-")[0] == 3
+
+
+def test_standard_input_among_files(tmp_path: Path) -> None:
+    code, out, _ = said("check", "-", str(FIRING), pipe=FIRING.read_bytes())
+    assert code == 1 and out.count("since") >= 2
+    code, _, err = said("--once", "-", str(FIRING), pipe=b"")
+    assert code == 2 and "alone" in err
+
+
+@pytest.mark.parametrize("argv", [["check"], ["--once"], ["replay", "--once"]])
+def test_a_pipe_that_is_named_is_refused_at_once(argv: list[str], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    code, _, err = said(*argv, str(tmp_path / "fifo"))
+    assert code == 2 and "not a regular file" in err
