@@ -26,7 +26,8 @@ def step_of(value: object) -> int | tuple[int, int] | None:
     if isinstance(value, str):
         done, slash, total = value.partition("/")
         if slash and len(value) <= _MAX_STEP_CHARS and done.strip().isdecimal() and total.strip().isdecimal():
-            return int(done), int(total)
+            counts = int(done), int(total)
+            return counts if max(counts) < MAX_STEP else None
     # A boolean counts as 0 or 1 among values, but as a step it would look like a restart.
     number = None if isinstance(value, bool) else number_of(value)
     if isinstance(number, float) and number.is_integer() and abs(number) < MAX_STEP:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -264,21 +265,33 @@ def test_a_process_that_was_not_waited_for_is_not_alive() -> None:
     assert not is_alive(done.pid) and is_alive(os.getpid())
 
 
+@pytest.fixture
+def obeyed_interrupt() -> Iterator[None]:
+    """What a shell starts in the background ignores SIGINT and so do its children: the suite may be one of them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("obeyed_interrupt")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_at_once_with_all_that_it_started(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(rows(40, range(38, 41)))
     child = tmp_path / "child"
-    program = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "rltop", "watch", str(path), "--on-crit", f"echo $$ > {child}; exec sleep 300"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    for _ in range(2000):
-        if child.exists() and child.read_text().endswith("\n"):
-            break
-        time.sleep(0.01)
-    program.send_signal(number)
-    out, err = program.communicate(timeout=30)
+    ) as program:  # fmt: skip
+        try:
+            for _ in range(2000):
+                if child.exists() and child.read_text().endswith("\n"):
+                    break
+                time.sleep(0.01)
+            program.send_signal(number)
+            out, err = program.communicate(timeout=30)
+        finally:
+            program.kill()
     assert program.returncode == 128 + number
     assert err == ""
     assert f"stopped by {number.name}" in out

@@ -10,7 +10,16 @@ from rltop.model import Counts, Place
 
 @pytest.mark.parametrize(
     ("value", "step"),
-    [("5/100", (5, 100)), ("9" * 5000 + "/2", None), (12.0, 12), ("12", 12), (True, None), (1e300, None)],
+    [
+        ("5/100", (5, 100)),
+        ("9" * 5000 + "/2", None),
+        ("9" * 20 + "/5", None),
+        ("5/" + "9" * 20, None),
+        (12.0, 12),
+        ("12", 12),
+        (True, None),
+        (1e300, None),
+    ],
 )
 def test_steps(value, step):
     assert step_of(value) == step
