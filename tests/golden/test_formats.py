@@ -15,6 +15,9 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.ingest.discover import discover
 
+FLOAT32 = 1e-6
+"""What is left of a number in a TensorBoard file, relative."""
+
 
 def opened(path):
     return read_whole(str(path), Config(), FakeClock()).runs[0]
@@ -39,7 +42,7 @@ def points(run, key):
     return {step: value for step, value in zip(series.steps, series.values, strict=True) if value == value}
 
 
-def agree(one, other, rel):
+def agree(one, other, rel, *, leaving_out=()):
     """Every value that both have of a signal, on every step that both have."""
     compared = 0
     assert one.identity is not None and other.identity is not None
@@ -49,12 +52,12 @@ def agree(one, other, rel):
     for name, signals in one.identity.signals.items():
         for signal in signals:
             match = theirs.get((name, signal.instance))
-            if match is None:
+            if match is None or name in leaving_out:
                 continue
             left, right = points(one, signal.key), points(other, match.key)
             for step in left.keys() & right.keys():
                 a, b = signal.read(left[step]), match.read(right[step])
-                assert math.isclose(a, b, rel_tol=rel, abs_tol=1e-6), (name, signal.instance, step, a, b)
+                assert math.isclose(a, b, rel_tol=rel, abs_tol=1e-15), (name, signal.instance, step, a, b)
                 compared += 1
     return compared
 
@@ -66,26 +69,46 @@ def test_a_trainer_state_says_what_the_rows_said(state):
     assert agree(one, other, 1e-9) > 1000
 
 
-@pytest.mark.parametrize("events", folders_with("trl/*healthy/tb/*tfevents*"))
-def test_an_event_file_says_what_the_rows_said(events):
-    one, other = opened(events), opened(events.parent.parent / "metrics.jsonl")
+@pytest.mark.parametrize("events", folders_with("trl/*/tb"))
+def test_event_files_say_what_the_rows_said(events):
+    one, other = opened(events), opened(events.parent / "metrics.jsonl")
     assert one.stream.last_step == other.stream.last_step
-    assert agree(one, other, 1e-5) > 1000
+    assert one.stream.restarts == other.stream.restarts
+    assert agree(one, other, FLOAT32) > 1000
 
 
 def test_two_event_files_of_one_folder_are_one_run_with_a_restart():
     (run,) = discover([str(root() / "trl" / "grpo_restart" / "tb")]).found
     assert len(run.earlier) == 1
-    one = opened(root() / "trl" / "grpo_restart" / "tb")
-    other = opened(root() / "trl" / "grpo_restart" / "metrics.jsonl")
-    assert one.stream.restarts == other.stream.restarts == (121,)
-    assert agree(one, other, 1e-5) > 1000
+    assert opened(root() / "trl" / "grpo_restart" / "tb").stream.restarts == (121,)
 
 
 def test_a_console_log_and_a_wandb_file_of_one_run_agree():
     one = opened(next((root() / "public" / "wandb-offline" / "aopd-length-collapse-slow").glob("*.wandb")))
     other = opened(root() / "public" / "verl-console" / "aopd-length-collapse-slow" / "output.log")
-    assert agree(one, other, 1e-6) > 1000
+    assert agree(one, other, FLOAT32) > 1000
+
+
+def test_a_console_log_and_a_trainer_state_of_one_run_agree():
+    one = opened(root() / "public" / "trl-dpo" / "clean-code-dpo" / "trainer_state.json")
+    other = opened(root() / "public" / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log")
+    assert list(one.stream.steps()) == list(other.stream.steps())
+    # Epochs are printed with two decimals.
+    assert agree(one, other, FLOAT32, leaving_out={"epoch"}) > 150
+
+
+def test_a_table_and_an_event_file_of_one_run_agree():
+    """One counts iterations and the other samples of the environment; rows come in the same order."""
+    one = opened(root() / "public" / "rllib" / "halfcheetah-sac-progress-csv" / "progress.csv")
+    other = opened(next((root() / "public" / "rllib" / "halfcheetah-sac-tfevents").glob("*tfevents*")))
+    assert list(other.stream.steps()) == [int(step) for step in one.stream.series("timesteps_total").values]
+    shared = [key for key in one.stream.keys if other.stream.has(f"ray/tune/{key}")]
+    assert len(shared) > 30
+    for key in shared:
+        left, right = one.stream.series(key).values, other.stream.series(f"ray/tune/{key}").values
+        assert len(left) == len(right) == 145
+        for a, b in zip(left, right, strict=True):
+            assert (a != a and b != b) or math.isclose(a, b, rel_tol=FLOAT32, abs_tol=1e-30), key
 
 
 def test_a_run_directory_is_opened_by_its_folder():

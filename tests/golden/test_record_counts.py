@@ -1,0 +1,141 @@
+"""How many records a recorded run has, and on which steps: as said beside it, not by us."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from recorded import REASON, runs_root
+
+from rltop.cli.opening import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.ingest.tracked import TrackedRun
+
+ASIDE = {"SOURCE.md", "label.json", "expected.json", "rollouts.jsonl"}
+PARSED = re.compile(
+    r"^- parsed: (?P<rows>\d+) rows, (?P<keys>\d+) keys, step key `(?P<key>[^`]+)` (?P<first>[\d.]+|None)\.\."
+    r"(?P<last>[\d.]+|None) \((?P<distinct>\d+) distinct\), duplicate (?P<duplicate>\d+), backward (?P<backward>\d+);"
+    r".*string-valued keys (?P<strings>\[[^\]]*\]); list-valued (?P<lists>\[[^\]]*\]); parser notes (?P<notes>.*)$",
+    re.MULTILINE,
+)
+DIALECTS = {
+    "json-custom": "generic",
+    "jsonl-custom": "generic",
+    "llama-factory": "LLaMA-Factory",
+    "open-instruct": "open-instruct",
+    "rllib": "generic",
+    "skyrl": "SkyRL",
+    "tinker": "tinker",
+    "trl-dpo": "TRL",
+    "trl-dpo-console": "TRL",
+    "trl-grpo": "TRL",
+    "verl-console": "veRL",
+    "verl-tensorboard": "veRL",
+    "wandb-offline": "veRL",
+}
+BESIDE = {"trl-dpo-console/clean-code-dpo-log": "trl-dpo/clean-code-dpo"}
+"""A log whose rows name no step: the same run with its steps."""
+
+
+class Said(NamedTuple):
+    """What stands in a SOURCE.md, read out of the file by another program."""
+
+    rows: int
+    keys: int | None
+    first: int | None
+    last: int | None
+    steps: int
+    restarts: int
+
+
+def said_of(folder: Path) -> Said:
+    found = PARSED.search((folder / "SOURCE.md").read_text())
+    assert found is not None, folder
+    rows, duplicate, backward = int(found["rows"]), int(found["duplicate"]), int(found["backward"])
+    # A line cut in half lost the key of its step, but not the step that it begins with; W&B's first row has none.
+    is_complete = not duplicate and not backward
+    is_plain = found["strings"] == "[]" and found["lists"] == "[]"
+    named = found["first"] != "None"
+    return Said(
+        rows,
+        int(found["keys"]) - named if is_plain else None,
+        int(float(found["first"])) if named and int(found["distinct"]) == rows else None,
+        int(float(found["last"])) if named and not backward else None,
+        rows if is_complete else int(found["distinct"]),
+        backward,
+    )
+
+
+def provenances() -> list[Any]:
+    root = runs_root()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
+    found = sorted((root / "public").rglob("SOURCE.md"))
+    assert found, f"no SOURCE.md below {root}"
+    return [pytest.param(path.parent, id=f"{path.parent.parent.name}/{path.parent.name}") for path in found]
+
+
+def labelled() -> list[Any]:
+    root = runs_root()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
+    found = sorted((root / "trl").glob("*/label.json"))
+    assert found, f"no labelled run below {root}"
+    return [pytest.param(path.parent, id=path.parent.name) for path in found]
+
+
+def opened(path: Path) -> TrackedRun:
+    return read_whole(str(path), Config(), FakeClock()).runs[0]
+
+
+@pytest.mark.parametrize("folder", provenances())
+def test_a_public_run_has_the_records_that_its_source_says(folder: Path) -> None:
+    (path,) = (each for each in folder.iterdir() if each.name not in ASIDE)
+    run, said = opened(path), said_of(folder)
+    assert run.counts.rows == said.rows
+    assert run.counts.no_step_lines == run.counts.oversize_lines == 0
+    assert len(run.stream.restarts) == said.restarts
+    if said.rows == 0:
+        assert run.identity is None
+        assert run.failure
+        return
+    assert run.identity is not None
+    assert run.identity.dialect.name == DIALECTS[folder.parent.name]
+    other = BESIDE.get(f"{folder.parent.name}/{folder.name}")
+    if other is None:
+        assert said.restarts or len(run.stream.steps()) == said.steps
+    else:
+        (beside,) = (each for each in (folder.parent.parent / other).iterdir() if each.name not in ASIDE)
+        assert list(run.stream.steps()) == list(opened(beside).stream.steps())
+    if said.first is not None:
+        assert run.stream.first_step == said.first
+    if said.last is not None:
+        assert run.stream.last_step == said.last
+    if said.keys is not None:
+        assert len([key for key in run.stream.keys if not key.startswith("system/")]) == said.keys
+
+
+@pytest.mark.parametrize("folder", labelled())
+def test_a_labelled_run_has_the_records_that_its_label_says(folder: Path) -> None:
+    said = json.loads((folder / "label.json").read_text())["file"]
+    run = opened(folder / "metrics.jsonl")
+    assert run.counts.rows == run.counts.lines == said["n_lines"]
+    assert run.stream.rows == said["n_train"]
+    assert (run.stream.first_step, run.stream.last_step) == (said["first_step"], said["last_step"])
+    assert list(run.stream.restarts) == [to for _, to in said["step_goes_back"]]
+    assert run.counts.nonfinite_values == sum(said["non_finite_values"].values())
+    steps = list(run.stream.steps())
+
+    state = folder / "trainer_state.json"
+    if state.exists():
+        document = opened(state)
+        assert document.counts.rows == len(json.loads(state.read_text())["log_history"])
+        assert list(document.stream.steps()) == steps
+    if (folder / "tb").is_dir():
+        events = opened(folder / "tb")
+        assert events.stream.rows == said["n_train"]
+        assert (list(events.stream.steps()), events.stream.restarts) == (steps, run.stream.restarts)
