@@ -365,6 +365,10 @@ class Evidence(NamedTuple):
     unit: Unit = Unit.NONE
 
 
+POISON_FAMILY = "nonfinite"
+"""The family of what is not a number."""
+
+
 class Verdict(NamedTuple):
     """What a rule has to say about a run now.
 
@@ -409,6 +413,15 @@ class Verdict(NamedTuple):
     recovered_step: int | None = None
     is_provisional: bool = False
     stream: str = ""
+
+    @property
+    def urgency(self) -> tuple[bool, int, bool]:
+        """Sorts verdicts: what fires first, then the worst, and what poisons the weights before all that is as bad.
+
+        After an update that is not a number every other reading of the run is a consequence of it.
+        """
+        is_poison = self.level is Level.CRIT and self.family == POISON_FAMILY
+        return self.state is not VerdictState.FIRING, -self.level, not is_poison
 
 
 class EventState(enum.StrEnum):

@@ -14,7 +14,7 @@ from rltop.health.moment import Moment, Onset
 from rltop.health.options import EngineOptions
 from rltop.health.rule import QUIET, Rule, RuleSpec
 from rltop.metrics.dialect import Identity
-from rltop.model import Event, EventState, Level, Observation, Verdict, VerdictState
+from rltop.model import Event, EventState, Level, Observation, Verdict
 
 WARM_UP_RECORDS = 30
 """Records after which the baselines against a run's own start stand."""
@@ -260,7 +260,7 @@ class Engine:
             for rule in self._rules
             if rule.spec.id not in self._muted and rule.is_shown(record)
         ]
-        shown.sort(key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.since_record))
+        shown.sort(key=lambda v: (*v.urgency, v.since_record))
         return shown
 
     def _subject(self, spec: RuleSpec) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from rltop.derive.ranks import RankHistory
 from rltop.ingest.rank_watch import RankWatch
 from rltop.ingest.tracked import Budget, TrackedRun
-from rltop.model import Counts, Event, Label, Verdict, VerdictState
+from rltop.model import Counts, Event, Label, Verdict
 
 
 class _Turn:
@@ -155,7 +155,7 @@ class JoinedRun(TrackedRun):
             found += [one for one in self._watch.verdicts if one.rule not in self.muted]
         for each in self.streams:
             found += [one._replace(stream=each.role, headline=f"{each.role}: {one.headline}") for one in each.verdicts]
-        return sorted(found, key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.stream, v.since_record))
+        return sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record))
 
 
 def _merge(sources: Sequence[tuple[str, Sequence[Event], Sequence[float | None]]]) -> list[Event]:

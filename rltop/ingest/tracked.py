@@ -16,7 +16,7 @@ from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
 from rltop.metrics.ranges import NONE, Ranges
-from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict, VerdictState
+from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
@@ -336,7 +336,7 @@ class TrackedRun:
         silence = self._silence(self.age_s)
         if silence is None:
             return found
-        return sorted([*found, silence], key=lambda v: (v.state is not VerdictState.FIRING, -v.level, v.since_record))
+        return sorted([*found, silence], key=lambda v: (*v.urgency, v.since_record))
 
     def _peek(self) -> Sequence[Verdict]:
         version = self.version

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rltop.sources.cursor import Cursor, Outcome
 from rltop.sources.events import ResetReason, TailOptions
 from rltop.sources.filesystem import FileSystem
-from rltop.sources.sight import Refused, Sight, gone, is_missing, unreachable
+from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet, unreachable
 
 
 class _Life(NamedTuple):
@@ -55,7 +55,7 @@ class HeldFile:
         while self._current is None and self._successors:
             self._advance()
         if self._current is None:
-            return gone(was_seen=self._was_seen, size=self._size)
+            return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
         outcome = self._follow(self._current)
         while self._successors and self._is_drained(outcome):
             self._advance()
@@ -80,7 +80,7 @@ class HeldFile:
             seen = self._fs.stat(self._path)
         except OSError as error:
             if is_missing(error):
-                return gone(was_seen=True, size=self._size) if self._current else None
+                return gone(self._size) if self._current else None
             if self._current is None:
                 raise
             return unreachable(error, self._size)

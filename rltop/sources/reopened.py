@@ -17,7 +17,7 @@ from rltop.sources.cursor import Cursor, Outcome
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.sources.fingerprint import ANCHOR_BYTES, HEAD_BYTES
-from rltop.sources.sight import Refused, Sight, gone, is_missing
+from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet
 
 DOUBT_NOTE = "the file does not look like what was read before; looking again"
 STALE_NAME_NOTE = "the folder names a newer file here, but this machine still sees the old one"
@@ -78,7 +78,7 @@ class ReopenedFile:
             handle = self._fs.open(self._path)
         except OSError as error:
             if is_missing(error):
-                return gone(was_seen=self._was_seen, size=self._size)
+                return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
             raise
         try:
             return self._read(handle)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import posixpath
+import stat
 from typing import NamedTuple
 
 from rltop.errors import SourceError
 from rltop.sources.cursor import Outcome
 from rltop.sources.events import TailState, TailStatus
-from rltop.sources.filesystem import FileStat
+from rltop.sources.filesystem import FileStat, FileSystem
 
 
 class Sight(NamedTuple):
@@ -48,11 +50,37 @@ def is_missing(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR)
 
 
-def gone(*, was_seen: bool, size: int) -> Sight:
-    """Nothing stands at the path, no longer or not yet."""
-    if was_seen:
-        return Sight(TailState.LOST, "the file is gone; waiting for it to come back", size)
-    return Sight(TailState.WAITING, "the file does not exist yet", size)
+def gone(size: int) -> Sight:
+    """Nothing stands at the path any longer."""
+    return Sight(TailState.LOST, "the file is gone; waiting for it to come back", size)
+
+
+def not_yet(path: str, fs: FileSystem) -> Sight:
+    """Nothing has stood at the path so far; where the way to it ends tells a late file from a mistyped one.
+
+    Args:
+        path: absolute.
+        fs: asked for the folders above, as far up as it takes.
+
+    Raises:
+        OSError: a folder above does not say whether it is there.
+    """
+    folder = posixpath.dirname(path)
+    near = folder
+    while near != posixpath.dirname(near) and not _is_folder(near, fs):
+        near = posixpath.dirname(near)
+    if near == folder:
+        return Sight(TailState.WAITING, f"the file does not exist yet in {folder}")
+    return Sight(TailState.WAITING, f"there is no folder {folder}; the nearest that exists is {near}")
+
+
+def _is_folder(path: str, fs: FileSystem) -> bool:
+    try:
+        return stat.S_ISDIR(fs.stat(path).mode)
+    except OSError as error:
+        if is_missing(error):
+            return False
+        raise
 
 
 def unreachable(error: OSError, size: int) -> Sight:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
-from rltop.model import Label
+from rltop import units
+from rltop.model import Label, VerdictState
 from rltop.ui.bindings import APP_BINDINGS
 from rltop.view.lines import Target, TargetKind
 
@@ -74,7 +75,10 @@ class RltopCommands(Provider):
 
     def _verdicts(self) -> Iterator[_Command]:
         for verdict in self._rltop.shown_verdicts:
-            text = f"verdict: {verdict.title} ({verdict.level.word}, rule {verdict.rule})"
+            how = verdict.level.word
+            if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
+                how = f"recovered @{units.step(verdict.recovered_step)}"
+            text = f"verdict: {verdict.title} ({how}, rule {verdict.rule})"
             yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule, stream=verdict.stream))
 
     def _metrics(self) -> Iterator[_Command]:

@@ -75,7 +75,7 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
     for part in run.beside:
         there = verdicts_at(part, step_in(part, run, at))
         found += [one._replace(stream=part.role, headline=f"{part.role}: {one.headline}") for one in there]
-    return tuple(sorted(found, key=lambda verdict: (-verdict.level, verdict.since_record)))
+    return tuple(sorted(found, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
 
 
 def _past_verdict(begin: Event, newest: Event) -> Verdict:
@@ -109,7 +109,7 @@ def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
     badges = tuple(
         Badge(v.rule, Label.of(_whose(v)), v.level, v.since_step, v.is_provisional, v.stream)
-        for v in sorted(firing, key=lambda v: -v.level)
+        for v in sorted(firing, key=lambda v: v.urgency)
     )
     fired = {verdict.rule for verdict in firing if not verdict.stream}
     progress = _progress(run)

@@ -151,6 +151,8 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         pieces.append(Piece(_cursor_text(view, view.cursor), "cursor"))
         if level < 5:
             pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
+        if _is_mean(view):
+            pieces.append(Piece(" (mean of them)" if level < 3 else " (mean)", "cursor"))
         pieces.append(Piece(gap))
     elif view.step is not None:
         pieces += [Piece("step ", "unit"), Piece(units.step(view.step), "strong")]
@@ -189,9 +191,13 @@ def header_clock(run: RunSource) -> tuple[str, str]:
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:
     """Where the time cursor stands; a bucket is not passed off as a step."""
-    if view.folded is None or view.folded[0] == view.folded[1]:
+    if view.folded is None or not _is_mean(view):
         return f"at step {units.step(cursor)}"
-    return f"at steps {units.step(view.folded[0])}–{units.step(view.folded[1])}, mean"
+    return f"at steps {units.step(view.folded[0])}–{units.step(view.folded[1])}"
+
+
+def _is_mean(view: HeaderView) -> bool:
+    return view.folded is not None and view.folded[0] != view.folded[1]
 
 
 _WORDS = (

@@ -50,7 +50,9 @@ def nothing_yet(run: RunSource) -> Sentence | None:
         waiting = "reading …"
     elif run.kind_note:
         waiting += f"; {run.kind_note}"
-    return Sentence(Label.of(run.state_note or waiting), Level.INFO)
+    if run.state_note:
+        waiting = f"{run.path.raw}: {run.state_note}" if run.state is RunState.WAITING else run.state_note
+    return Sentence(Label.of(waiting), Level.INFO)
 
 
 def _grave(run: RunSource, worst: Verdict | None) -> Sentence | None:
@@ -104,7 +106,7 @@ def build_sentence(
     if empty is not None:
         return empty
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
-    worst = max(firing, key=lambda verdict: verdict.level, default=None)
+    worst = min(firing, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
     grave = _grave(run, worst) if at is None else None
     if grave is not None:

@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_over, status_text, write_rows
 
+from rltop import resources
 from rltop.clock import FakeClock
 from rltop.errors import ConfigError, ThemeError
 from rltop.ingest.options import IngestOptions
 from rltop.metrics.families import family_index
+from rltop.model import VerdictState
 from rltop.store.series import StoreOptions
 from rltop.ui.app import RltopApp
 from rltop.ui.bindings import CONTEXTS, binding_ids
+from rltop.ui.commands import RltopCommands
 from rltop.ui.options import UiOptions
 from rltop.ui.screens.help import HelpScreen
 from rltop.ui.screens.metric import MetricScreen
@@ -459,6 +462,21 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
         await press(pilot, "down", "enter")
         await pilot.pause(0.2)
         assert app.palette.name == "terminal"
+
+
+async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Path) -> None:
+    lines = (resources.folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl").read_text().splitlines()
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("\n".join(lines[:231]) + "\n")
+    app = app_over(path)
+    async with app.run_test(size=WIDE) as pilot:
+        await pilot.pause()
+        offered = {hit.text async for hit in RltopCommands(app.screen).discover()}
+        recovered = [one for one in app.shown_verdicts if one.state is VerdictState.RECOVERED]
+        assert recovered and len(recovered) < len(app.shown_verdicts)
+        for verdict in app.shown_verdicts:
+            how = f"recovered @{verdict.recovered_step}" if verdict in recovered else verdict.level.word
+            assert f"verdict: {verdict.title} ({how}, rule {verdict.rule})" in offered
 
 
 # -- runs and files ----------------------------------------------------------------------------------------------------

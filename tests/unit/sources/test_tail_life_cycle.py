@@ -555,3 +555,27 @@ def test_status_tells_size_and_offset(scene: Scene) -> None:
     scene.fs.write(PATH, FIRST)
     scene.poll(max_bytes=10)
     assert (scene.tail.status.offset, scene.tail.status.size) == (10, len(FIRST))
+
+
+@pytest.mark.parametrize("is_network", [False, True])
+def test_a_file_that_is_not_there_says_where_the_way_to_it_ends(is_network: bool) -> None:
+    scene = Scene(is_network=is_network)
+    folder = stat.S_IFDIR | 0o755
+    scene.fs.write("/", b"").mode = folder
+    scene.poll()
+    assert scene.tail.status.state is TailState.WAITING
+    assert scene.tail.status.message == "there is no folder /run; the nearest that exists is /"
+    scene.fs.write("/run", b"").mode = folder
+    scene.poll()
+    assert scene.tail.status.message == "the file does not exist yet in /run"
+    scene.fs.write(PATH, FIRST)
+    scene.settle()
+    assert scene.text() == FIRST and scene.tail.status.message == ""
+
+
+def test_a_file_in_the_place_of_a_folder_is_no_folder() -> None:
+    scene = Scene(is_network=False)
+    scene.fs.write("/", b"").mode = stat.S_IFDIR | 0o755
+    scene.fs.write("/run", b"text")
+    scene.poll()
+    assert scene.tail.status.message == "there is no folder /run; the nearest that exists is /"

@@ -61,7 +61,7 @@ def few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["healthy", "firing", "empty"])
 def test_the_picture(name: str, size: tuple[int, int], request: pytest.FixtureRequest) -> None:
     if name == "empty":
-        note = "waiting for logs/metrics.jsonl (directory exists, 0 metric files, checking every 1 s)"
+        note = "there is no folder /home/ada/logs; the nearest that exists is /home/ada"
         run = run_of(b"", state=RunState.WAITING, state_note=note, age_s=None)
     else:
         run = request.getfixturevalue(name)
@@ -202,7 +202,7 @@ def test_a_folded_step_is_not_passed_off_as_a_row() -> None:
     assert folded is not None
     assert folded[0] < folded[1]
     first, last = (f"{step:,}" for step in folded)
-    assert f"at steps {first}–{last}, mean of 3,000" in text_of(run, at=20)
+    assert f"at steps {first}–{last} of 3,000 (mean of them)" in text_of(run, at=20)
     run.stream.recall(20, verl_rows(20)[-1][1])
     text = text_of(run, at=20)
     assert "at step 20 of 3,000" in text
