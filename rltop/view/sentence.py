@@ -19,7 +19,7 @@ from rltop.view.key_metrics import is_difference
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import SignalReading
 from rltop.view.source import RunSource
-from rltop.view.timings import TimingView
+from rltop.view.timings import Stage, TimingView
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
@@ -154,11 +154,19 @@ def _cost(timing: TimingView | None) -> str:
         return f"{units.share(unexplained)} of the step is in no stage that is logged"
     if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
         return f"a step takes {units.duration(timing.median_s or timing.total_s)}"
+    if largest.is_longer:
+        return longer_words(largest, timing)
     text = f"{largest.name.raw} is {units.share(largest.share)} of the step"
     if grown is not None and grown.is_risen and grown.delta_s is not None:
         name = "it" if grown is largest else grown.name.raw
         text += f", and {name} took {units.duration(grown.delta_s)} more than usual"
     return text
+
+
+def longer_words(stage: Stage, timing: TimingView) -> str:
+    """That a stage cannot have run within the step that is logged."""
+    took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
+    return f"{stage.name.raw} took {took}, longer than the whole step of {whole}"
 
 
 def _movement(goal: SignalReading | None) -> str:

@@ -16,9 +16,10 @@ from rltop.model import Label, Unit
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.sentence import longer_words
 from rltop.view.source import RunSource
 from rltop.view.spark import block_bars
-from rltop.view.timings import OTHER, TimingView, build_timing
+from rltop.view.timings import OTHER, TimingView, build_timing, share_text
 from rltop.view.waterfall import paint_stages, paint_strip
 
 LEAST = (40, 12)
@@ -28,6 +29,8 @@ HISTORY_STEPS = 200
 _MIN_FOR_TREND = 8
 _SLOWER = 0.05
 _BARS = 40
+_ALL_NUMBERS = 9 + 10 + 10 + 8 + 8
+"""Cells of last, median, p95, share and trend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,8 @@ def _table(timing: TimingView) -> tuple[StageStatistic, ...]:
     by_name: dict[str, list[float]] = {}
     for at, step in enumerate(timing.strip):
         for name, seconds in step.parts:
+            if step.is_whole:
+                continue
             history = by_name.setdefault(name, [math.nan] * len(totals))
             history[at] = seconds if math.isnan(history[at]) else history[at] + seconds
     rows = [_statistic(name, timing, history, whole_s) for name, history in by_name.items()]
@@ -132,14 +137,16 @@ def _statistic(name: str, timing: TimingView, history: Sequence[float], whole_s:
 def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
     """Which stage grew most, in this step and over the steps before it."""
     parts = []
-    grown = timing.most_grown
+    longer, grown = timing.longer, timing.most_grown
+    if longer is not None:
+        parts.append(f"{longer_words(longer, timing)}: the two were not measured on the same stretch of time")
     if timing.median_s is not None:
         delta = timing.total_s - timing.median_s
-        if delta > _SLOWER * timing.median_s and grown is not None and grown.delta_s is not None:
-            parts.append(
-                f"this step took {units.duration(delta)} more than the median of {units.duration(timing.median_s)}: "
-                f"{grown.name.raw} alone took {units.duration(grown.delta_s)} more than usual"
-            )
+        if delta > _SLOWER * timing.median_s:
+            text = f"this step took {units.duration(delta)} more than the median of {units.duration(timing.median_s)}"
+            if not timing.strip[-1].is_whole and grown is not None and grown.delta_s is not None:
+                text += f": {grown.name.raw} alone took {units.duration(grown.delta_s)} more than usual"
+            parts.append(text)
         else:
             parts.append(f"this step took about as long as the median of {units.duration(timing.median_s)}")
     whole = table[0]
@@ -151,9 +158,12 @@ def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
         else:
             word = "slower" if whole.trend > 0 else "faster"
             by = units.share(abs(whole.trend))
-            text = f"steps since {units.step(newest)} are {by} {word} than around {units.step(oldest)}"
+            how = f"are {by} {word} than" if whole.trend < 1 else f"take {units.number(1 + whole.trend)}× as long as"
+            text = f"steps since {units.step(newest)} {how} around {units.step(oldest)}"
             cause = _behind(table[1:], quarter, slower=whole.trend > 0)
             parts.append(text + (f", most of it in {cause.name.raw}" if cause is not None else ""))
+    if len(table) == 1:
+        parts.append("no stages are logged: what the time goes into is not known")
     return "; ".join(parts)
 
 
@@ -191,8 +201,8 @@ def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: G
 
 
 def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
-    name = 18 if width >= 70 else 13
-    has_p95, has_bars = width >= 56, width >= 84
+    name = 18 if width >= 70 else 13 if width >= 44 else 9
+    has_p95, has_bars = width >= 3 + name + _ALL_NUMBERS, width >= 84
     head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").right("last", 9, "dim")
     head.right("median", 10, "dim")
     if has_p95:
@@ -201,7 +211,7 @@ def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
     if has_bars:
         head.add(f"   {view.steps} steps", "dim")
     rows = [head.row()]
-    bars = min(_BARS, width - (3 + name + 9 + 10 + 10 + 8 + 8 + 3) - 1)
+    bars = min(_BARS, width - (3 + name + _ALL_NUMBERS + 3) - 1)
     timing = view.timing
     step = timing.step if timing is not None else None
     for one in view.table:
@@ -210,7 +220,7 @@ def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
         builder.right(units.duration(one.last_s), 9, "value").right(units.duration(one.median_s), 10, "value")
         if has_p95:
             builder.right(units.duration(one.p95_s), 10, "note")
-            builder.right(units.share(one.share) if one.name.raw != "step" else "", 8, "unit")
+            builder.right(share_text(one.share) if one.name.raw != "step" else "", 8, "unit")
         _paint_trend(builder, one)
         if has_bars and bars >= 8:
             builder.add("   ").add(_bars(one, bars, glyphs), one.role)

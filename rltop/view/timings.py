@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from rltop import units
 from rltop.derive.middle import median
-from rltop.derive.timing import step_timing
+from rltop.derive.timing import OVERLAP, step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.store.stream import Stream
 from rltop.view.cache import read_timing
@@ -79,17 +80,31 @@ class Stage(NamedTuple):
         return self.duration_s > _RISE_FACTOR * self.median_s and self.duration_s - self.median_s > _RISE_SHARE * step_s
 
     @property
+    def is_longer(self) -> bool:
+        """Took longer than the step, beyond rounding: it did not run within it."""
+        return not self.is_outside and self.share > OVERLAP
+
+    @property
     def role(self) -> str:
         """The role in which its bar is drawn."""
         return "other" if self.kind is SpanKind.OTHER else f"stage-{self.color % 8}"
 
 
+def share_text(share: float) -> str:
+    """A stage's part of the step; more than all of it is said to be that, and no percentage of it."""
+    return units.share(share) if share <= OVERLAP else ">1×"
+
+
 class StripStep(NamedTuple):
-    """One step of the strip: its time and what it was made of."""
+    """One step of the strip: its time and what it was made of.
+
+    `is_whole` is true where no stage is logged: its one part is the step itself.
+    """
 
     step: int
     total_s: float
     parts: tuple[tuple[str, float], ...]
+    is_whole: bool = False
 
 
 class TimingView(NamedTuple):
@@ -133,6 +148,12 @@ class TimingView(NamedTuple):
         """The stage that takes most of the step; not what is unexplained."""
         named = [stage for stage in self.top if stage.kind is not SpanKind.OTHER]
         return max(named, key=lambda stage: stage.duration_s, default=None)
+
+    @property
+    def longer(self) -> Stage | None:
+        """The longest stage, where it took longer than the step."""
+        largest = self.largest
+        return largest if largest is not None and largest.is_longer else None
 
     @property
     def most_grown(self) -> Stage | None:
@@ -340,7 +361,10 @@ def _stage(
 
 def _strip_step(timing: StepTiming) -> StripStep:
     parts = [(span.name if span.kind is not SpanKind.OTHER else OTHER, span.duration_s) for span in timing.spans]
-    return StripStep(timing.step, timing.total_s, tuple(parts))
+    only = timing.spans[0] if len(timing.spans) == 1 else None
+    # A stage that fills the step has a key of its own beside that of the step.
+    is_whole = only is not None and only.is_start_logged and not only.parts and not only.children
+    return StripStep(timing.step, timing.total_s, tuple(parts), is_whole)
 
 
 def _outlier(strip: Sequence[StripStep]) -> tuple[StripStep, str] | None:

@@ -16,7 +16,7 @@ from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Piece, Row, Target, TargetKind
 from rltop.view.spark import block_bars
-from rltop.view.timings import OTHER, STRIP_STEPS, Stage, StripStep, TimingView
+from rltop.view.timings import OTHER, STRIP_STEPS, Stage, StripStep, TimingView, share_text
 from rltop.view.widths import cell_width
 
 ASSUMED = "durations are logged, positions assumed in order"
@@ -24,6 +24,8 @@ ASSUMED_SHORT = "order assumed"
 MEASURED = "starts and ends measured"
 MEASURED_SHORT = "measured"
 BESIDE = "‖"
+LONGER = "stages take longer than the step that is logged"
+LONGER_SHORT = "longer than the step"
 
 _LEAST_WIDTH = 64
 _NAME, _LONG_NAME, _SHORT_NAME = 17, 31, 11
@@ -53,8 +55,8 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
     builder.add(f"   {units.duration(view.total_s)}", "value")
     stop = min((column for column, _ in columns), default=width)
     # That positions are assumed is said wherever they are drawn; the comparison takes what that leaves.
-    is_said = view.is_assumed or view.is_measured
-    reserved = len(ASSUMED_SHORT) + 5 if columns and is_said and width >= _LEAST_WIDTH else 0
+    is_said = view.is_assumed or view.is_measured or view.longer is not None
+    reserved = min(map(len, _assumptions(view)), default=0) + 5 if columns and is_said and width >= _LEAST_WIDTH else 0
     for text in _comparisons(view):
         if text and builder.column + 3 + cell_width(text) <= stop - reserved:
             builder.add("   ").add(text, "note")
@@ -100,7 +102,14 @@ def _rarest_cost(view: TimingView) -> Stage | None:
 
 def _assumption(view: TimingView, room: int) -> str:
     """What the positions rest on, as long as there is room for."""
-    if view.is_measured:
+    return next((text for text in _assumptions(view) if len(text) <= room), "")
+
+
+def _assumptions(view: TimingView) -> list[str]:
+    """What is to be said of the positions, the long form first."""
+    if view.longer is not None:
+        texts = [LONGER, LONGER_SHORT]
+    elif view.is_measured:
         texts = [f"{MEASURED}, some overlap", MEASURED] if view.is_overlapping else [MEASURED]
         texts.append(MEASURED_SHORT)
     elif view.is_assumed:
@@ -110,7 +119,7 @@ def _assumption(view: TimingView, room: int) -> str:
         texts = ["stages overlap: shares do not add up", "stages overlap"]
     else:
         texts = []
-    return next((text for text in texts if len(text) <= room), "")
+    return texts
 
 
 def paint_stages(view: TimingView, width: int, height: int, glyphs: Glyphs) -> list[Row]:
@@ -180,7 +189,7 @@ def _paint_name(builder: RowBuilder, stage: Stage, width: int, glyphs: Glyphs) -
     builder.add("   ").left(f"{indent}{mark}{stage.name}", width - 1, role).add(" ")
     builder.add(glyphs.rise if stage.is_risen else " ", "warn")
     builder.right(units.duration(stage.duration_s), 9, "value" if not stage.depth else "dim")
-    builder.right("" if stage.is_outside else units.share(stage.share), 6, "unit")
+    builder.right("" if stage.is_outside else share_text(stage.share), 6, "unit")
 
 
 def _paint_bar(builder: RowBuilder, stage: Stage, axis: float, width: int, glyphs: Glyphs) -> None:
@@ -221,7 +230,7 @@ def _paint_left_out(stages: Sequence[Stage], view: TimingView, width: int, glyph
     total = sum(stage.duration_s for stage in stages)
     builder = RowBuilder(width, glyphs).add("   ").left(f"{len(stages)} more", _NAME, "dim").add(" ")
     builder.right(units.duration(total), 9, "dim")
-    builder.right(units.share(total / view.total_s) if view.total_s > 0 else "", 6, "dim")
+    builder.right(share_text(total / view.total_s) if view.total_s > 0 else "", 6, "dim")
     return builder.row(Target(TargetKind.TIMING, "", view.step))
 
 
@@ -255,9 +264,9 @@ def paint_legend(view: TimingView, width: int, glyphs: Glyphs) -> Row:
     shown = 0
     for stage in ranked[:_NAMED]:
         name = clip(stage.name.display, 16)
-        text = f" {name} {units.duration(stage.duration_s)} {units.share(stage.share)}"
+        text = f" {name} {units.duration(stage.duration_s)} {share_text(stage.share)}"
         if builder.room < cell_width(text) + 3 and shown:
-            text = f" {name} {units.share(stage.share)}"
+            text = f" {name} {share_text(stage.share)}"
             if builder.room < cell_width(text) + 3:
                 break
         target = _target(stage, view)
@@ -283,7 +292,7 @@ def paint_line(view: TimingView, width: int, glyphs: Glyphs) -> Row:
     builder.add(f"  {units.duration(view.total_s)}", "value")
     largest = view.largest
     if largest is not None and len(view.top) > 1:
-        builder.add(f"  {largest.name} {units.share(largest.share)}", "note")
+        builder.add(f"  {largest.name} {share_text(largest.share)}", "note")
     for text in _comparisons(view):
         if text and builder.room >= cell_width(text) + 2:
             builder.add("  ").add(text, "dim")

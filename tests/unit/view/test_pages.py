@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 
@@ -14,6 +15,7 @@ from rltop.model import Level, VerdictState
 from rltop.view.glyphs import UNICODE
 from rltop.view.lines import Row, TargetKind
 from rltop.view.metric import build_metric, paint_metric, paint_metric_details
+from rltop.view.overview import build_overview, paint_overview
 from rltop.view.plot import Zoom, build_plot
 from rltop.view.signals import baseline_of, read_signal, signal_of
 from rltop.view.timing import build_timing_page, paint_timing
@@ -192,6 +194,38 @@ def test_a_run_without_timing_says_so() -> None:
     assert "logs its timing" in text_of(paint_timing(build_timing_page(run), 80, 24, UNICODE))
     empty = run_of(b"")
     assert "too few records" in text_of(paint_timing(build_timing_page(empty), 80, 24, UNICODE))
+
+
+def test_a_step_without_stages_is_one_row_and_no_culprit() -> None:
+    logged = {"reward": 0.5, "kl": 0.01, "completions/mean_length": 40.0, "frac_reward_zero_std": 0.1}
+    rows = [{"step": step, **logged, "step_time": 2.0 if step > 60 else 1.0} for step in range(1, 81)]
+    run = run_of(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    view = build_timing_page(run)
+    assert [one.name.raw for one in view.table] == ["step"]
+    said = view.explanation.raw
+    assert "no stages are logged" in said and "most of it in" not in said and "step alone" not in said
+    assert "take 2.00× as long as" in said
+
+
+def test_a_stage_that_is_longer_than_the_step_is_no_percentage_of_it() -> None:
+    timings = {"timing_s/gen": 98.24, "timing_s/update_actor": 0.3, "timing_s/step": 1.0}
+    run = run_of(verl_lines([(step, {"critic/score/mean": 0.5, **timings}) for step in range(1, 60)]))
+    view = build_timing_page(run)
+    assert "gen took 98.2 s, longer than the whole step of 1.00 s" in view.explanation.raw
+    for width in (40, 56, 64, 80, 120, 200):
+        for rows in (paint_timing(view, width, 24, UNICODE), paint_overview(build_overview(run), width, 24, UNICODE)):
+            text = text_of(rows)
+            assert "9,824" not in text and ">1×" in text
+    assert "longer than the step" in text_of(paint_timing(view, 64, 24, UNICODE))
+
+
+@pytest.mark.parametrize("width", range(40, 101, 4))
+def test_the_table_of_stages_has_whole_columns(run: FakeRun, width: int) -> None:
+    text = text_of(paint_timing(build_timing_page(run), width, None, UNICODE))
+    table = text[text.index("─\n") + 2 :].splitlines()
+    assert "trend" in table[0]
+    # The name may be cut where it is longer than its column.
+    assert not [line for line in table if "…" in line[12 if width < 44 else 16 :]]
 
 
 # -- one verdict ------------------------------------------------------------------------------------------------------
