@@ -37,9 +37,7 @@ def show(arguments: argparse.Namespace) -> int:
         return print_once(discovery.found[0], config, arguments)
     from rltop.cli.screen import watch
 
-    # A directory or a pattern may have more in it later; a file that was named is all that was asked for.
-    has_more = bool(discovery.looked_in) or len(discovery.found) > len(arguments.paths)
-    return watch(discovery.found, config, (arguments.paths or ["."]) if has_more else ())
+    return watch(discovery.found, config, (arguments.paths or ["."]) if discovery.may_grow else ())
 
 
 def _show_pipe(config: Config, arguments: argparse.Namespace) -> int:

@@ -30,6 +30,7 @@ from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
 from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, IngestOptions
+from rltop.ingest.rescan import Rescanner
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label, Level, RunState
@@ -117,7 +118,7 @@ class Vigil:
         self._clock = clock
         self._options = options
         self._announcers = [Announcer(run) for run in session.runs]
-        self._ended: dict[int, int] = {}
+        self._ended: dict[Announcer, int] = {}
         self._began_s = clock.monotonic()
         self._gone_s: float | None = None
 
@@ -125,13 +126,26 @@ class Vigil:
         """Read what has come, say and do what follows, see what is over."""
         while self._session.step(SLICE_MS):
             pass
-        for number, announcer in enumerate(self._announcers):
-            if number not in self._ended:
+        self._take_over()
+        for announcer in self._announcers:
+            if announcer not in self._ended:
                 self._tell(announcer)
                 code = self._ending(announcer)
                 if code is not None:
-                    self._ended[number] = code
+                    self._ended[announcer] = code
         self._hooks.tend()
+
+    def _take_over(self) -> None:
+        """Go on with runs that are read anew because they have got further streams, perhaps by joining."""
+        followed = {id(run) for run in self._session.runs}
+        if followed == {id(announcer.run) for announcer in self._announcers}:
+            return
+        left = [announcer for announcer in self._announcers if id(announcer.run) not in followed]
+        known = {id(announcer.run) for announcer in self._announcers}
+        for run in self._session.runs:
+            if id(run) not in known:
+                left.pop(0).take_over(run)
+        self._announcers = [announcer for announcer in self._announcers if announcer not in left]
 
     def _tell(self, announcer: Announcer) -> None:
         run, is_new = announcer.run, not announcer.has_begun
@@ -246,24 +260,35 @@ def watch(arguments: argparse.Namespace) -> int:
         found: Sequence[Found] = [piped_found()]
         session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
         return _watch(session, arguments, clock, bell)
-    found = _found(arguments.paths)
+    found, folders = _found(arguments.paths)
     if not found:
         return EXIT_NO_METRICS
     reader = Reader(config.reader, clock=clock, on_data=bell.ring)
+    rescanner = Rescanner(folders, found, clock, bell.ring)
+    if folders:
+        rescanner.start()
     try:
         session = Session(found, threaded(reader), clock, _ingest(config), bell)
+        session.look_again = lambda: of_these(session, rescanner.take())
         return _watch(session, arguments, clock, bell)
     finally:
+        rescanner.close()
         reader.close()
+
+
+def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
+    """What another look has found of the runs that are watched: of a directory that is one, not those begun later."""
+    return None if news is None else [each for each in news if session.knows(each)] or None
 
 
 def _ingest(config: Config) -> IngestOptions:
     return config.ingest._replace(has_preview=False)
 
 
-def _found(paths: Sequence[str]) -> list[Found]:
-    """The runs that were named; of a directory the newest one, which is said."""
+def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
+    """The runs that were named, of a directory the newest one, which is said; and paths that may have more later."""
     found: dict[str, Found] = {}
+    growing = []
     for path in paths:
         discovery = look([path])
         if not discovery.found:
@@ -272,7 +297,9 @@ def _found(paths: Sequence[str]) -> list[Found]:
             complain(one_of_several(discovery.found))
         for each in discovery.found[:1] if discovery.looked_in else discovery.found:
             found.setdefault(each.path, each)
-    return list(found.values())
+        if discovery.may_grow:
+            growing.append(path)
+    return list(found.values()), growing
 
 
 def _watch(session: Session, arguments: argparse.Namespace, clock: Clock, bell: Bell) -> int:

@@ -7,6 +7,7 @@ is the same rank in the same stage.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from rltop.derive.ranks import Lag, compare
@@ -28,12 +29,15 @@ class RankStraggler(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.behind: dict[tuple[str, str], int] = {}
+        self.newest: deque[tuple[int, int]] = deque(maxlen=_OF)
+        self.since: tuple[int, int] | None = None
 
     def read(self, now: Moment) -> Reading | None:
         """The rank that is furthest behind of those that have been for 5 of 10 steps."""
         times = now.observation.ranks
         if not times:
             return None
+        self.newest.append((now.observation.record, now.observation.step))
         lags = {(lag.rank, lag.stage): lag for lag in compare(times)}
         is_behind = {place for place, lag in lags.items() if lag.behind_s > self._line(lag)}
         for place in is_behind | self.behind.keys():
@@ -45,8 +49,13 @@ class RankStraggler(Judge):
         if not lasting:
             return QUIET
         worst = max(lasting, key=lambda lag: (lag.behind_s, lag.stage, lag.rank))
+        self.since = self.newest[-self.behind[worst.rank, worst.stage].bit_length()]
         extra = (worst.seconds, float(worst.ranks), worst.step_s)
         return Reading(WARN, worst.behind_s, worst.usual_s, self._line(worst), extra, (worst.rank, worst.stage))
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the steps in which the rank was behind."""
+        return self.since
 
     def _line(self, lag: Lag) -> float:
         """Seconds behind from which a rank is a straggler: each of three reasons must hold."""

@@ -40,11 +40,15 @@ Seen = dict[str, tuple[int, Kind | None, str, str]]
 
 @dataclass(slots=True)
 class Discovery:
-    """What was found, and what was looked at and left; `seen` spares a second look into a file."""
+    """What was found, and what was looked at and left; `seen` spares a second look into a file.
+
+    A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
+    """
 
     found: list[Found] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)
+    may_grow: bool = False
     is_cut_short: bool = False
     seen: Seen = field(default_factory=dict)
 
@@ -62,7 +66,9 @@ def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
     """
     result = Discovery(seen={} if seen is None else seen)
     for path in paths or ["."]:
-        for each in _expand(path):
+        expanded = _expand(path)
+        result.may_grow = result.may_grow or expanded != [os.path.expanduser(path)]  # noqa: PTH111
+        for each in expanded:
             _look_at(each, result)
     found = {found.path: found for found in result.found}.values()
     result.found = [each._replace(ranges=_declared(each, result)) for each in found]
@@ -98,6 +104,7 @@ def _look_at(path: str, result: Discovery) -> None:
         raise SourceError(f"cannot look at {path}: {error.strerror}", "check the path and its permissions") from error
     if stat.S_ISDIR(info.st_mode):
         result.looked_in.append(path)
+        result.may_grow = True
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
         kind, reason = sniff(path)
@@ -153,7 +160,8 @@ def _search(folder: str, result: Discovery) -> list[Found]:
 def _judged(path: str, size: int, seen: Seen) -> tuple[Kind | None, str, str]:
     """Kind, reason to pass it over, and title of a file, from an earlier look where that still holds."""
     known = seen.get(path)
-    if known is None or (known[2] and known[0] != size):
+    is_unsettled = known is not None and bool(known[2] or (known[1] is WANDB and not known[3]))
+    if known is None or (is_unsettled and known[0] != size):
         kind, reason = sniff(path)
         known = seen[path] = (size, kind, reason, _title(path) if kind is WANDB else "")
     return known[1:]

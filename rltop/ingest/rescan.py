@@ -93,6 +93,6 @@ class Rescanner:
             wait_s = min(LONGEST_S, max(self._interval_s, took_s / _SHARE))
 
 
-def _shape(found: Sequence[Found]) -> frozenset[tuple[str, ...]]:
-    """Which files there are, by stream, whatever their sizes and order."""
-    return frozenset(each.paths for run in found for each in (run, *run.beside))
+def _shape(found: Sequence[Found]) -> frozenset[frozenset[tuple[str, ...]]]:
+    """Which files there are, by run and stream, whatever their sizes and order."""
+    return frozenset(frozenset((each.role, *each.paths) for each in (run, *run.beside)) for run in found)

@@ -161,6 +161,10 @@ class Session:
             return open_feed(found.path, None)
         return SequenceFeed([*found.earlier, found.path], lambda path: open_feed(path, None))
 
+    def knows(self, found: Found) -> bool:
+        """Is it, by any of its files, one of the runs that are followed?"""
+        return any(_is_same(known, found) for known in self._found)
+
     def update(self, found: Sequence[Found]) -> None:
         """Take in what another look has found: new runs, new streams of a run, new files of a stream.
 
@@ -177,11 +181,23 @@ class Session:
                 self._found.append(each)
                 self.runs.append(self._track(each, self._open_feed))
             elif not self._extend(self._found[at], each, self.runs[at]):
-                self.runs[at].close()
+                self._let_go(at)
                 self.runs[at] = self._track(each, self._open_feed)
                 self._found[at] = each
+                self._drop_parts(at)
             else:
                 self._found[at] = each
+
+    def _drop_parts(self, at: int) -> None:
+        """Let go of runs that have turned out to be streams of another, as when W&B runs are named late."""
+        for i in reversed(range(len(self._found))):
+            if i != at and _is_same(self._found[i], self._found[at]):
+                self._let_go(i)
+                del self.runs[i], self._found[i]
+
+    def _let_go(self, at: int) -> None:
+        self.runs[at].close()
+        self._store.remove(self._found[at].path)
 
     @staticmethod
     def _extend(known: Found, now: Found, run: TrackedRun) -> bool:

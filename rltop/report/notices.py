@@ -87,6 +87,13 @@ class Announcer:
         self._has_begun = False
         self._episodes: dict[_Name, _Episode] = {}
         self._count = 0
+        self._is_reread = False
+
+    def take_over(self, run: TrackedRun) -> None:
+        """Go on with the same run read anew: what it tells again of its past is not announced again."""
+        self.run = run
+        self._told.clear()
+        self._is_reread = self._has_begun
 
     @property
     def has_begun(self) -> bool:
@@ -108,6 +115,8 @@ class Announcer:
             self._has_begun = True
             self.past_events = sum(event.state is not EventState.FACT for event in events)
             events = []
+        elif self._is_reread:
+            self._is_reread, events = False, []
         verdicts = {(verdict.stream, verdict.rule): verdict for verdict in run.verdicts}
         notices = [one for event in events for one in self._of_event(event, verdicts.get((event.stream, event.rule)))]
         firing = {name: verdict for name, verdict in verdicts.items() if verdict.state is VerdictState.FIRING}

@@ -38,16 +38,25 @@ class RunStore:
     def __init__(self, options: StoreOptions | None = None) -> None:
         self.options = options or StoreOptions()
         self.runs: list[Run] = []
-        self._streams = 0
+        self._streams: dict[str, int] = {}
 
     def add(self, name: Label, path: Label, streams: int = 1) -> Run:
         """Begin a run of so many streams; the budget for raw rows is shared out anew, stream by stream."""
         run = Run(name, path, self.options)
         self.runs.append(run)
-        self._streams += streams
-        share = self.options._replace(memory_bytes=self.options.memory_bytes // self._streams)
+        self._streams[path.raw] = streams
+        self._share_out()
+        return run
+
+    def remove(self, path: str) -> None:
+        """Forget the run that is read from `path`; what it took is free again."""
+        self.runs = [run for run in self.runs if run.path.raw != path]
+        self._streams.pop(path, None)
+        self._share_out()
+
+    def _share_out(self) -> None:
+        share = self.options._replace(memory_bytes=self.options.memory_bytes // max(1, sum(self._streams.values())))
         for each in self.runs:
             each.options = share
             for stream in each.streams.values():
                 stream.options = share
-        return run

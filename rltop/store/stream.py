@@ -291,7 +291,9 @@ class Stream(StreamQueries):
     def _close_late(self, segment: Segment, step: int, layout: Layout) -> None:
         self.counts.late_rows += 1
         self._recalled.pop(step, None)
-        self.closed.append(ClosedRow(segment.number, step, layout.columns))
+        # A row that waits to be judged will be judged with what has come late.
+        if ClosedRow(segment.number, step) not in self.closed:
+            self.closed.append(ClosedRow(segment.number, step, layout.columns))
 
     # -- what the judge and the reader of the file need --------------------------------------------------------
 

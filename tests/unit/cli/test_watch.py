@@ -21,8 +21,13 @@ from rltop.clock import FakeClock
 from rltop.config import load
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.session import Session
+from tests.run_folders import write_events
 
 FINAL = json.dumps({"step": 41, "train_runtime": 12.0, "train_loss": 0.1}) + "\n"
+LOOKS_OFTEN = (
+    "import sys, functools, rltop.cli, rltop.cli.watch as watch; "
+    "watch.Rescanner = functools.partial(watch.Rescanner, interval_s=0.05)"
+)
 TRACEBACK = (
     'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nRuntimeError: CUDA out of memory\n'
 )
@@ -326,3 +331,41 @@ def test_a_command_may_run_rltop_itself(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     said = (tmp_path / "said").read_text()
     assert "verdict" in said and "since step 38" in said and said.endswith("\n1\n")
+
+
+def test_a_directory_is_looked_at_again_for_the_files_of_a_restart(tmp_path: Path) -> None:
+    folder = tmp_path / "tb"
+    first = [(i, 1.7e9 + i, {"train/loss": 0.1, "train/reward": 0.5}) for i in range(1, 31)]
+    write_events(folder, first, begun_s=1_700_000_000)
+    watch = subprocess.Popen(
+        [sys.executable, "-c", f"{LOOKS_OFTEN}; sys.exit(rltop.cli.main())", "watch", str(tmp_path), "--json"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert watch.stdout is not None
+        assert json.loads(watch.stdout.readline())["event"] == "watching"
+        write_events(folder, [(31, 1.7e9 + 50, {"train/loss": float("nan")})], begun_s=1_700_000_100)
+        rule = next(line for line in map(json.loads, watch.stdout) if line["event"] == "fires")
+        assert (rule["rule"], rule["step"]) == ("L1", 31)
+    finally:
+        watch.kill()
+        watch.communicate()
+
+
+def test_a_run_that_is_read_anew_tells_nothing_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(30))
+    watch = Watch(path, capsys)
+    watch.append(row(31, is_bad=True))
+    watch.append(row(32, is_bad=True))
+    assert watch.commands(ON_CRIT)
+    told = len(watch.lines)
+    (other := tmp_path / "other.jsonl").write_text(rows(5))
+    session = watch.vigil._session
+    (found,) = session._found
+    session.update([found._replace(beside=(Found(str(other), name_of(str(other)), role="explorer"),))])
+    assert len(session.runs[0].beside) == 1
+    assert watch.turn() == []
+    watch.append(row(33, is_bad=True))
+    assert len(watch.commands(ON_CRIT)) == 1
+    assert all(line["event"] != "fires" for line in watch.lines[told:])

@@ -9,6 +9,7 @@ from rltop.ingest.discover import discover
 from rltop.ingest.rescan import Rescanner
 from rltop.ingest.session import Session
 from rltop.sources.feed import DirectFeed
+from tests.binary_files import block_log, history, run_record
 from tests.run_folders import trinity, write_events
 
 
@@ -130,3 +131,23 @@ def test_a_directory_that_is_gone_is_no_news(tmp_path):
     follower.look()
     assert follower.rang == 0
     assert len(follower.session.runs) == 1
+
+
+def test_streams_whose_runs_are_named_late_become_one_run(tmp_path):
+    home = tmp_path / "job"
+    files = {}
+    for role, run_id in (("explorer", "aaaaaaaa"), ("trainer", "bbbbbbbb")):
+        folder = home / "wandb" / f"offline-run-20260101_10000{len(files)}-{run_id}"
+        folder.mkdir(parents=True)
+        rows_of_it = [history({"_step": i, "reward": 0.5, "loss": 0.1}) for i in range(1, 6)]
+        files[folder / f"run-{run_id}.wandb"] = block_log(run_record({}, f"job_{role}"), *rows_of_it)
+    for path, data in files.items():
+        path.write_bytes(data[:7])
+    follower = Follower(tmp_path)
+    assert len(follower.session.runs) == 2
+    for path, data in files.items():
+        path.write_bytes(data)
+    follower.look()
+    (run,) = follower.session.runs
+    assert (run.stream.name, run.stream.last_step) == ("trainer", 5)
+    assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 5)]
