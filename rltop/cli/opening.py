@@ -14,7 +14,8 @@ from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.kinds import HEAD_BYTES, kind_of
 from rltop.errors import SourceError
-from rltop.ingest.found import Found, name_of
+from rltop.ingest.discover import named
+from rltop.ingest.found import Found
 from rltop.ingest.options import IngestOptions, OpenFeed
 from rltop.ingest.session import Session
 from rltop.sources.feed import DirectFeed
@@ -64,7 +65,7 @@ def runs_of(path: str) -> list[Found]:
     except OSError as error:
         raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
     # Only where workers are timed one by one does the kind decide how a run is followed.
-    return [Found(path, name_of(path), size, kind=kind if kind is not None and kind.has_spans else None)]
+    return [Found(path, named(path, kind), size, kind=kind if kind is not None and kind.has_spans else None)]
 
 
 def file_size(path: str) -> int:

@@ -18,10 +18,11 @@ from pathlib import Path
 from rltop.decode.kinds import WANDB, Kind, bare_name
 from rltop.errors import SourceError
 from rltop.ingest.declared import read_ranges
-from rltop.ingest.found import Found, name_of
+from rltop.ingest.found import Found, name_of, told_apart
 from rltop.ingest.refused import name_refused, why_refused
 from rltop.ingest.sniff import SAMPLES, sniff
 from rltop.metrics.ranges import Ranges
+from rltop.model import Label
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
@@ -71,7 +72,7 @@ def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
         for each in expanded:
             _look_at(each, result)
     found = {found.path: found for found in result.found}.values()
-    result.found = [each._replace(ranges=_declared(each, result)) for each in found]
+    result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(list(found))]
     return result
 
 
@@ -110,7 +111,7 @@ def _look_at(path: str, result: Discovery) -> None:
         kind, reason = sniff(path)
         if kind is None or reason in SAMPLES:
             _refuse(path, reason)
-        result.found.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
+        result.found.append(Found(path, named(path, kind), info.st_size, info.st_mtime, kind))
     else:
         raise SourceError(f"{path} is not a regular file", "name the file that the trainer writes")
 
@@ -149,7 +150,8 @@ def _search(folder: str, result: Discovery) -> list[Found]:
         if reason:
             result.passed_over.append((path, reason))
         else:
-            files.append(Found(path, name_of(path), info.st_size, info.st_mtime, kind))
+            name = Label.of(titles[path]) if titles[path] else name_of(path)
+            files.append(Found(path, name, info.st_size, info.st_mtime, kind))
     from rltop.ingest.grouping import group  # noqa: PLC0415 - a file that was named needs none
 
     grouped = group(files, titles)
@@ -165,6 +167,12 @@ def _judged(path: str, size: int, seen: Seen) -> tuple[Kind | None, str, str]:
         kind, reason = sniff(path)
         known = seen[path] = (size, kind, reason, _title(path) if kind is WANDB else "")
     return known[1:]
+
+
+def named(path: str, kind: Kind | None) -> Label:
+    """What the run of a file is called: what it calls itself where it does, else by its path."""
+    title = _title(path) if kind is WANDB else ""
+    return Label.of(title) if title else name_of(path)
 
 
 def _title(path: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +51,8 @@ _COMMON_NAMES = frozenset(
      "progress", "output", "result", "stdout", "events"}
 )  # fmt: skip
 _COMMON_FOLDERS = frozenset({"logs", "log", "metrics", "tb", "tensorboard", "files", "runs"})
+_DATED = re.compile(r"[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_")
+"""What transformers calls the folder of an event file: date and machine, below `runs`."""
 
 
 def name_of(path: str) -> Label:
@@ -58,8 +62,43 @@ def name_of(path: str) -> Label:
     if stem.lower() not in _COMMON_NAMES and "tfevents" not in where.name:
         return Label.of(stem)
     folder = where.absolute().parent
-    while folder.name.lower() in _COMMON_FOLDERS or folder.name.startswith("checkpoint-"):
+    while _says_nothing(folder):
         if not folder.parent.name:
             break
         folder = folder.parent
     return Label.of(folder.name or stem)
+
+
+def _says_nothing(folder: Path) -> bool:
+    """Does every run of a trainer have a folder of this name?"""
+    if folder.name.startswith("checkpoint-"):
+        return True
+    return folder.name.lower() in _COMMON_FOLDERS or (folder.parent.name == "runs" and bool(_DATED.match(folder.name)))
+
+
+def told_apart(found: Sequence[Found]) -> list[Found]:
+    """The same runs; those of one name with the nearest part of their paths besides that no two of them share."""
+    by_name: dict[str, list[Found]] = {}
+    for each in found:
+        by_name.setdefault(each.name.raw, []).append(each)
+    names: dict[str, Label] = {}
+    for name, same in by_name.items():
+        columns = zip(*(_parts(each.path) for each in same), strict=False) if len(same) > 1 else ()
+        parts = next((parts for parts in columns if len(set(parts)) == len(same)), ())
+        names.update(
+            {each.path: Label.of(_with(name, part, each.path)) for each, part in zip(same, parts, strict=False)}
+        )
+    return [each._replace(name=names.get(each.path, each.name)) for each in found]
+
+
+def _parts(path: str) -> Iterable[str]:
+    """Folders from the inside out, then the file."""
+    where = Path(path).absolute()
+    return *(folder.name for folder in where.parents), where.name
+
+
+def _with(name: str, part: str, path: str) -> str:
+    """A name and a part of its path, in the order in which they stand there."""
+    parts = Path(path).absolute().parts
+    is_inside = name in parts and part in parts and parts.index(part) > parts.index(name)
+    return f"{name}/{part}" if is_inside else f"{part}/{name}"

@@ -44,7 +44,8 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Gr
     """
     grouped = Grouped()
     by_home: dict[Path, list[tuple[Found, Spot]]] = {}
-    for each, spot in place(_sequences(files), dict(titles or {})):
+    titles = titles or {}
+    for each, spot in place(_sequences(files, titles), dict(titles)):
         by_home.setdefault(spot.home, []).append((each, spot))
     traces = _take_traces(by_home)
     for home, streams in by_home.items():
@@ -150,7 +151,7 @@ def _rank(found: Found) -> int:
     return _RANK[found.kind.name] if found.kind is not None else len(_RANK)
 
 
-def _sequences(files: Iterable[Found]) -> list[Found]:
+def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]:
     """Join the files of one stream; the newest one comes last and is followed."""
     parts: dict[tuple[Path, str], list[Found]] = {}
     archives: dict[Path, list[Found]] = {}
@@ -164,14 +165,19 @@ def _sequences(files: Iterable[Found]) -> list[Found]:
         if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
             folder = folder.parent
         parts.setdefault((folder, name), []).append(each)
-    return [*map(join, parts.values()), *(_folder(folder, found) for folder, found in archives.items())]
+    own = {Path(path).parent: title for path, title in titles.items() if title}
+    return [
+        *map(join, parts.values()),
+        *(_folder(folder, found, own.get(folder.parent, "")) for folder, found in archives.items()),
+    ]
 
 
-def _folder(folder: Path, files: list[Found]) -> Found:
-    """The folder above archives that are written anew: it is followed as one stream."""
+def _folder(folder: Path, files: list[Found], title: str) -> Found:
+    """The folder above archives that are written anew: it is followed as one stream, called as its W&B run is."""
     size = sum(each.size for each in files)
     modified_s = max((each.modified_s or 0.0 for each in files), default=None)
-    return Found(str(folder), name_of(str(folder / "metrics")), size, modified_s, TELESCOPE)
+    name = Label.of(title) if title else name_of(str(folder / "metrics"))
+    return Found(str(folder), name, size, modified_s, TELESCOPE)
 
 
 def join(files: list[Found]) -> Found:
@@ -180,7 +186,7 @@ def join(files: list[Found]) -> Found:
     *earlier, last = ordered
     if not earlier:
         return last
-    name = name_of(last.path) if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
+    name = last.name if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
     return last._replace(name=name, earlier=tuple(each.path for each in earlier))
 
 

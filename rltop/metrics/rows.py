@@ -70,7 +70,7 @@ _LABELS = (
 
 _JUDGE = (
     *(_row("rm_accuracy"), _row("rm_margin"), _row("val_acc"), _LOSS, _row("val_loss"), _row("val_margin")),
-    *(_row("rm_chosen", beside="rm_rejected"), _row("rm_reward_mean"), _row("rm_reward_max", beside="rm_reward_min")),
+    *(_row("rm_chosen", beside="rm_rejected"), _row("rm_reward_mean", "rm_reward_max")),
     *(_GRADIENT, _RATE, _SPEED, _USE),
 )
 
@@ -108,4 +108,4 @@ ROW_SETS: Mapping[Algorithm, tuple[OverviewRow, ...]] = {
     Algorithm.EMBODIED: _EMBODIED,
     Algorithm.UNKNOWN: _ANY,
 }
-"""Rows of each algorithm, most important first; no metric stands in two rows of a set."""
+"""Rows of each algorithm, most important first; no metric stands in two rows of a set, nor do statistics of one."""
