@@ -75,9 +75,12 @@ def split_key(key: str) -> KeyPath:
 
     Without a slash the section is General; with one it is section/metric; with
     more it is section/group/metric, where the metric keeps the further slashes.
-    An empty section counts as General, so that no key is ever lost.
+    An empty section counts as General, so that no key is ever lost; a key that names
+    nothing there (`""`, `"//"`, `"actor/"`) is named by the whole of it in quotation marks.
     """
     parts = key.split("/", 2)
+    if not parts[-1].strip(" /"):
+        return KeyPath(parts[0].strip() or GENERAL, "", f'"{key}"')
     if len(parts) == 1:
         return KeyPath(GENERAL, "", key)
     if len(parts) == 2:

@@ -15,7 +15,7 @@ from rltop.store.series import Mark
 from rltop.view.cells import RowBuilder, clip, clip_middle
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.signals import SignalReading
+from rltop.view.signals import SignalReading, formula, is_turned
 from rltop.view.spark import fitted, sparkline
 from rltop.view.widths import cell_width
 
@@ -53,25 +53,55 @@ class Columns(NamedTuple):
 _LEAST_NOTE = 8
 """Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
 
+_LEAST_KEY, _LEAST_LINE = 12, 20
+_LINE_AND_TITLE = 53
+"""From here on a line of `_LEAST_LINE` cells fits beside a title and a value."""
+
 
 def columns_for(width: int, longest_key: int = 28, longest_note: int = 22) -> Columns:
-    """How a table of `width` cells is divided; the line takes what is left.
+    """How a table of `width` cells is divided.
+
+    A wider table never has a shorter line: a further column comes only where the line
+    keeps its length, and the columns of keys and remarks grow slower than the table.
 
     Args:
         width: cells of the table.
         longest_key: cells of the longest key.
         longest_note: cells of the longest remark.
     """
-    longest_note = max(_LEAST_NOTE, longest_note)
-    if width >= 100:
-        title, value, unit, change, note = _TITLE, 8, 6, 8, min(longest_note, 16 if width < 160 else 24)
-        key = min(max(12, longest_key), 28 + max(0, width - 120) // 4)
-    elif width >= 64:
-        title, key, value, unit, change, note = _TITLE, 0, 8, 6, 8, min(longest_note, 14) if width >= 76 else 0
+    wanted_key, wanted_note = max(_LEAST_KEY, longest_key), max(_LEAST_NOTE, longest_note)
+    if width >= _WITH_KEYS:
+        return _with_keys(width, wanted_key, wanted_note)
+    most = _LEAST_LINE
+    if width < _LINE_AND_TITLE + 9:
+        narrow = Columns(13, 0, 8, 6, 0, 0, 0)
     else:
-        title, key, value, unit, change, note = 13, 0, 8, 6, 0, 0
-    rest = width - Columns(title, key, value, unit, change, 0, 0).spark_at - (note + 1 if note else 0) - 1
-    return Columns(title, key, value, unit, change, max(0, rest), note)
+        title = min(_TITLE, 13 + width - _LINE_AND_TITLE - 9)
+        room = width - _LINE_AND_TITLE - 9 - (_TITLE - 13) - 1
+        note = min(wanted_note, 14, room) if room >= _LEAST_NOTE else 0
+        narrow = Columns(title, 0, 8, 6, 8, 0, note)
+        if note:
+            most = _with_keys(_WITH_KEYS, wanted_key, wanted_note).spark
+    return _with_line(narrow, width, most)
+
+
+_WITH_KEYS = 90
+
+
+def _with_keys(width: int, wanted_key: int, wanted_note: int) -> Columns:
+    """The columns where keys have one."""
+    least = _LEAST_LINE + max(0, width - 100) // 3
+    rest = width - Columns(_TITLE, 0, 8, 6, 8, 0, 0).spark_at - 3
+    # The two grow by turns, so that no further cell of the table costs the line one.
+    note = min(wanted_note, 24, 12 + max(0, width - 100) // 4, rest - least - _LEAST_KEY)
+    key = min(wanted_key, 28 + max(0, width - 118) // 4, rest - least - note)
+    return _with_line(Columns(_TITLE, key, 8, 6, 8, 0, note), width, width)
+
+
+def _with_line(columns: Columns, width: int, most: int) -> Columns:
+    """The columns with a line of what they leave, at most `most` cells."""
+    note = columns.note + 1 if columns.note else 0
+    return columns._replace(spark=max(0, min(most, width - columns.spark_at - note - 1)))
 
 
 def is_difference(metric: Metric) -> bool:
@@ -102,14 +132,19 @@ def value_text(reading: SignalReading) -> tuple[str, str]:
     return units.quantity(reading.point.value, reading.unit)
 
 
-def notes_of(row: MetricRow, glyphs: Glyphs) -> list[tuple[str, str]]:
-    """Remarks on a row as (text, role), what matters most first."""
+def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[tuple[str, str]]:
+    """Remarks on a row as (text, role), what matters most first.
+
+    With `has_name` the row has its `SignalReading.name` in a column of its own.
+    """
     reading = row.reading
     notes = []
     if reading.mark is not None:
         notes.append((f"{glyphs.nonfinite} {nonfinite_text(reading, reading.mark)}", "spark-mark"))
     if reading.threshold is not None:
         notes.append((f"{glyphs.threshold} {units.measure(reading.threshold, reading.unit)}", "threshold"))
+    if is_turned(reading.signal) and not has_name:
+        notes.append((formula(reading.signal, "key"), "note"))
     if reading.is_older and reading.point is not None and not reading.is_nonfinite_now:
         notes.append((f"@{units.step(reading.point.step)}", "note"))
     if row.remark:
@@ -167,7 +202,7 @@ def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyph
     sign = glyphs.level(reading.level) if is_loud or reading.level is Level.NO_DATA else " "
     builder.add(f"{sign} ", role).left(row.title, columns.title + 1, role if is_loud else "text")
     if columns.key:
-        builder.left(clip_middle(reading.key.display, columns.key), columns.key + 1, "key")
+        builder.left(_key_text(reading, columns.key), columns.key + 1, "key")
     _paint_value(builder, reading, columns)
     if columns.change:
         builder.right(change_text(reading), columns.change, role if is_loud else "note")
@@ -176,8 +211,17 @@ def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyph
         builder.line(sparkline(fitted(reading.spark, columns.spark * 2), glyphs))
     if columns.note:
         builder.to(columns.spark_at + columns.spark + 1)
-        _paint_notes(builder, notes_of(row, glyphs))
+        _paint_notes(builder, notes_of(row, glyphs, has_name=columns.key > 0))
     return builder.row(Target(TargetKind.METRIC, reading.signal.key, stream=reading.stream))
+
+
+def _key_text(reading: SignalReading, width: int) -> str:
+    """The key with its end kept, and with what turns it into the value."""
+    key = reading.key.display
+    if not is_turned(reading.signal):
+        return clip_middle(key, width)
+    around = cell_width(reading.name) - cell_width(key)
+    return formula(reading.signal, clip_middle(key, max(1, width - around)))
 
 
 def _paint_notes(builder: RowBuilder, notes: Sequence[tuple[str, str]]) -> None:
@@ -232,12 +276,12 @@ def paint_metric_rows(
 
 def longest_key(rows: Sequence[MetricRow]) -> int:
     """Cells of the longest key among the rows; the width of its column rests on it."""
-    return max((cell_width(row.reading.key.display) for row in rows), default=0)
+    return max((cell_width(row.reading.name) for row in rows), default=0)
 
 
 def longest_note(rows: Sequence[MetricRow], glyphs: Glyphs) -> int:
     """Cells of the longest of the rows' first remarks; the others are said where there is room."""
-    first = [notes[0][0] for notes in (notes_of(row, glyphs) for row in rows) if notes]
+    first = [notes[0][0] for notes in (notes_of(row, glyphs, has_name=True) for row in rows) if notes]
     return max((cell_width(text) for text in first), default=0)
 
 

@@ -21,7 +21,7 @@ from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import change_text, value_text
 from rltop.view.lines import Hot, Row, Target, TargetKind
 from rltop.view.plot import PlotData, Zoom, build_plot
-from rltop.view.signals import SignalReading, cadence_of, read_signal, shown_step, signal_of
+from rltop.view.signals import SignalReading, cadence_of, formula, read_signal, shown_step, signal_of
 from rltop.view.source import RunSource
 from rltop.view.spark import fitted, sparkline
 
@@ -158,6 +158,9 @@ def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[
     if reading.is_nonfinite_now and reading.mark is not None:
         where = f"step {units.step(reading.mark.step)}"
     table = [Statistic("last", text, unit, where, role)]
+    if formula(signal, "") and reading.point is not None:
+        raw = stream.value(signal.key, reading.point.step)
+        table += [] if raw is None else [Statistic("logged", units.number(raw), "", "in the file")]
     first, last = stream.first_step, shown_step(run, at)
     if first is not None and last is not None:
         whole = stream.buckets(signal.key, last - first + 1, first, last + 1)
@@ -291,6 +294,10 @@ def _paint_statistics(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]
 def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
     """What the metric means, then its relatives with their lines."""
     rows = [RowBuilder(width, glyphs).add(" ").add(line).row() for line in wrap(view.help, max(10, width - 2), 6)]
+    reading = view.reading
+    if formula(reading.signal, "") and width > 20:
+        key = clip_middle(reading.key.display, width - 18)
+        rows.append(RowBuilder(width, glyphs).add(" shown: ", "dim").add(formula(reading.signal, key), "key").row())
     facts = ", ".join(part for part in (view.direction, view.bounds) if part)
     if facts:
         rows.append(RowBuilder(width, glyphs).add(" ").add(facts, "dim").row())

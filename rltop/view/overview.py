@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
-from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.model import Counts, Event, RunState, Verdict
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
 from rltop.view.bands import text_around
 from rltop.view.banner import Banner, build_banner, paint_banner
@@ -33,7 +33,7 @@ from rltop.view.key_metrics import (
 )
 from rltop.view.lines import Row
 from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence, sentence_lines
-from rltop.view.signals import SignalReading, cadence_of, read_signal
+from rltop.view.signals import SignalReading, cadence_of, read_signal, row_name
 from rltop.view.source import RunSource, part_of, step_in
 from rltop.view.stragglers import StragglerView, build_stragglers, paint_stragglers
 from rltop.view.timings import TimingView, build_timing
@@ -178,7 +178,7 @@ def _read_rows(
     key_metrics = choose_key_metrics(run, at)
     room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
     chosen = [*key_metrics, *islice(choose_others(run, key_metrics), room)]
-    longest = max((cell_width(Label.of(choice.signal.key).display) for choice in chosen), default=0)
+    longest = max((cell_width(row_name(choice.signal)) for choice in chosen), default=0)
     columns = max(20, columns_for(width, longest).spark * 2)
     own = (run, at, verdicts, cadence_of(run.stream))
     parts = {choice.stream: own if not choice.stream else _part(run, choice.stream, at) for choice in chosen}

@@ -64,6 +64,11 @@ class SignalReading(NamedTuple):
     declared: Range | None = None
 
     @property
+    def name(self) -> str:
+        """The key as a row names it; where the value is not the key's own, by how it follows from it."""
+        return row_name(self.signal)
+
+    @property
     def unit(self) -> Unit:
         """The metric's unit."""
         return self.signal.metric.unit
@@ -79,6 +84,31 @@ class SignalReading(NamedTuple):
     def is_older(self) -> bool:
         """The value is of an earlier step than the one on the screen."""
         return self.point is not None and self.point.step < self.step
+
+
+def key_label(key: str) -> Label:
+    """The key, harmless; one of nothing but slashes and blanks in quotation marks, or nothing would be seen of it."""
+    label = Label.of(key)
+    return label if key.strip(" /") else Label(key, f'"{label.display}"')
+
+
+def formula(signal: Signal, of: str) -> str:
+    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that."""
+    text = of if abs(signal.scale) == 1.0 else f"{abs(signal.scale):g} × {of}"
+    if signal.shift:
+        return f"{signal.shift:g} {'−' if signal.scale < 0 else '+'} {text}"
+    return f"−{text}" if signal.scale < 0 else text
+
+
+def is_turned(signal: Signal) -> bool:
+    """Is the value another quantity than the logged one, and not only in another unit?"""
+    return signal.scale < 0 or signal.shift != 0.0
+
+
+def row_name(signal: Signal) -> str:
+    """The key, harmless, as a row names what it shows."""
+    name = key_label(signal.key).display
+    return formula(signal, name) if is_turned(signal) else name
 
 
 def cadence_of(stream: Stream) -> int:
@@ -160,7 +190,7 @@ def read_signal(
     level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
     return SignalReading(
         signal=signal,
-        key=Label.of(signal.key),
+        key=key_label(signal.key),
         step=step,
         point=point,
         baseline=baseline,
@@ -233,7 +263,7 @@ def read_spark(
 def generic_signal(key: str) -> Signal:
     """A signal for a key that the catalogue does not know: the value as it was written."""
     path = split_key(key)
-    title = path.name.rsplit("/", 1)[-1] or key
+    title = path.name if path.name == f'"{key}"' else path.name.rsplit("/", 1)[-1]
     metric = Metric(
         name="", title=title, section=path.section, unit=Unit.NONE, direction=Direction.NONE, help="",
     )  # fmt: skip

@@ -107,7 +107,10 @@ def index_tree(run: RunSource) -> TreeIndex:
 def _index_stream(run: RunSource) -> list[TreeKey]:
     """The keys of one stream in order; sections of a stream beside the main one carry its name."""
     identity = run.identity
-    known = {} if identity is None else {s.key: s for signals in identity.signals.values() for s in signals}
+    known: dict[str, Signal] = {}
+    for signal in () if identity is None else (s for signals in identity.signals.values() for s in signals):
+        # Of several metrics of one key the first, which is the one that its page shows.
+        known.setdefault(signal.key, signal)
     families = families_of(run)
     whose = f"{run.role}: " if run.role else ""
     last = whose + _BOOKKEEPING
