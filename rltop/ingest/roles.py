@@ -20,8 +20,9 @@ INNER_FOLDERS = frozenset(
 )
 INNER_PATTERN = re.compile(
     r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-\w+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_|latest-run$"
+    r"|\d{1,3}(\.\d{1,3}){3}$"
 )
-"""Folders that trainers make inside a run's own: checkpoints, W&B runs, the dated ones of transformers."""
+"""Folders that trainers make inside a run's own: checkpoints, W&B runs, dated ones (transformers), nodes (Trinity)."""
 
 MAIN_ROLES = ("trainer", "train", "learner", "actor", "all")
 """The parts whose steps are the run's, most trusted first: they make the optimiser's updates."""

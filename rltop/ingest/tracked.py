@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 TAKE_BYTES = 1024 * 1024
 NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
-SETTLE_S = 0.5
-"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands."""
+SETTLE_S = 0.2
+"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
 LIVENESS_RULE = "L4"

@@ -92,6 +92,13 @@ def test_wandb_runs_named_after_parts_are_one_run_and_a_resumed_one_is_one_strea
     assert [Path(path).parent.name for path in run.paths] == ["run-20261121_020000-bbb", "run-20261121_030000-bbb"]
 
 
+def test_logs_of_parts_on_several_nodes_are_one_run():
+    logs = [found(f"/out/job/log/10.0.0.{i}/{role}.log", CONSOLE, i) for i, role in enumerate(("explorer", "trainer"))]
+    (run,) = group(logs).runs
+    assert shape(run) == ("trainer", [("explorer", False)])
+    assert str(run.name) == "job"
+
+
 class _Pieces(DirectFeed):
     """Gives out a few bytes at a time."""
 
