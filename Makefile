@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format snapshots screenshots bench score score-peer lock clean
+.PHONY: help setup demo test check format snapshots screenshots bench fuzz score score-peer lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -42,6 +42,15 @@ screenshots: setup  ## draw docs/screenshots/*.svg with the program as it is now
 bench: setup     ## every benchmark; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
+FUZZER := bench/.venv-fuzz
+$(FUZZER)/.installed: bench/fuzz-requirements.txt
+	$(PYTHON) -m venv $(FUZZER)
+	$(FUZZER)/bin/pip install --quiet --disable-pip-version-check -r bench/fuzz-requirements.txt
+	@touch $(FUZZER)/.installed
+
+fuzz: setup $(FUZZER)/.installed  ## search for bytes that a decoder cannot bear (about 4 min); writes bench/RESULTS.md
+	$(BIN)/python bench/fuzz.py --python $(abspath $(FUZZER))/bin/python
+
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
 	$(BIN)/python bench/score.py
 	$(BIN)/python docs/generate_rules.py
@@ -60,4 +69,4 @@ lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) bench/.venv-peer build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.venv-peer bench/.venv-fuzz build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

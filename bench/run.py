@@ -23,8 +23,8 @@ ROOT = HERE.parent
 RESULTS = HERE / "RESULTS.md"
 PREFIX = "bench_"
 
-WRITTEN_ELSEWHERE = ("score",)
-"""Sections that are no benchmark's: `score.py` writes them."""
+WRITTEN_ELSEWHERE = ("fuzz", "score")
+"""Sections that are no benchmark's: `fuzz.py` and `score.py` write them."""
 
 HEAD = """\
 # Results

@@ -39,11 +39,14 @@ class BlockLogFramer:
     Attributes:
         stopped: why nothing can be read; empty while all is well.
         bad_bytes: bytes passed that belong to no record that was given out.
+        frame_bytes: bytes of the format itself: the magic, the heads of good chunks, the empty ends of blocks.
+            With them, payloads given out, bad and held bytes are all bytes that were fed.
     """
 
     def __init__(self, counts: Counts, magic: bytes) -> None:
         self.stopped = ""
         self.bad_bytes = 0
+        self.frame_bytes = 0
         self._counts = counts
         self._magic = magic
         self._window = Window()
@@ -92,6 +95,7 @@ class BlockLogFramer:
         head = window.data[: len(magic)]
         if head == magic:
             window.drop(len(magic))
+            self.frame_bytes += len(magic)
             self._is_synced = True
             return True
         # Zeros at the very beginning are a header that has not arrived.
@@ -109,6 +113,7 @@ class BlockLogFramer:
                 if block_end > size:
                     wanted = block_end - pos
                     break
+                self.frame_bytes += block_end - pos
                 pos = block_end
                 continue
             if size - pos < _CHUNK_BYTES:
@@ -128,6 +133,7 @@ class BlockLogFramer:
                 pos = block_end
                 continue
             self._is_synced = True
+            self.frame_bytes += _CHUNK_BYTES
             self._add(kind, data[begin:end], start + pos, found)
             pos = end
         self._window.drop(min(pos, size), wanted)

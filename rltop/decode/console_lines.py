@@ -41,12 +41,13 @@ _STEP_DICT = re.compile(
 )
 _STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| ?(?=\S)")
 _BAR_PAIR = re.compile(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
+# What a string may hold is never given back: a long one costs no room to try again.
 _ITEM = re.compile(
-    r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}?)(?P=quote)\s*:\s*"
-    rf"(?:(?P<text_quote>['\"])(?P<text>(?:(?!(?P=text_quote))[^\\]|\\.)*?)(?P=text_quote)|{_SCALAR}(?=\s*[,}}]))"
+    r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*"
+    rf"(?:(?P<text_quote>['\"])(?P<text>(?:(?!(?P=text_quote))[^\\]|\\.)*+)(?P=text_quote)|{_SCALAR}(?=\s*[,}}]))"
 )
-_KEY_ONLY = re.compile(r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}?)(?P=quote)\s*:\s*")
-_MARKS = re.compile(r"'(?:[^'\\]|\\.)*(?:'|\\?$)|\"(?:[^\"\\]|\\.)*(?:\"|\\?$)|[\[\](){},]", re.DOTALL)
+_KEY_ONLY = re.compile(r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*")
+_MARKS = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\\?$)|[\[\](){},]", re.DOTALL)
 """Strings as a whole, brackets, commas. A string that never ends reaches to the end, or this would be quadratic."""
 
 Row = dict[str, object]

@@ -92,6 +92,7 @@ class JsonlDecoder:
             self._decode(*last, records)
         if len(self._stepless) > 1 and self._row_number is None and not self._step_key:
             self._number_rows(records)
+        self._drop_stepless()
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:

@@ -21,8 +21,12 @@ MAX_EVENT_BYTES = 1024 * 1024
 _MAX_HEAD_BYTES = 16 * 1024 * 1024
 _HEAD_BYTES = 4096
 _BLANK = b"\xef\xbb\xbf\0 \t\r\n"
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*("|\Z)|[{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|[{}]', re.DOTALL)
+"""Strings as a whole, braces. The group is a quote where a string ends, and none where its rest has not come."""
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_OPENING = re.compile(rb"[\xef\xbb\xbf\0 \t\r\n]*\[")
+_LOOK_BACK_BYTES = 256
+"""How much of the name of the array, and of the blanks behind it, may have come before its bracket."""
 
 
 class EventReader:
@@ -39,6 +43,9 @@ class EventReader:
         self._is_inside = False
         self._held = b""
         self._start = 0
+        self._seen = 0
+        self._depth = 0
+        self._begin = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
         """Yield each event that `data` completes, and the offset at which it begins."""
@@ -69,6 +76,7 @@ class EventReader:
         """A new file begins."""
         self._framer.reset()
         self._is_lines, self._is_inside, self._held = None, False, b""
+        self._seen = self._depth = self._begin = 0
 
     def _framed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
         for line, start in self._framer.feed(data, offset):
@@ -89,34 +97,39 @@ class EventReader:
         if not self._held:
             self._start = offset
         held = self._held + data
-        at = self._behind_head(held)
-        depth, begin = 0, at
-        for token in _TOKEN.finditer(held, at):
-            if token[1] == b"":
-                break
-            if token[0] == b"{":
-                if not depth:
-                    begin = token.start()
-                depth += 1
-            elif token[0] == b"}" and depth:
-                depth -= 1
-                if not depth:
+        at = 0 if self._is_inside else self._behind_head(held)
+        # Nothing is looked at twice: an event may come in a thousand pieces.
+        seen = len(held)
+        for token in _TOKEN.finditer(held, self._seen):
+            if token[0][:1] == b'"':
+                if token[1] != b'"':
+                    seen = token.start()
+                    break
+            elif token[0] == b"{":
+                if not self._depth:
+                    self._begin = token.start()
+                self._depth += 1
+            elif self._depth:
+                self._depth -= 1
+                if not self._depth:
                     at = token.end()
-                    yield from self._object(held[begin:at], self._start + begin)
+                    yield from self._object(held[self._begin : at], self._start + self._begin)
         if len(held) - at > (MAX_EVENT_BYTES if self._is_inside else _MAX_HEAD_BYTES):
             self._counts.oversize_lines += 1
-            at = len(held)
+            at = seen = len(held)
+            self._depth = 0
         self._held, self._start = held[at:], self._start + at
+        self._seen, self._begin = seen - at, self._begin - at
 
     def _behind_head(self, held: bytes) -> int:
-        """Where the events begin; the end of what is held while that has not come."""
-        if self._is_inside:
-            return 0
-        array = _ARRAY.search(held)
-        if array is None and not held.lstrip(_BLANK).startswith(b"["):
-            return len(held) if len(held) > _MAX_HEAD_BYTES else 0
-        self._is_inside = True
-        return 0 if array is None else array.end()
+        """Where the events begin, once that has come; before, objects are taken for events."""
+        array = _ARRAY.search(held, max(0, self._seen - _LOOK_BACK_BYTES))
+        if array is not None:
+            self._is_inside = True
+            self._seen, self._depth = array.end(), 0
+            return array.end()
+        self._is_inside = _OPENING.match(held) is not None
+        return 0
 
     def _object(self, text: bytes, start: int) -> Iterator[tuple[Event, int]]:
         event = _event(text)

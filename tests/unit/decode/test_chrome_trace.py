@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -139,6 +140,25 @@ def test_the_kind_is_found_by_the_first_event() -> None:
         decoder.feed(metrics * 300, 0, 0)
         assert decoder.kind is not None
         assert decoder.kind.name != "trace"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_braces_and_quotes_in_a_string_are_text_wherever_the_pieces_end(form: str) -> None:
+    run = embodied(range(2))
+    for at, one in enumerate(run.events):
+        one["args"] = {**one.get("args", {}), "note": ('a "}', "\\", '{"[')[at % 3]}
+    records, _, decoder = read(written(run, form), 1)
+    assert [record.step for record in records] == [0, 1]
+    assert decoder.counts.bad_lines == 0
+
+
+def test_an_event_that_comes_in_many_pieces_is_looked_at_once() -> None:
+    """A mebibyte of braces in pieces of 256 bytes: minutes, if each piece began at the first."""
+    data = b'[{"a":' + b"{" * (1 << 20)
+    started = time.process_time()
+    _, _, decoder = read(data, 256)
+    assert decoder.counts.oversize_lines == 1
+    assert time.process_time() - started < 30
 
 
 @settings(max_examples=60)

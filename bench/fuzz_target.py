@@ -1,0 +1,300 @@
+"""What every decoder promises of any bytes, as functions that a fuzzer can call.
+
+     python bench/fuzz_target.py NAME FOLDER [libFuzzer options]
+    python bench/fuzz_target.py NAME FILE
+
+`PROMISES[name](data)` reads `data` whole and in pieces and raises AssertionError where
+the two differ, or where a byte is neither in a record nor reported bad nor held.
+With a folder, atheris calls it with inputs that reach new code in `rltop.decode` and
+keeps them there; with a file, it is called once, with what is in it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import random
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_BYTES = 64 * 1024
+MAX_STEP = 2**53
+BOM = b"\xef\xbb\xbf"
+Piece = tuple[bytes, int]
+
+
+def _pieces(data: bytes) -> list[Piece]:
+    """Up to four pieces of `data`; where it is cut depends on nothing but the bytes."""
+    dice = random.Random(zlib.crc32(data))
+    edges = sorted({0, len(data), *(dice.randint(0, len(data)) for _ in range(dice.randint(1, 3)))})
+    return [(data[start:stop], start) for start, stop in pairwise(edges)] or [(data, 0)]
+
+
+class Outcome(NamedTuple):
+    """All that a decoder says of some bytes."""
+
+    rows: list[tuple[Any, ...]]
+    counts: dict[str, int]
+    first_bad: tuple[int | None, str]
+    unread: tuple[int, int]
+    stopped: str
+    end: tuple[str, bool]
+
+
+def _read(decoder: Any, pieces: list[Piece], size: int) -> Outcome:
+    """What a decoder says of the pieces; rows stand inside the `size` bytes, if that is not negative."""
+    records = [record for data, offset in pieces for record in decoder.feed(data, offset, 0)]
+    records += decoder.finish()
+    for record in records:
+        assert len(record.values) == len(record.shape)
+        assert abs(record.step) <= MAX_STEP and (record.total_steps or 0) <= MAX_STEP
+    counts = decoder.counts
+    unread = (getattr(decoder, "bad_bytes", 0), getattr(decoder, "held_bytes", 0))
+    if size >= 0:
+        assert all(0 <= record.place.offset < size for record in records)
+        # A record too long to be kept is counted bad before all of it has come.
+        assert sum(unread) <= max(size, getattr(decoder, "resume_offset", 0))
+    return Outcome(
+        [(r.step, r.time_s, r.shape.keys, bytes(r.values), r.marks, r.place, r.total_steps) for r in records],
+        {name: getattr(counts, name) for name in counts.names()},
+        (counts.first_bad_line, counts.first_bad_reason),
+        unread,
+        decoder.stopped,
+        (decoder.failure, decoder.is_finished),
+    )
+
+
+def _same_in_pieces(make: Callable[[], Any], data: bytes, *, has_places: bool = True) -> Any:
+    """Read whole and in pieces: one outcome; the decoder that read the whole is given back."""
+    whole = make()
+    size = len(data) if has_places else -1
+    one, other = _read(whole, [(data, 0)], size), _read(make(), _pieces(data), size)
+    assert one == other or _is_damaged(one, other)
+    return whole
+
+
+def _is_damaged(one: Outcome, other: Outcome) -> bool:
+    """A compressed stream that breaks: how far it was read depends on the pieces, what was read does not."""
+    is_said = "damaged" in one.stopped and one.stopped == other.stopped
+    return is_said and all(a == b for a, b in zip(one.rows, other.rows, strict=False))
+
+
+def tensorboard(data: bytes) -> None:
+    """Frames, bad and held bytes are all bytes, after every piece; then the events in them."""
+    from rltop.decode.tensorboard import TensorBoardDecoder
+    from rltop.decode.tfrecord import FRAME_BYTES, TfRecordFramer, masked_crc32c
+    from rltop.model import Counts
+
+    framer, taken, fed = TfRecordFramer(Counts()), 0, 0
+    for piece, offset in _pieces(data):
+        taken += sum(len(payload) + FRAME_BYTES for payload, _ in framer.feed(piece, offset))
+        fed += len(piece)
+        # A record too long to be kept is counted bad before all of it has come.
+        assert taken + framer.bad_bytes + framer.held_bytes == max(fed, framer.resume_offset)
+    _same_in_pieces(TensorBoardDecoder, data)
+    # The same as the payload of a whole record: a fuzzer does not find checksums.
+    length = struct.pack("<Q", len(data))
+    head, end = struct.pack("<I", masked_crc32c(length)), b"\1\1\1\1"
+    _same_in_pieces(TensorBoardDecoder, length + head + data + end)
+
+
+def wandb(data: bytes) -> None:
+    """Payloads, frames, bad and held bytes are all bytes, after every piece; then the messages in them."""
+    from rltop.decode.blocklog import BLOCK_BYTES, BlockLogFramer
+    from rltop.decode.wandb import MAGIC, WandbDecoder
+    from rltop.model import Counts
+
+    framer, taken, fed = BlockLogFramer(Counts(), MAGIC), 0, 0
+    for piece, offset in _pieces(data):
+        taken += sum(len(payload) for payload, _ in framer.feed(piece, offset))
+        fed += len(piece)
+        assert taken + framer.frame_bytes + framer.bad_bytes + framer.held_bytes == fed
+    _same_in_pieces(WandbDecoder, data)
+    payload = data[: BLOCK_BYTES - 32]
+    chunk = struct.pack("<IHB", zlib.crc32(b"\1" + payload), len(payload), 1) + payload
+    _same_in_pieces(WandbDecoder, MAGIC + chunk)
+
+
+def protobuf(data: bytes) -> None:
+    """A message is taken apart inside its bytes, or refused; nothing else."""
+    from rltop.decode.protobuf import SPAN, MalformedMessageError, fields
+    from rltop.decode.wandb_run import RunInfo, read_config
+
+    try:
+        for _, wire, start, stop in fields(data, 0, len(data)):
+            assert wire != SPAN or 0 <= start <= stop <= len(data)
+    except MalformedMessageError:
+        pass
+    for read in (lambda: RunInfo().with_run(data, 0, len(data)), lambda: read_config(data, 0, len(data))):
+        try:
+            read()
+        except MalformedMessageError:
+            continue
+
+
+def compressed(data: bytes) -> None:
+    """Damaged streams, members behind one another, zeros between them."""
+    from rltop.decode.compressed import Codec, CompressedDecoder
+    from rltop.decode.jsonl import JsonlDecoder
+
+    for codec, magic in ((Codec.GZIP, b"\x1f\x8b"), (Codec.BZIP2, b"BZh")):
+        if data.startswith(magic):
+            _same_in_pieces(lambda codec=codec: CompressedDecoder(codec, JsonlDecoder()), data, has_places=False)
+
+
+def jsonl(data: bytes) -> None:
+    """Every line that is not blank is a row, a bad line or a line without a step."""
+    from rltop.decode.jsonl import JsonlDecoder
+
+    counts = _same_in_pieces(JsonlDecoder, data).counts
+    clean = (line.replace(b"\0", b"").removeprefix(BOM) for line in data.split(b"\n"))
+    assert counts.lines + counts.oversize_lines == sum(bool(line.strip()) for line in clean)
+    assert counts.lines == counts.rows + counts.bad_lines + counts.no_step_lines
+
+
+def console(data: bytes) -> None:
+    """Every line feed is counted, and every row stands where a line begins."""
+    from rltop.decode.console import ConsoleDecoder
+
+    decoder = _same_in_pieces(ConsoleDecoder, data)
+    assert decoder.counts.lines == data.count(b"\n") + (not data.endswith((b"\n", b"\r")) and bool(data))
+    again = ConsoleDecoder()
+    for record in [*again.feed(data, 0, 0), *again.finish()]:
+        assert record.place.offset == 0 or data[record.place.offset - 1] in b"\r\n"
+
+
+def table(data: bytes) -> None:
+    """Every row of a CSV file stands where a line begins."""
+    from rltop.decode.csvrows import CsvDecoder
+
+    _same_in_pieces(CsvDecoder, data)
+    decoder = CsvDecoder()
+    for record in [*decoder.feed(data, 0, 0), *decoder.finish()]:
+        assert record.place.offset == 0 or data[record.place.offset - 1 : record.place.offset] == b"\n"
+
+
+def document(data: bytes) -> None:
+    """A document gives rows, or it is bad; it is never neither."""
+    from rltop.decode.trainer_state import DocumentDecoder
+
+    whole, parts = DocumentDecoder(), DocumentDecoder()
+    one, other = _read(whole, [(data, 0)], len(data)), _read(parts, _pieces(data), len(data))
+    # Read early, a document is done with; text behind it is bad then, and makes the whole no document.
+    assert one == other or (whole.counts.bad_lines and parts.counts.bad_lines)
+    counts = whole.counts
+    assert counts.rows or counts.bad_lines or counts.no_step_lines or not data.strip()
+
+
+def trace(data: bytes) -> None:
+    """Chrome traces in any form."""
+    from rltop.decode.chrome_trace import ChromeTraceDecoder
+
+    _same_in_pieces(ChromeTraceDecoder, data, has_places=False)
+
+
+def archive(data: bytes) -> None:
+    """Archives of parquet tables."""
+    from rltop.decode.telescope import TelescopeDecoder
+
+    _same_in_pieces(TelescopeDecoder, data, has_places=False)
+
+
+def anything(data: bytes) -> None:
+    """Bytes of which nobody says what they are."""
+    from rltop.decode.auto import AutoDecoder
+    from rltop.decode.jsonl import JsonlOptions
+
+    if data.startswith(b"\x28\xb5\x2f\xfd"):
+        return  # zstd wants a package that need not be there
+    _same_in_pieces(lambda: AutoDecoder("x", JsonlOptions()), data, has_places=False)
+
+
+PROMISES: dict[str, Callable[[bytes], None]] = {
+    "tensorboard": tensorboard,
+    "wandb": wandb,
+    "protobuf": protobuf,
+    "compressed": compressed,
+    "jsonl": jsonl,
+    "console": console,
+    "csv": table,
+    "document": document,
+    "trace": trace,
+    "archive": archive,
+    "anything": anything,
+}
+_SEEDS = {
+    "tensorboard": ("**/*tfevents*",),
+    "wandb": ("**/*.wandb",),
+    "protobuf": ("**/*.wandb", "**/*tfevents*"),
+    "jsonl": ("**/*.jsonl",),
+    "console": ("console/*.log", "**/*.out"),
+    "csv": ("**/*.csv",),
+    "document": ("**/trainer_state.json",),
+    "archive": ("**/*.zip",),
+}
+_SEED_BYTES = {"wandb": 36 * 1024, "archive": MAX_BYTES}
+"""A block of a `.wandb` file is 32 KiB, and an archive ends with its list of files."""
+
+
+_ROWS = [{"step": i, "loss": i / 8, "note": '{a"[b'} for i in range(1, 9)]
+_SPANS = [
+    {"ph": phase, "ts": at * 1000, "name": name, "pid": "ActorGroup:1", "tid": 0, "args": {"step": at // 4, "x": '}"{'}}
+    for at, (phase, name) in enumerate([("B", "step"), ("B", "train"), ("E", "train"), ("E", "step")] * 3)
+]
+_MADE = {
+    "compressed": lambda: [gzip.compress(_lines(_ROWS) * 8, mtime=0), bz2.compress(_lines(_ROWS) * 8),
+                           gzip.compress(_lines(_ROWS), mtime=0) * 2 + bytes(9)],
+    "csv": lambda: [b'step,loss,note\r\n1,0.5,"a\n,b"\r\n2,nan,\r\n', b"# {}\nloss\tacc\n1\t2\n"],
+    "document": lambda: [json.dumps(_ROWS, indent=1).encode(), json.dumps({"1": {"a": 1}, "2": {"a": None}}).encode(),
+                         b'{"step": [1, 2], "loss": [0.5, NaN], "max_steps": 9}'],
+    "trace": lambda: [_lines(_SPANS), json.dumps(_SPANS).encode(), json.dumps(_SPANS, indent=2).encode()[:-1],
+                      json.dumps({"meta": {"n": "["}, "traceEvents": _SPANS}).encode(),
+                      _lines(_SPANS[1:3] * 4).replace(b"\n", b"")],
+}  # fmt: skip
+"""Beginnings of forms that no fixture has."""
+
+
+def _lines(rows: list[dict[str, object]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def seeds(name: str) -> Iterator[bytes]:
+    """What the search begins with: beginnings of the fixtures of such a kind, and forms that they do not have."""
+    patterns = _SEEDS.get(name, () if name in _MADE else tuple(each for found in _SEEDS.values() for each in found))
+    for pattern in patterns:
+        for path in sorted((ROOT / "fixtures").glob(pattern)):
+            with path.open("rb") as file:
+                yield file.read(_SEED_BYTES.get(name, 4096))
+    yield from _MADE.get(name, list)()
+
+
+def main() -> None:
+    """Try one input, or hand a promise to atheris; libFuzzer ends the process then."""
+    name, place, *options = sys.argv[1:]
+    sys.path.insert(0, str(ROOT))
+    folder = Path(place)
+    if folder.is_file():
+        PROMISES[name](folder.read_bytes())
+        return
+    import atheris
+
+    with atheris.instrument_imports(include=["rltop.decode"]):
+        PROMISES[name](b"")
+        for data in seeds(name):
+            PROMISES[name](data)  # the modules that are imported late are instrumented too
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, data in enumerate(seeds(name)):
+        (folder / f"seed-{i}").write_bytes(data)
+    atheris.Setup([sys.argv[0], str(folder), f"-max_len={MAX_BYTES}", *options], PROMISES[name])
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

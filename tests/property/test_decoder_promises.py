@@ -1,0 +1,140 @@
+"""Any bytes at all: no decoder raises, every byte is explained, and pieces are the whole."""
+
+from __future__ import annotations
+
+import runpy
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from binary_files import event, frame, scalar_events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rltop.decode.auto import AutoDecoder
+from rltop.decode.chrome_trace import ChromeTraceDecoder
+from rltop.decode.console import ConsoleDecoder
+from rltop.decode.csvrows import CsvDecoder
+from rltop.decode.decoder import Decoder
+from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.decode.tensorboard import TensorBoardDecoder
+from rltop.decode.trainer_state import DocumentDecoder
+from rltop.decode.wandb import MAGIC, WandbDecoder
+
+TARGETS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "bench" / "fuzz_target.py"))
+PROMISES: dict[str, Callable[[bytes], None]] = TARGETS["PROMISES"]
+SEEDS = {name: list(TARGETS["seeds"](name)) for name in PROMISES}
+PIECES = [
+    b"\n",
+    b"\r",
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b"\xff",
+    b"\xef\xbb\xbf",
+    b"NaN",
+    b",",
+    b"1e999",
+    bytes(12),
+]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, seeds: list[bytes]) -> bytes:
+    """A valid file in which some bytes were changed, lost, doubled, or put in."""
+    data = bytearray(draw(st.sampled_from(seeds)))
+    for _ in range(draw(st.integers(0, 5))):
+        at, long = draw(st.integers(0, len(data))), draw(st.sampled_from([1, 2, 8, 100, 4000]))
+        match draw(st.integers(0, 4)):
+            case 0:
+                data[at : at + 1] = draw(st.binary(max_size=2))
+            case 1:
+                del data[at : at + long]
+            case 2:
+                data[at:at] = data[at : at + long]
+            case 3:
+                data[at : at + long] = bytes(len(data[at : at + long]))
+            case _:
+                data[at:at] = draw(st.sampled_from(PIECES))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("name", PROMISES)
+def test_every_kind_of_file_keeps_the_promises_as_it_was_written(name: str) -> None:
+    for data in SEEDS[name]:
+        PROMISES[name](data)
+
+
+@pytest.mark.parametrize("name", PROMISES)
+@settings(max_examples=100)
+@given(data=st.data())
+def test_damaged_files_keep_the_promises(name: str, data: st.DataObject) -> None:
+    PROMISES[name](data.draw(damaged(SEEDS[name])))
+
+
+@pytest.mark.parametrize("name", PROMISES)
+@settings(max_examples=100)
+@given(data=st.binary(max_size=400))
+def test_any_bytes_keep_the_promises(name: str, data: bytes) -> None:
+    PROMISES[name](data)
+
+
+def test_the_first_bad_record_is_named_however_the_bytes_came() -> None:
+    """One that is no message, and behind it a length that is none."""
+    data = scalar_events((1, "a", 1.0)) + frame(event(1, b"\x0a\xff")) + frame(b"")[:8] + bytes(range(1, 30))
+    named = []
+    for cut in (len(data), len(data) - 20):
+        decoder = TensorBoardDecoder()
+        decoder.feed(data[:cut], 0, 0)
+        decoder.feed(data[cut:], cut, 0)
+        named.append((decoder.counts.first_bad_line, decoder.counts.bad_lines))
+    assert named == [(2, 2), (2, 2)]
+
+
+SIZE, PIECE = 64 * 1024, 4 * 1024
+
+
+def hostile() -> Iterator[tuple[str, bytes]]:
+    """64 KiB each of what takes much room for few bytes, or never ends."""
+    yield "letters", b"a" * SIZE
+    yield "braces", b"{" * SIZE
+    yield "escapes", b'[{"name": "' + b"\\a" * (SIZE // 2)
+    yield "zeros", bytes(SIZE)
+    yield "nesting", b'{"a":' * (SIZE // 5) + b"\n"
+    yield "objects", b"[" + b"{}," * (SIZE // 3) + b"{}]\n"
+    yield "keys", b'{"step":1' + b"".join(b',"%x":1' % i for i in range(SIZE // 10)) + b"}\n"
+    yield "an open quote", b'step,a\n1,"' + (b"x" * 63 + b"\n") * (SIZE // 64)
+    yield "blocks", MAGIC + b"\1" * SIZE
+
+
+MEMORY = {
+    "jsonl": (JsonlDecoder, 40),
+    "console": (ConsoleDecoder, 40),
+    "csv": (CsvDecoder, 40),
+    "document": (DocumentDecoder, 40),
+    "trace": (ChromeTraceDecoder, 40),
+    "tensorboard": (TensorBoardDecoder, 3),
+    "wandb": (WandbDecoder, 3),
+    "anything": (lambda: AutoDecoder("x", JsonlOptions()), 40),
+}
+"""How many times the size of its input a decoder may hold; a parsed `{}` takes 28 times what it takes on disk."""
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_memory_is_a_multiple_of_the_input_at_most(name: str) -> None:
+    make, factor = MEMORY[name]
+    for what, data in hostile():
+        decoder: Decoder = make()
+        tracemalloc.start()
+        try:
+            for at in range(0, len(data), PIECE):
+                decoder.feed(data[at : at + PIECE], at, 0)
+            decoder.finish()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < factor * len(data), (what, peak / len(data))
