@@ -66,7 +66,7 @@ class Introduced(Protocol):
 
     @property
     def group_size(self) -> int | None:
-        """Completions per prompt, where the settings in the file say it."""
+        """Completions per prompt, where the settings or the samples in the file say it."""
         ...
 
 

@@ -44,6 +44,7 @@ class TelescopeDecoder:
 
     Attributes:
         unread: archives that could not be opened, because they were being written.
+        group_size: samples of most groups in the newest step of which all are known.
     """
 
     is_rewritten = True
@@ -55,6 +56,7 @@ class TelescopeDecoder:
         self.envelope: Envelope = ""
         self.stopped = ""
         self.unread = 0
+        self.group_size: int | None = None
         self._builder = RecordBuilder(self.counts)
         self._archive = bytearray()
         self._is_taken = False
@@ -164,7 +166,9 @@ class TelescopeDecoder:
         """Keep the aggregates of every step but the newest, of which samples may still be missing."""
         newest = max(self._samples.steps, default=-1)
         for step in [known for known in self._samples.steps if known < newest]:
-            self._values[step] = self._samples.steps.pop(step).values()
+            samples = self._samples.steps.pop(step)
+            self.group_size = samples.group_size or self.group_size
+            self._values[step] = samples.values()
 
     def _take_metrics(self, table: ParquetTable) -> None:
         for step, section, group, metric, value in rows_of(table, "step", "section", "group", "metric", "value"):

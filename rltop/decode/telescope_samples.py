@@ -7,6 +7,7 @@ rewards are split as `reward/<environment>/<statistic>` besides.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -82,6 +83,12 @@ class StepSamples:
             grouped = [(self._group(sample), value) for sample, value in by_sample.items()]
             _put_gini(found, f"reward_{name}_gini_mean", grouped)
         return found | self._by_environment(rewards)
+
+    @property
+    def group_size(self) -> int | None:
+        """Samples of most groups; None where no sample names its group."""
+        sizes = Counter(Counter(group for group, *_ in self.samples.values() if group is not None).values())
+        return max(sizes, key=lambda size: (sizes[size], size), default=None)
 
     def _group(self, sample: int) -> int | None:
         known = self.samples.get(sample)

@@ -200,7 +200,7 @@ def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyph
     is_loud = reading.level >= Level.INFO
     builder = RowBuilder(width, glyphs).add(" ")
     sign = glyphs.level(reading.level) if is_loud or reading.level is Level.NO_DATA else " "
-    builder.add(f"{sign} ", role).left(row.title, columns.title + 1, role if is_loud else "text")
+    builder.add(f"{sign} ", role).left(clip(row.title, columns.title), columns.title + 1, role if is_loud else "text")
     if columns.key:
         builder.left(_key_text(reading, columns.key), columns.key + 1, "key")
     _paint_value(builder, reading, columns)

@@ -64,6 +64,12 @@ def test_a_telescope_run_is_one_run_with_its_own_dialect(tmp_path: Path) -> None
     assert run.counts.bad_lines == 0
 
 
+def test_its_groups_are_as_large_as_its_samples_say(tmp_path: Path) -> None:
+    run = read(TelescopeRun(group_size=6).add_steps(range(25)).write(tmp_path))
+    assert run.identity is not None
+    assert run.identity.group_size == 6
+
+
 def test_its_waterfall_is_measured(tmp_path: Path) -> None:
     run = read(TelescopeRun().add_steps(range(30)).write(tmp_path))
     view = timing(run, 20)
