@@ -469,7 +469,9 @@ class RunState(enum.StrEnum):
 class Counts:
     """Everything that was read, and everything that was not understood.
 
-    Nothing is dropped without a count here.
+    Nothing is dropped without a count here. `numbered_rows` have no step that could be
+    used and were given their number in the file; `unusable_steps` are numbers too large
+    for a step.
     """
 
     lines: int = 0
@@ -477,6 +479,8 @@ class Counts:
     bad_lines: int = 0
     oversize_lines: int = 0
     no_step_lines: int = 0
+    unusable_steps: int = 0
+    numbered_rows: int = 0
     nul_bytes: int = 0
     late_rows: int = 0
     repeated_rows: int = 0
@@ -500,6 +504,7 @@ class Counts:
     def names() -> Iterable[str]:
         """The names of all counters."""
         return (
-            "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "nul_bytes", "late_rows", "repeated_rows",
-            "text_values", "nested_values", "null_values", "nonfinite_values", "keys_over_cap",
+            "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
+            "nul_bytes", "late_rows", "repeated_rows", "text_values", "nested_values", "null_values",
+            "nonfinite_values", "keys_over_cap",
         )  # fmt: skip

@@ -141,6 +141,7 @@ class CsvDecoder:
         self._row_number += 1
         if self._has_step:
             return self._builder.from_row(row, place)
+        self.counts.numbered_rows += 1
         return self._builder.build(self._row_number, row, place)
 
     def _take_header(self, text: str) -> None:

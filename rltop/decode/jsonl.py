@@ -17,7 +17,7 @@ import orjson
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.framing import LineFramer
-from rltop.decode.records import MAX_STEP, step_of, time_of
+from rltop.decode.records import MAX_STEP, is_out_of_range, step_of, time_of
 from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, clipped_key, number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 from rltop.model import CellMark, Counts, Place, Record, Shape
@@ -180,12 +180,18 @@ class JsonlDecoder:
             else:
                 found = step_of(value)
             self._step_rows += found is not None
+            if found is None:
+                self.counts.unusable_steps += is_out_of_range(value)
             return found
+        beyond = False
         for key in self._step_keys if self._step_rows < _STEP_KEY_SETTLED else ():
-            if key in row and (found := step_of(row[key])) is not None:
-                del row[key]
-                self._step_key, self._step_rows = key, 1
-                return found
+            if key in row:
+                if (found := step_of(row[key])) is not None:
+                    del row[key]
+                    self._step_key, self._step_rows = key, 1
+                    return found
+                beyond = beyond or is_out_of_range(row[key])
+        self.counts.unusable_steps += beyond
         return None
 
     def _take_time(self, row: Row) -> float | None:
@@ -212,6 +218,7 @@ class JsonlDecoder:
             return None
         if self._row_number is not None:
             self._row_number += 1
+            self.counts.numbered_rows += 1
             return self._build(self._row_number, self._take_time(row), row, place, None)
         if not any(isinstance(number_of(value), float) for value in row.values()):
             self.counts.no_step_lines += 1
@@ -226,6 +233,7 @@ class JsonlDecoder:
         for number, (row, place) in enumerate(self._stepless, 1):
             self._row_number = number
             self.counts.rows += 1
+            self.counts.numbered_rows += 1
             records.append(self._build(number, self._take_time(row), row, place, None))
         self._stepless.clear()
 

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from rltop.decode.values import number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
-from rltop.model import Counts, Place, Record, Shape
+from rltop.model import Counts, NonFinite, Place, Record, Shape
 
 MAX_STEP = 2**53
 _MAX_STEP_CHARS = 40
@@ -33,6 +33,14 @@ def step_of(value: object) -> int | tuple[int, int] | None:
     if isinstance(number, float) and number.is_integer() and abs(number) < MAX_STEP:
         return int(number)
     return None
+
+
+def is_out_of_range(value: object) -> bool:
+    """Is it a number too large for a step? From 2**53 on a float does not tell one step from the next."""
+    if isinstance(value, str):
+        value = value.partition("/")[0]
+    number = number_of(value)
+    return number in (NonFinite.POS_INF, NonFinite.NEG_INF) or (isinstance(number, float) and abs(number) >= MAX_STEP)
 
 
 def time_of(value: object) -> float | None:
@@ -81,6 +89,7 @@ class RecordBuilder:
                 step, total = step
             return self.build(step, rest, place, total)
         self._counts.no_step_lines += 1
+        self._counts.unusable_steps += any(key in rest and is_out_of_range(rest[key]) for key in self._step_keys)
         return None
 
     def build(self, step: int, row: Mapping[str, object], place: Place, total: int | None = None) -> Record:

@@ -13,6 +13,7 @@ _SKIPPED = (
     ("bad_lines", "unreadable"),
     ("oversize_lines", "too long"),
     ("no_step_lines", "without a step"),
+    ("unusable_steps", "steps too large"),
     ("keys_over_cap", "keys over the cap"),
     ("nul_bytes", "NUL bytes"),
 )

@@ -204,6 +204,8 @@ _WORDS = (
     ("bad_lines", "bad line", "bad lines"),
     ("oversize_lines", "line too long", "lines too long"),
     ("no_step_lines", "line without a step", "lines without a step"),
+    ("unusable_steps", "step too large to be one", "steps too large to be one"),
+    ("numbered_rows", "row without a step, numbered in order", "rows without a step, numbered in order"),
     ("keys_over_cap", "key over the limit", "keys over the limit"),
     ("nonfinite_values", "value not finite", "values not finite"),
     ("late_rows", "late row", "late rows"),

@@ -134,3 +134,12 @@ def test_recorded_tables(pattern, count, first, last):
     records, decoder = decode(path.read_text())
     assert (len(records), records[0].step, records[-1].step) == (count, first, last)
     assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
+
+
+def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one():
+    decoder = CsvDecoder()
+    decoder.feed(b"loss,reward\n1,2\n3,4\n", 0, 0)
+    assert (decoder.counts.numbered_rows, decoder.counts.unusable_steps) == (2, 0)
+    decoder = CsvDecoder()
+    decoder.feed(b"step,loss\n1,2\n1000000000000000001,4\n3,4\n", 0, 0)
+    assert (decoder.counts.numbered_rows, decoder.counts.unusable_steps, decoder.counts.no_step_lines) == (0, 1, 1)

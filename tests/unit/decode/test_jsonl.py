@@ -135,6 +135,19 @@ def test_rows_without_a_step_are_numbered_if_the_file_never_has_one():
     assert [(record.step, row(record)["loss"]) for record in records] == [(1, 3.0), (2, 2.0), (3, 1.0), (4, 0.5)]
 
 
+def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one():
+    _, counts = decode(*({"loss": 1.0} for _ in range(5)))
+    assert (counts.numbered_rows, counts.unusable_steps) == (5, 0)
+    records, counts = decode(*({"step": 10**18 + n, "loss": 1.0} for n in range(5)))
+    assert [record.step for record in records] == [1, 2, 3, 4, 5]
+    assert (counts.numbered_rows, counts.unusable_steps) == (5, 5)
+    records, counts = decode({"step": 1, "loss": 1.0}, {"step": 10**400, "loss": 1.0}, {"step": 2, "loss": 1.0})
+    assert [record.step for record in records] == [1, 2]
+    assert (counts.numbered_rows, counts.unusable_steps, counts.no_step_lines) == (0, 1, 1)
+    records, counts = decode(*({"step": n, "loss": 1.0} for n in range(5)))
+    assert (counts.numbered_rows, counts.unusable_steps) == (0, 0)
+
+
 def test_a_header_without_a_step_is_no_row():
     records, counts = decode({"lr": 0.1, "batch": 8}, {"step": 1, "loss": 2.0}, {"eval": 1.0})
     assert [record.step for record in records] == [1]
