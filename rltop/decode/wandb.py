@@ -89,6 +89,11 @@ class WandbDecoder:
         return self.run.group_size
 
     @property
+    def step_key(self) -> str:
+        """The key that the steps are read from; empty until a row has told."""
+        return self._step_key
+
+    @property
     def is_finished(self) -> bool:
         """Has the run said that it is over?"""
         return self.exit_code is not None

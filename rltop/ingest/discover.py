@@ -20,6 +20,7 @@ from rltop.errors import SourceError
 from rltop.ingest.declared import read_ranges
 from rltop.ingest.found import Found, name_of, told_apart
 from rltop.ingest.refused import name_refused, why_refused
+from rltop.ingest.roles import WANDB_PARTS
 from rltop.ingest.sniff import SAMPLES, sniff
 from rltop.metrics.ranges import Ranges
 from rltop.model import Label
@@ -176,7 +177,10 @@ def named(path: str, kind: Kind | None) -> Label:
 
 
 def _title(path: str) -> str:
-    """What a W&B run calls itself, as its first records say; empty where they do not."""
+    """What a W&B run calls itself, as its first records say; empty where they do not.
+
+    Parts that share a W&B run write a file each, with steps of their own: the part ends the name.
+    """
     from rltop.decode.wandb import WandbDecoder  # noqa: PLC0415
 
     decoder = WandbDecoder()
@@ -185,7 +189,8 @@ def _title(path: str) -> str:
             decoder.feed(file.read(_TITLE_BYTES), 0, 0)
     except OSError:
         return ""
-    return decoder.run.name
+    part = decoder.step_key.removesuffix("/step")
+    return f"{decoder.run.name or decoder.run.run_id}_{part}" if part in WANDB_PARTS else decoder.run.name
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:

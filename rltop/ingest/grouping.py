@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, TRACE, WANDB, WHOLE_JSON, bare_name
 from rltop.ingest.found import Found, name_of
-from rltop.ingest.roles import MAIN_ROLES, Spot, place
+from rltop.ingest.roles import MAIN_ROLES, Spot, place, titled_part
 from rltop.model import Label
 
 MAX_STREAMS = 1_024
@@ -24,7 +24,7 @@ MAX_STREAMS = 1_024
 _RANK = {
     kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON, TRACE))
 }
-_WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(\w+)$")
+_WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
 @dataclass(slots=True)
@@ -44,8 +44,9 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Gr
     """
     grouped = Grouped()
     by_home: dict[Path, list[tuple[Found, Spot]]] = {}
-    titles = titles or {}
-    for each, spot in place(_sequences(files, titles), dict(titles)):
+    titles = dict(titles or {})
+    files = _without_shared(list(files), titles, grouped)
+    for each, spot in place(_sequences(files, titles), titles):
         by_home.setdefault(spot.home, []).append((each, spot))
     traces = _take_traces(by_home)
     for home, streams in by_home.items():
@@ -53,6 +54,30 @@ def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Gr
         _put_beside(grouped, traces.get(home), streams)
     grouped.runs.sort(key=lambda found: (-_newest_s(found), found.path))
     return grouped
+
+
+def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped) -> list[Found]:
+    """Pass over the file of a W&B run that parts share: it names the run, the rows stand in theirs."""
+    parts: dict[tuple[Path, str], list[str]] = {}
+    for each in files:
+        if titled_part(titles.get(each.path, "")):
+            parts.setdefault(_wandb_run(each), []).append(each.path)
+    kept = []
+    for each in files:
+        own = parts.get(_wandb_run(each), ()) if each.kind is WANDB else ()
+        if not own or each.path in own:
+            kept.append(each)
+            continue
+        grouped.repeated.append((each.path, "the run that its parts share"))
+        if titles.get(each.path):
+            titles.update({path: f"{titles[each.path]}_{titled_part(titles[path])}" for path in own})
+    return kept
+
+
+def _wandb_run(found: Found) -> tuple[Path, str]:
+    """Where W&B keeps its runs, and the name of this one's file."""
+    path = Path(found.path)
+    return path.parent.parent, path.name
 
 
 def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]]) -> None:
@@ -164,6 +189,7 @@ def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]
         folder = path.parent
         if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
             folder = folder.parent
+            name = f"{titled_part(titles.get(each.path, ''))} {name}"
         parts.setdefault((folder, name), []).append(each)
     own = {Path(path).parent: title for path, title in titles.items() if title}
     return [

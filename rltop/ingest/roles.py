@@ -19,7 +19,7 @@ INNER_FOLDERS = frozenset(
     {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor", "trace"}
 )
 INNER_PATTERN = re.compile(
-    r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-\w+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_|latest-run$"
+    r"checkpoint-\d+$|(offline-)?run-\d{8}_\d{6}-.+$|[A-Z][a-z]{2}\d{2}_\d{2}-\d{2}-\d{2}_|latest-run$"
     r"|\d{1,3}(\.\d{1,3}){3}$"
 )
 """Folders that trainers make inside a run's own: checkpoints, W&B runs, dated ones (transformers), nodes (Trinity)."""
@@ -30,6 +30,8 @@ _ROLES = frozenset(
     {*MAIN_ROLES, "explorer", "rollout", "rollouter", "generator", "sampler", "orchestrator", "inference", "env",
      "critic", "reward", "eval", "evaluator", "val", "valid", "validation", "test", "bench"}
 )  # fmt: skip
+WANDB_PARTS = frozenset({"explorer", "trainer"})
+"""Parts whose steps stand under `<part>/step` where they share one W&B run (Trinity's `shared_run`)."""
 _RANK_FOLDER = re.compile(r"rank[_-]?(\d+)$", re.IGNORECASE)
 _BEGUN = re.compile(r"tfevents\.(\d{9,11})\.")
 _SLACK_S = 60
@@ -132,12 +134,18 @@ def _begun_s(path: str) -> int | None:
     return int(found[1]) if found else None
 
 
+def titled_part(title: str) -> str:
+    """The part that a W&B run is called after, as in `grpo_trainer`; empty for a whole run."""
+    name, _, last = title.rpartition("_")
+    return last if name and last in _ROLES else ""
+
+
 def _role_spot(path: str, titles: dict[str, str]) -> Spot | None:
     """A part by the name of its file, its folder, or its W&B run."""
     where = Path(path)
-    name, _, last = titles.get(path, "").rpartition("_")
-    if name and last in _ROLES:
-        return Spot(home_of(where.parent) / name, last)
+    title = titles.get(path, "")
+    if part := titled_part(title):
+        return Spot(home_of(where.parent) / title.removesuffix(f"_{part}"), part)
     stem = Path(bare_name(where.name)).stem
     if stem in _ROLES and "tfevents" not in where.name:
         return Spot(home_of(where.parent), stem)

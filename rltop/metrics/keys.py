@@ -17,6 +17,8 @@ STEP_KEYS = (
     "train/global_step",
     "training/global_step",
     "trainer/global_step",
+    "trainer/step",
+    "explorer/step",
     "current_steps",
     "global_step/max_steps",
     "iteration",

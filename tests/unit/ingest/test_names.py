@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rltop.cli.opening import runs_of
+from rltop.cli.opening import direct, runs_of
+from rltop.clock import FakeClock
 from rltop.ingest.discover import discover
+from rltop.ingest.session import Session
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import write_events
 from tests.telescope_run import TelescopeRun
@@ -60,3 +62,19 @@ def test_a_run_of_weights_and_biases_is_called_what_it_calls_itself(tmp_path: Pa
     assert names(tmp_path) == {"brave-fox-3"}
     path.unlink()
     assert names(tmp_path) == {"run-20260101_100000-abc"}
+
+
+def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(tmp_path: Path) -> None:
+    for role, last in (("explorer", 9), ("trainer", 6), ("", 0)):
+        folder = tmp_path / "wandb" / f"run-20260101_100000-my-run{'-' + role if role else ''}"
+        folder.mkdir(parents=True)
+        rows = (history({f"{role}/step": i, f"{role}/x": 0.1, "_step": i - 1}) for i in range(1, last + 1))
+        (folder / "run-my-run.wandb").write_bytes(block_log(run_record({}, "" if role else "grpo"), *rows))
+    clock = FakeClock()
+    found = discover([str(tmp_path)]).found
+    session = Session(found, direct(clock), clock)
+    session.drain()
+    (run,) = session.runs
+    assert str(run.name) == "grpo"
+    assert (run.stream.name, run.stream.last_step) == ("trainer", 6)
+    assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 9)]
