@@ -27,7 +27,7 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import Event, EventState, Level
 
-PER_WRITER = 5
+PER_WRITER = 3
 CONSOLE = ("console", "dict")
 
 

@@ -29,6 +29,8 @@ class Writer(NamedTuple):
         digits: decimals of a console log, or None for full precision.
         metrics: canonical names, all that the dialect can spell where empty.
         extra: keys by which the trainer is recognised, with a value.
+        without: beginnings of keys that its dialect knows from another trainer of the family.
+        sums_kl: KL to the reference is written as a sum over answers of this length.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Writer(NamedTuple):
     digits: int | None = None
     metrics: tuple[str, ...] = ()
     extra: Mapping[str, float] = {}
+    without: tuple[str, ...] = ()
+    sums_kl: float = 1.0
 
 
 class Plan(NamedTuple):
@@ -66,6 +70,7 @@ _VERL_OLD = (
     "val_score",
 )  # fmt: skip
 
+_TRL_PPO = ("objective/", "policy/", "val/", "loss/")
 _CRITIC = frozenset({"value_loss", "explained_var", "value_mean", "return_mean", "clip_frac_value"})
 _NOT_LOGGED: Mapping[Algorithm, frozenset[str]] = {
     Algorithm.GRPO: _CRITIC,
@@ -76,10 +81,12 @@ _NOT_LOGGED: Mapping[Algorithm, frozenset[str]] = {
 """What a trainer of the algorithm does not log, although its dialect can spell it."""
 
 WRITERS: tuple[Writer, ...] = (
-    Writer("TRL GRPO", dialects.trl.DIALECT, Algorithm.GRPO, extra={"epoch": 0.1}),
-    Writer("TRL GRPO, console", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, extra={"epoch": 0.1}),
-    Writer("TRL GRPO, few keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _BARE, {"epoch": 0.1}),
-    Writer("TRL PPO", dialects.trl.DIALECT, Algorithm.PPO, extra={"episode": 64}),
+    Writer("TRL GRPO", dialects.trl.DIALECT, Algorithm.GRPO, extra={"epoch": 0.1}, without=_TRL_PPO),
+    Writer(
+        "TRL GRPO, console", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, extra={"epoch": 0.1}, without=_TRL_PPO
+    ),
+    Writer("TRL GRPO, few keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _BARE, {"epoch": 0.1}, _TRL_PPO),
+    Writer("TRL PPO", dialects.trl.DIALECT, Algorithm.PPO, extra={"episode": 64}, sums_kl=100.0),
     Writer("veRL GRPO", dialects.verl.DIALECT, Algorithm.GRPO, "nested"),
     Writer("veRL PPO", dialects.verl.DIALECT, Algorithm.PPO, "nested"),
     Writer("veRL GRPO, console", dialects.verl.DIALECT, Algorithm.GRPO, "console", 3, _VERL_OLD),
@@ -112,6 +119,8 @@ def keys_of(writer: Writer) -> dict[str, tuple[str, float, float]]:
         if alias.metric in _NOT_LOGGED.get(writer.algorithm, ()):
             continue
         key = alias.pattern.replace("*", "set").replace("%", "set")
+        if key.startswith(writer.without):
+            continue
         if alias.metric in found or key in taken or (writer.metrics and alias.metric not in writer.metrics):
             continue
         found[alias.metric] = (key, alias.scale, alias.shift)
@@ -141,6 +150,8 @@ def _spelled(writer: Writer, row: Row, spelled: Mapping[str, tuple[str, float, f
     for name, (key, scale, shift) in spelled.items():
         if name in row:
             value = row[name]
+            if name == "kl_ref":
+                value *= writer.sums_kl
             found[key] = None if value == math.inf else (value - shift) / scale
     return found
 

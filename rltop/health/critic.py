@@ -15,6 +15,7 @@ from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, R
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 20
+_FEW = 8
 _EVERY = 5
 
 
@@ -74,8 +75,9 @@ class ValueLossJump(Judge):
             return QUIET
         base, known = window.median, window.count
         window.push(value)
+        # In its first records a critic only gets better: what was usual there is above what is usual now.
         base = max(base, self.limits["start_share"] * (self.start.value or 0.0))
-        if known < _MIN_SAMPLES or base <= 0.0 or value <= self.limits["warn"] * base:
+        if known < _FEW or base <= 0.0 or value <= self.limits["warn"] * base:
             return QUIET
         level = CRIT if value > self.limits["crit"] * base else WARN
         return Reading(level, value, base, self.limits["warn"] * base)
@@ -209,7 +211,7 @@ RULES = (
         "`crit`×: CRIT.",
         limits={"warn": 10.0, "crit": 100.0, "start_share": 0.05},
         patience={INFO: Patience(3, 5), WARN: Patience(3, 5), CRIT: Patience(3, 5)},
-        warm_up=_MIN_SAMPLES,
+        warm_up=_FEW,
         applies=scope.has_critic,
         why="The critic has lost the returns: the advantages of this batch and the next are noise.",
         causes=_CAUSES,

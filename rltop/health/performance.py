@@ -20,6 +20,8 @@ from rltop.units import duration, number
 
 _RECENT = 8
 _FITS = 1.02
+_CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
+"""Least deviation that a step time is credited with, and the most that one record may add, in deviations."""
 _EXTRA_STAGES = ("time_save", "time_eval")
 
 
@@ -44,6 +46,38 @@ def own_time(observation: Observation) -> float | None:
     return total
 
 
+class Work:
+    """How much there was to do in each step, in tokens, as well as the run says.
+
+    Attributes:
+        total: the run's tokens so far, where it counts them; to be kept up by who skips a record.
+        is_length: nothing counts tokens: the mean answer stands for them, which is
+            as good where only its growth is asked for.
+    """
+
+    def __init__(self) -> None:
+        self.is_length = False
+        self.total: float | None = None
+
+    def of(self, values: Mapping[str, float]) -> float | None:
+        """Tokens of this step: its count, else the growth of the run's total, else the mean length of an answer."""
+        tokens = values.get("total_tokens")
+        if tokens is not None:
+            return tokens
+        running, before = values.get("num_tokens"), self.total
+        if running is not None:
+            self.total = running
+            return running - before if before is not None and running > before else None
+        self.is_length = before is None
+        return values.get("response_len_mean") if self.is_length else None
+
+    def clone(self) -> Work:
+        """An independent copy."""
+        twin = Work()
+        twin.is_length, twin.total = self.is_length, self.total
+        return twin
+
+
 class _Kind:
     """Baselines of one kind of record: with a rollout of its own, or without."""
 
@@ -52,12 +86,14 @@ class _Kind:
         self.per_token = Frozen()
         self.head: list[Mapping[str, float]] = []
         self.recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
+        self.crept = self.creep_line = 0.0
 
     def clone(self) -> _Kind:
         """An independent copy."""
         twin = _Kind()
         twin.start, twin.per_token = self.start.clone(), self.per_token.clone()
         twin.head, twin.recent = self.head.copy(), self.recent.copy()
+        twin.crept, twin.creep_line = self.crept, self.creep_line
         return twin
 
 
@@ -67,12 +103,14 @@ class StepSlower(Judge):
     The line is `warn` times the start, or as many times as the start's own noise
     asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
     `short_s` wobble with everything else on the machine: there it is `short_warn`.
+    What stays below the line for long is summed up: CUSUM with a slack of one
+    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is information alone.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.kinds = (_Kind(), _Kind())
-        self.tokens_total: float | None = None
+        self.work = Work()
         self.warn = limits["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
 
@@ -92,12 +130,28 @@ class StepSlower(Judge):
             return None
         kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
         kind.recent.append(now.observation.stages)
-        before = self.tokens_total
-        self.tokens_total = values.get("num_tokens", before)
-        base = kind.start.value
-        if kind.start.is_final and base is not None and seconds <= self.warn * base:
+        start = kind.start
+        base = start.value
+        if start.is_final and base is not None and seconds <= self.warn * base:
+            if seconds <= kind.creep_line and kind.crept <= 0.0:
+                self.work.total = values.get("num_tokens")
+                return QUIET
+            return self._creeping(kind, seconds, base, self.work.of(values))
+        return self._against_start(kind, seconds, self.work.of(values), now.observation.stages)
+
+    def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Reading:
+        """Below the line: is it a little slower, again and again?"""
+        factor, usual = seconds / base, kind.per_token.value
+        if tokens and usual:
+            factor = min(factor, seconds / tokens / usual)
+        sigma = max(kind.start.log_spread, _CREEP_FLOOR)
+        z = (factor - 1.0) / sigma
+        # Within one deviation nothing is added: such a record need not be looked at while the sum is 0.
+        kind.creep_line = base * (1.0 + sigma)
+        kind.crept = min(max(0.0, kind.crept + min(z, _CREEP_REACH) - 1.0), 2.0 * self.limits["creep"])
+        if kind.crept <= self.limits["creep"]:
             return QUIET
-        return self._against_start(kind, seconds, self._tokens(values, before), now.observation.stages)
+        return Reading(INFO, seconds, base, self.warn * base)
 
     def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, stages: Mapping[str, float]) -> Reading:
         start, per_token = kind.start, seconds / tokens if tokens else None
@@ -117,7 +171,7 @@ class StepSlower(Judge):
             and base_per_token is not None
             and per_token <= self.limits["per_token"] * base_per_token
         ):
-            return Reading(INFO, seconds, base, warn * base, (per_token * 1000.0, base_per_token * 1000.0))
+            return QUIET
         self.slow = (tuple(kind.head), tuple(kind.recent))
         return Reading(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
 
@@ -128,14 +182,6 @@ class StepSlower(Judge):
         if base < limits["short_s"]:
             warn = max(warn, limits["short_warn"])
         return warn, max(limits["crit"], warn * limits["crit"] / limits["warn"])
-
-    def _tokens(self, values: Mapping[str, float], before: float | None) -> float | None:
-        """Tokens of this step, from the step's count or from the growth of the run's since `before`."""
-        tokens = values.get("total_tokens")
-        if tokens is not None:
-            return tokens
-        running = values.get("num_tokens")
-        return running - before if running is not None and before is not None and running > before else None
 
     def _blame(self) -> tuple[str, float, float]:
         """The stage with the largest growth: its name, seconds now, seconds at the start."""
@@ -157,8 +203,8 @@ class StepSlower(Judge):
         """Now and at the start, and the stage that explains it."""
         base = reading.baseline or 0.0
         text = f"step {duration(reading.value)}, {duration(base)} at the start"
-        if reading.level is INFO and reading.extra:
-            return f"{text}: more tokens, {number(reading.extra[0])} ms each as before"
+        if reading.level is INFO:
+            return f"{text}: a little slower for long"
         name, after, before = self._blame()
         if not name:
             return text
@@ -260,10 +306,19 @@ RULES = (
         judge=StepSlower,
         condition="Step time without checkpoint and validation above `warn`× the run's start in 5 of 8 records: "
         "WARN; above `crit`×: CRIT. The line is exp(`sigmas` × the start's own noise) where that is "
-        "more, and at least `short_warn` for steps shorter than `short_s` seconds. INFO where "
-        "milliseconds per token are within `per_token`× of the start. Records without a rollout of their "
-        "own are compared with their like.",
-        limits={"warn": 1.3, "crit": 2.5, "per_token": 1.2, "sigmas": 3.0, "short_s": 1.0, "short_warn": 3.0},
+        "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
+        "milliseconds per token (per token of the mean answer where none are counted) are within `per_token`× of the "
+        "start: that is P2. INFO where what stays below the line adds up: CUSUM above `creep`. Records without a "
+        "rollout of their own are compared with their like.",
+        limits={
+            "warn": 1.3,
+            "crit": 2.5,
+            "per_token": 1.2,
+            "sigmas": 3.0,
+            "short_s": 1.0,
+            "short_warn": 3.0,
+            "creep": 12.0,
+        },
         patience=_FIVE_OF_EIGHT,
         warm_up=13,
         follows_phase=True,

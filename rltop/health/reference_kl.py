@@ -53,7 +53,9 @@ class ReferenceKlSpike(Judge):
         window.push(value)
         if value > self.limits["absolute"]:
             return Reading(CRIT, value, usual if known else None, self.limits["absolute"])
-        return self._jump(value, usual) if known >= self.limits["wait"] and usual > 0.0 else QUIET
+        if known < self.limits["young"] or usual <= 0.0:
+            return QUIET
+        return self._jump(value, usual) if known >= self.limits["wait"] else self._young_jump(value, usual)
 
     def _jump(self, value: float, usual: float) -> Reading:
         limits = self.limits
@@ -63,6 +65,11 @@ class ReferenceKlSpike(Judge):
         if value > limits["warn"] * usual:
             return Reading(WARN, value, usual, limits["warn"] * usual)
         return QUIET
+
+    def _young_jump(self, value: float, usual: float) -> Reading:
+        """A young run walks away from 0 as it learns, but not by that much within a few records."""
+        line = max(self.limits["crit"] * usual, self.limits["crit_floor"])
+        return Reading(WARN, value, usual, line) if value > line else QUIET
 
     def _sequence_sum(self, value: float) -> Reading:
         factor = RELEASE if self.is_firing else 1.0
@@ -229,11 +236,12 @@ RULES = (
         metrics=("kl_ref",),
         judge=ReferenceKlSpike,
         condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records: above `warn`× the "
-        "usual and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 5: CRIT. Summed over the "
-        "sequence: above `sum_warn` WARN, above `sum_crit` CRIT.",
+        "usual and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 5: CRIT, WARN between "
+        "`young` and `wait` records. Summed over the sequence: above `sum_warn` WARN, above `sum_crit` CRIT.",
         limits={
             "absolute": 10.0,
             "wait": 50,
+            "young": 10,
             "warn": 5.0,
             "floor": 0.3,
             "crit": 20.0,

@@ -11,7 +11,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.derive.rolling import Ema, median_of
+from rltop.derive.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -23,6 +23,8 @@ _LEVEL = 10
 _EARLY = 10
 _SETTLED = 20
 _STRIDE = 5
+_HELD = 20
+_FEW = 8
 _NOISE_TO_SIGMA = 1.2533
 """Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
 _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
@@ -36,6 +38,9 @@ class RewardCrash(Judge):
     quarter of the learned range and four standard deviations of single records;
     or the level itself, whose noise is two fifths of theirs, so that a smaller
     loss counts where it lasts: a fall that takes fifty records is no less of one.
+    Or records in a row, each below every one of the twenty before them: by chance
+    that is one in 1 / C(20 + 5, 5), about 2e-5, whatever the noise looks like, so
+    that a batch of eight and a run of thirty records are judged by it too.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -50,6 +55,9 @@ class RewardCrash(Judge):
         self.wander = Ema(30 / _STRIDE)
         self.wander_at_best = 0.0
         self.single_line = self.level_line = 0.0
+        self.held: deque[float] = deque(maxlen=_HELD)
+        self.floor = float("-inf")
+        self.below: list[float] = []
 
     def read(self, now: Moment) -> Reading | None:
         """Best level so far against the last three records."""
@@ -60,6 +68,10 @@ class RewardCrash(Judge):
         if reward.count > 1:
             self.noise.push(abs(value - reward.before))
         self.recent.append(value)
+        if value < self.floor:
+            self.below.append(value)
+        else:
+            self._hold(value)
         level = reward.usual
         if reward.count % _STRIDE == 0:
             self._note_level(level)
@@ -71,9 +83,11 @@ class RewardCrash(Judge):
         elif level < self.worst:
             self.worst = level
         if self.best - value <= self.single_line and self.best - level <= self.level_line and not self.is_firing:
-            return QUIET
+            return self._judge_below() if len(self.below) >= self.limits["streak"] else QUIET
         reading = self._judge_drop(reward.count)
-        return self._judge_level(level, reward.count) if reading is QUIET else reading
+        if reading is QUIET:
+            reading = self._judge_level(level, reward.count)
+        return self._judge_below() if reading is QUIET else reading
 
     def _note_level(self, level: float) -> None:
         """How the level swings; its second difference, because a steady climb has none of it."""
@@ -112,6 +126,28 @@ class RewardCrash(Judge):
         if count < 2 * _SETTLED or line <= 0.0 or best - level <= line:
             return QUIET
         return Reading(WARN, level, best, best - line, (sigma,))
+
+    def _hold(self, value: float) -> None:
+        """A record like those before it: it joins them, and so do the few that seemed to leave."""
+        held, below = self.held, self.below
+        if below:
+            held.extend(below)
+            below.clear()
+        held.append(value)
+        # Until there is something to be below of, nothing is.
+        self.floor = min(held) if len(held) >= _FEW else float("-inf")
+
+    def _judge_below(self) -> Reading:
+        """The streak below everything, where it also means something: against range, level and spread."""
+        below, limits = self.below, self.limits
+        if len(below) < limits["streak"] or len(self.held) < _FEW:
+            return QUIET
+        held = list(self.held)
+        usual, recent = median_of(held), median_of(below)
+        sigma = MAD_TO_SIGMA * mad_of(held)
+        learned = max(self.best - min(self.worst, self.initial), limits["share"] * abs(usual))
+        line = max(limits["warn"] * learned, limits["streak_sigmas"] * sigma)
+        return QUIET if usual - recent <= line else Reading(WARN, recent, usual, usual - line, (sigma,))
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
         """Deviation of one record, and the loss that neither records nor levels make by chance."""
@@ -204,7 +240,8 @@ RULES = (
         "least `share` of its level) and its noise, which is `sigmas` deviations of single records or `wander` of the "
         "level itself, 2 of 3 records: WARN; more than `crit` of that range and `beyond` times the noise: CRIT. Or "
         "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
-        "WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
+        "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range and "
+        "`streak_sigmas` of their spread: WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
         limits={
             "warn": 0.25,
             "crit": 0.5,
@@ -215,6 +252,8 @@ RULES = (
             "slow_sigmas": 2.5,
             "wander": 6.0,
             "beyond": 1.5,
+            "streak": 5,
+            "streak_sigmas": 1.5,
         },
         patience={INFO: Patience(2, 3), WARN: Patience(2, 3), CRIT: Patience(2, 3)},
         calm=5,

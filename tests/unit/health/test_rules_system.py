@@ -90,7 +90,9 @@ def test_p1_trap_longer_answers_take_longer() -> None:
         total_tokens=lambda r: noisy(1e5 if r < 60 else 2e5, 0.02)(r),
     )
     assert alarms(engine) == []
-    assert "P1" in {event.rule for event in engine.events if event.level is Level.INFO}
+    (longer,) = [event for event in engine.events if event.rule == "P2"]
+    assert longer.level is Level.INFO
+    assert "tokens of the step 1.95×" in longer.message
 
 
 def test_p1_counts_tokens_from_a_running_total_too() -> None:
@@ -198,3 +200,42 @@ def test_p6_a_tail_of_tool_calls_is_seen_where_only_their_longest_is_logged() ->
     verdict = next(v for v in engine.verdicts if v.rule == "P6")
     assert verdict.since_step == 40
     assert "against a mean of 16.0 s, 100 % of it in tool calls" in verdict.headline
+
+
+def test_p1_adds_up_what_stays_below_its_line() -> None:
+    engine = play(160, time_step=lambda r: noisy(40.0 if r < 60 else 47.0, 0.03)(r))
+    assert alarms(engine) == []
+    creeping = [event for event in engine.events if event.rule == "P1"]
+    assert creeping[0].level is Level.INFO
+    assert 60 <= creeping[0].record <= 75
+    assert not play(400, time_step=noisy(40.0, 0.03)).events
+
+
+def test_p16_sees_one_slow_step_in_four() -> None:
+    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 60 and r % 4 == 0 else 1.0)  # noqa: E731
+    event = first(play(120, time_step=slow), "P16")
+    assert event.record <= 76
+    assert not alarms(play(120, time_step=slow), "P1")
+
+
+def test_p16_trap_a_run_that_is_so_from_its_start_is_left_alone() -> None:
+    usual = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r % 5 == 0 else 1.0)  # noqa: E731
+    assert alarms(play(200, time_step=usual)) == []
+
+
+def test_p16_trap_evaluations_and_longer_answers_explain_a_slow_step() -> None:
+    late = lambda r: r > 60 and r % 5 == 0  # noqa: E731
+    time_step = lambda r: noisy(40.0, 0.05)(r) * (2.5 if late(r) else 1.0)  # noqa: E731
+    assert alarms(play(200, time_step=time_step, val_score=lambda r: 0.5 if late(r) else None)) == []
+    tokens = lambda r: noisy(1e5, 0.05)(r) * (2.5 if late(r) else 1.0)  # noqa: E731
+    assert alarms(play(200, time_step=time_step, total_tokens=tokens)) == []
+
+
+def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0 if r < 60 else 70.0, 0.02)(r),
+        response_len_mean=lambda r: noisy(300.0 if r < 60 else 540.0, 0.02)(r),
+    )
+    assert alarms(engine) == []
+    assert "answers 1.75×" in next(event for event in engine.events if event.rule == "P2").message
