@@ -87,6 +87,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             store=StoreOptions(memory_bytes=values["memory_mb"] * _MEBIBYTE),
             health=_health(found),
             total_steps=values["total_steps"],
+            rollouts=values["rollouts"],
         ),
         ui=UiOptions(
             theme=values["theme"],

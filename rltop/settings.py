@@ -154,6 +154,12 @@ SETTINGS: tuple[Setting, ...] = (
         example=2000, low=1,
     ),
     Setting(
+        "rollouts", Kind.TEXT, "", "--rollouts",
+        "File, folder or glob that holds the completions one by one (docs/rollouts.md); empty: looked for beside the "
+        "run.",
+        example="rollouts/",
+    ),
+    Setting(
         "memory_mb", Kind.WHOLE, 48, "--memory",
         "Mebibytes for the newest rows of a run; older rows are kept as minimum, maximum and mean.",
         example=96, low=1, high=65_536,

@@ -16,6 +16,7 @@ from rltop.derive.spans import SpanBook
 from rltop.health.options import EngineOptions
 from rltop.ingest.judge import Judge
 from rltop.ingest.pipeline import Pipeline
+from rltop.ingest.rollouts import RolloutShelf
 from rltop.metrics.dialect import Identity
 from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import (
@@ -62,6 +63,7 @@ class FakeRun:
     beside: Sequence[FakeRun] = ()
     ranks: RankHistory | None = None
     profiles: Sequence[str] = ()
+    rollouts: RolloutShelf | None = None
 
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:

@@ -24,6 +24,7 @@ class IngestOptions(NamedTuple):
         jsonl, store, health: options of those rooms.
         total_steps: how many steps the run wants to make, where the user knows.
         has_preview: show the last rows of a large file while history is read.
+        rollouts: file, folder or glob of the rollouts; empty looks beside each run.
     """
 
     jsonl: JsonlOptions = JsonlOptions()
@@ -31,6 +32,7 @@ class IngestOptions(NamedTuple):
     health: EngineOptions = EngineOptions()
     total_steps: int | None = None
     has_preview: bool = True
+    rollouts: str = ""
 
 
 class Bell:

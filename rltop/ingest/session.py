@@ -244,6 +244,14 @@ class Session:
             if run.is_exhausted:
                 run.finish()
 
+    def look_for_rollouts(self, run: TrackedRun) -> None:
+        """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
+        if run.rollouts is None:
+            from rltop.ingest.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
+
+            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.bell.ring)
+            run.rollouts.start()
+
     @property
     def version(self) -> Hashable:
         """Moves with everything that a view may show, time aside."""

@@ -26,6 +26,7 @@ from rltop.store.stream import Stream
 if TYPE_CHECKING:
     from rltop.derive.ranks import RankHistory
     from rltop.derive.spans import SpanBook
+    from rltop.ingest.rollouts import RolloutShelf
 
 TAKE_BYTES = 1024 * 1024
 NETWORK_LAG_S = 60.0
@@ -95,6 +96,7 @@ class TrackedRun:
         ranges: what values its metrics were declared to have.
         role: which stream of a run of several it is; empty for the only or the main one.
         is_rank: it is one of many ranks.
+        rollouts: its completions one by one; None before anybody has looked for them.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class TrackedRun:
         self.ranges = ranges
         self.role = role
         self.is_rank = is_rank
+        self.rollouts: RolloutShelf | None = None
         self._clock = clock
         self._main = _Intake(feed, pipeline)
         self._preview = _Intake(*preview) if preview is not None else None
@@ -194,6 +197,8 @@ class TrackedRun:
         self._main.feed.close()
         if self._preview is not None:
             self._preview.feed.close()
+        if self.rollouts is not None:
+            self.rollouts.close()
 
     def _note_progress(self) -> None:
         offset = self._main.pipeline.offset
@@ -266,6 +271,7 @@ class TrackedRun:
             self._is_finished,
             self._has_caught_up,
             self._touched,
+            0 if self.rollouts is None else self.rollouts.version,
         )
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 class StreamKind(enum.StrEnum):
@@ -201,3 +202,35 @@ HOWTO: tuple[HowTo, ...] = (
 def followed() -> tuple[HowTo, ...]:
     """The trainers whose stream rltop follows today."""
     return tuple(entry for entry in HOWTO if entry.is_followed)
+
+
+class RolloutHowTo(NamedTuple):
+    """What makes a trainer write down its completions one by one.
+
+    Attributes:
+        trainer: the name of a `Dialect`.
+        line: the exact line; empty where nothing is to be done.
+        writes: what appears.
+    """
+
+    trainer: str
+    line: str
+    writes: str
+
+
+ROLLOUTS: tuple[RolloutHowTo, ...] = (
+    RolloutHowTo("veRL", "trainer.rollout_data_dir=rollouts", "rollouts/<step>.jsonl"),
+    RolloutHowTo("TRL", "log_completions=True", "<output_dir>/completions/completions_<step>.parquet"),
+    RolloutHowTo(
+        "Trinity-RFT",
+        "data_processor.experience_pipeline.input_save_path=<job>/buffer/explorer_output.jsonl",
+        "one line per experience, with lengths; the default is a database beside it",
+    ),
+    RolloutHowTo("Telescope", "use_wandb: true", "wandb/run-<time>-<id>/files/steps/*.zip"),
+    RolloutHowTo(
+        "any other",
+        "one JSON line per completion: step, group, reward, completion_tokens, completion",
+        "rollouts.jsonl",
+    ),
+)
+"""Where the pages of groups and completions come from; the format of the last is docs/rollouts.md."""

@@ -44,13 +44,15 @@ from rltop.ui.wardrobe import Wardrobe
 from rltop.view.badges import verdicts_at
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Target, TargetKind
-from rltop.view.stragglers import build_stragglers
 
 SLICE_MS = 4.0
 """Longest time that reading and judging keep the keys waiting."""
 
 IDLE_S = 0.25
 """How often the session is asked when nothing wakes it."""
+
+SETTLED_S = 1.0
+"""How long after the start the rollouts of the run on the screen are looked for."""
 
 TICK_S = 1.0
 """How often ages and the state word are brought up to date without new data."""
@@ -106,6 +108,7 @@ class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
         self._drawn_face: Hashable = None
         self._wake = asyncio.Event()
         self._offered: tuple[bool, ...] = ()
+        self._has_settled = False
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
@@ -143,8 +146,14 @@ class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
         self.session.bell.listen(lambda: _soon(loop, self._wake.set))
         self._ping.listen(lambda: _soon(loop, self._wake.set))
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
+        self.set_timer(SETTLED_S, self._settle)
         if len(self.session.runs) > 1:
             await self.switch_mode("runs")
+
+    def _settle(self) -> None:
+        """The screen stands: now there is time for what no first frame needs."""
+        self._has_settled = True
+        self.draw()
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
@@ -191,6 +200,8 @@ class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
     def draw(self) -> None:
         """Paint the page on top, whatever has or has not changed."""
         self._pace.begin()
+        if self._has_settled and self.followed.loading is None:
+            self.session.look_for_rollouts(self.followed)
         self._drawn_version = self.session.version
         if self.page is not None:
             self._drawn_face = self.page.face()
@@ -232,9 +243,7 @@ class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
             case TargetKind.TIMING:
                 self.push_screen(TimingScreen(target))
             case TargetKind.STRAGGLERS:
-                measure = build_stragglers(self.followed, self.moment.at_step, self.followed.verdicts)
-                key = measure.key if measure is not None else ""
-                self.push_screen(MetricScreen(key) if key else TimingScreen())
+                self.action_rollouts()
             case TargetKind.EVENT:
                 event = self.followed.events[target.step or 0]
                 self.push_screen(VerdictScreen(event.rule, event.step, event.stream))
@@ -257,6 +266,14 @@ class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
     async def action_timing(self) -> None:
         """Show where the time of a step goes."""
         await self.switch_mode("timing")
+
+    def action_rollouts(self) -> None:
+        """Show the completions of the step on the screen, group by group."""
+        from rltop.ui.screens.rollouts import RolloutPage, RolloutsScreen  # noqa: PLC0415 - few runs have any
+
+        if not isinstance(self.page, RolloutPage):
+            self.session.look_for_rollouts(self.followed)
+            self.push_screen(RolloutsScreen())
 
     async def action_metrics(self) -> None:
         """Show every metric."""

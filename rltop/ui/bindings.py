@@ -12,6 +12,7 @@ from textual.binding import Binding
 
 _STEP = Binding.Group("Step", compact=True)
 _ZOOM = Binding.Group("Zoom", compact=True)
+_NEIGHBOUR = Binding.Group("Neighbour", compact=True)
 
 
 def _key(
@@ -79,6 +80,7 @@ APP_BINDINGS = (
     ),
     _key("unmute", "X", "unmute", "Unmute", "Show the verdicts of every rule that was muted again"),
     _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
+    _key("rollouts", "R", "rollouts", "Rollouts", "The completions of the step on the screen, group by group"),
     _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
     _key("runs", "r", "runs", "Runs", "Every run that is followed, what needs attention first", show=True),
     _key(
@@ -127,6 +129,22 @@ TIMELINE_BINDINGS = (
     _key("level", "v", "next_level", "Level", "Leave out events below a level, one level after the other", show=True),
 )
 
+ROLLOUT_BINDINGS = (
+    _key(
+        "previous",
+        "left,h,p",
+        "neighbour(-1)",
+        "Previous",
+        "The step, group or completion before",
+        show=True,
+        group=_NEIGHBOUR,
+    ),
+    _key(
+        "next", "right,l,n", "neighbour(1)", "Next", "The step, group or completion after", show=True, group=_NEIGHBOUR
+    ),
+    _key("order", "o", "order", "Order", "Sort by something else: ratio, longest, reward ...", show=True),
+)
+
 CONTEXTS: Mapping[str, tuple[Binding, ...]] = MappingProxyType(
     {
         "Everywhere": APP_BINDINGS,
@@ -134,6 +152,7 @@ CONTEXTS: Mapping[str, tuple[Binding, ...]] = MappingProxyType(
         "On a metric's chart": PLOT_BINDINGS,
         "In the list of all metrics": TREE_BINDINGS,
         "In the timeline": TIMELINE_BINDINGS,
+        "On the pages of rollouts": ROLLOUT_BINDINGS,
         "In a filter": FILTER_BINDINGS,
     }
 )

@@ -75,12 +75,14 @@ def target_text(target: Target | None) -> str:
         case TargetKind.EVENT:
             text = f"event of rule {name}"
         case TargetKind.STRAGGLERS:
-            text = "stragglers"
+            text = "completions of the step, group by group"
         case TargetKind.RANKS:
             text = "every rank, stage by stage"
+        case TargetKind.COMPLETION:
+            text = "the text of this completion"
         case TargetKind.RUN:
             text = name
-        case TargetKind.VERDICT | TargetKind.SECTION:
+        case TargetKind.VERDICT | TargetKind.SECTION | TargetKind.GROUP:
             text = f"{target.kind} {name}"
     return text
 

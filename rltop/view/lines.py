@@ -32,6 +32,8 @@ class TargetKind(enum.StrEnum):
     EVENT = "event"
     RANKS = "ranks"
     RUN = "run"
+    GROUP = "group"
+    COMPLETION = "completion"
 
 
 class Target(NamedTuple):

@@ -19,6 +19,7 @@ from rltop.store.stream import Stream
 if TYPE_CHECKING:
     from rltop.derive.ranks import RankHistory
     from rltop.derive.spans import SpanBook
+    from rltop.ingest.rollouts import RolloutShelf
 
 
 class RunSource(Protocol):
@@ -142,6 +143,11 @@ class RunSource(Protocol):
     @property
     def ranks(self) -> RankHistory | None:
         """What each rank did in the newest steps; None where no rank says."""
+        ...
+
+    @property
+    def rollouts(self) -> RolloutShelf | None:
+        """Its completions one by one; None before anybody has looked for them."""
         ...
 
 

@@ -52,6 +52,9 @@ class StragglerView(NamedTuple):
         truncated: share of answers that were cut off, or None.
         key: the trainer's key behind the measure.
         spark: its line over the whole run; None for a quotient of two keys.
+        is_from_rollouts: worked out from the completions, because the trainer logs no group ratio.
+        unit: what the lengths behind the ratio are, where they are not tokens.
+        has_rollouts: there are completions to look at.
     """
 
     reading: StragglerReading
@@ -64,10 +67,62 @@ class StragglerView(NamedTuple):
     truncated: float | None
     key: str
     spark: SparkData | None
+    is_from_rollouts: bool = False
+    unit: str = ""
+    has_rollouts: bool = False
 
 
 def build_stragglers(run: RunSource, at: int | None, verdicts: Sequence[Verdict]) -> StragglerView | None:
-    """Read the best measure of stragglers at a step; None where the run logs nothing that tells."""
+    """Read the best measure of stragglers at a step; None where the run logs nothing that tells.
+
+    Where the trainer logs no more than the longest answer of the whole batch, and no
+    rule fires on that, the completions themselves say more, if there are any.
+    """
+    logged = _logged(run, at, verdicts)
+    shelf = run.rollouts
+    has_rollouts = shelf is not None and bool(shelf.state.steps)
+    if has_rollouts and (logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK)):
+        return _from_rollouts(run, at, logged) or logged
+    return logged._replace(has_rollouts=has_rollouts) if logged is not None and has_rollouts else logged
+
+
+def _from_rollouts(run: RunSource, at: int | None, logged: StragglerView | None) -> StragglerView | None:
+    """The ratio of the groups of the step; None until they are read."""
+    from rltop.view.rollouts import build_rollouts  # noqa: PLC0415 - only where there are any
+
+    view = build_rollouts(run, at)
+    summary = view.shelved.summary if view.shelved is not None else None
+    if summary is None or summary.ratio_mean is None:
+        return logged._replace(has_rollouts=True) if logged is not None else None
+    details = logged.reading if logged is not None else None
+    reading = StragglerReading(
+        kind=StragglerKind.GROUP,
+        metric="group_len_ratio",
+        ratio=summary.ratio_mean,
+        usual=view.usual,
+        tool_share=None if details is None else details.tool_share,
+        gini=summary.gini_mean,
+        balance=None if details is None else details.balance,
+    )
+    return StragglerView(
+        reading=reading,
+        step=summary.step,
+        is_older=summary.step != shown_step(run, at),
+        start=None,
+        group_size=summary.group_size,
+        level=Level.OK,
+        since_step=None,
+        truncated=summary.cut_fraction if logged is None or logged.truncated is None else logged.truncated,
+        key="",
+        spark=None,
+        is_from_rollouts=True,
+        unit="" if summary.has_tokens else view.unit,
+        has_rollouts=True,
+    )
+
+
+def _logged(run: RunSource, at: int | None, verdicts: Sequence[Verdict]) -> StragglerView | None:
+    """The best measure that the trainer logs."""
     identity = run.identity
     if identity is None:
         return None
@@ -141,8 +196,10 @@ def _usual_text(view: StragglerView) -> str:
         if usual is not None:
             low, high = units.number(usual.low), units.number(usual.high)
             parts.append(f"usual for {view.group_size} per group {_short(low)}–{_short(high)}")
-        elif view.group_size is None:
+        elif view.group_size is None and not view.is_from_rollouts:
             parts.append("group size unknown")
+    if view.is_from_rollouts:
+        parts.insert(0, f"from rollouts, in {view.unit}" if view.unit else "from rollouts")
     if view.start is not None:
         parts.append(f"this run's start {_short(units.number(view.start))}")
     return ", ".join(parts)
@@ -179,7 +236,8 @@ def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyph
     """One row with the measure, and with more height one with its details."""
     if height <= 0:
         return []
-    target = Target(TargetKind.METRIC, view.key)
+    rollouts = Target(TargetKind.STRAGGLERS)
+    target = rollouts if view.has_rollouts or not view.key else Target(TargetKind.METRIC, view.key)
     builder = _paint_measure(view, width, glyphs)
     details = _details(view)
     if height == 1:
@@ -192,7 +250,7 @@ def paint_stragglers(view: StragglerView, width: int, height: int, glyphs: Glyph
     if details:
         below = RowBuilder(width, glyphs).add("   ")
         _add_parts(below, details, "      " if width >= 100 else " · ")
-        rows.append(below.row(Target(TargetKind.STRAGGLERS)))
+        rows.append(below.row(rollouts))
     return rows[:height]
 
 

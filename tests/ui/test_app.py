@@ -21,6 +21,7 @@ from rltop.ui.screens.help import HelpScreen
 from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.page import Page
+from rltop.ui.screens.rollouts import RolloutsScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
@@ -97,7 +98,7 @@ async def test_every_kind_of_target_opens_its_page() -> None:
         TargetKind.METRIC: (MetricScreen, "actor/entropy"),
         TargetKind.VERDICT: (VerdictScreen, "P1"),
         TargetKind.TIMING: (TimingScreen, "gen"),
-        TargetKind.STRAGGLERS: (MetricScreen, ""),
+        TargetKind.STRAGGLERS: (RolloutsScreen, ""),
         TargetKind.SECTION: (TreeScreen, "actor"),
         TargetKind.STEP: (TimingScreen, ""),
     }

@@ -1,0 +1,268 @@
+"""Rollouts of a run, read in the background: what a page asks for comes when the file answers.
+
+Owns the thread, what is held (a few steps, never the texts of more than one
+completion), and what is still being looked for; what a dump is, is `decode`'s.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Sequence
+from heapq import merge
+from typing import NamedTuple
+
+from rltop.decode.rollouts import (
+    MAX_COMPLETIONS,
+    Completion,
+    RolloutSource,
+    RolloutText,
+    StepRollouts,
+    joined,
+    step_of,
+)
+from rltop.derive.rollouts import StepSummary, summarise
+from rltop.ingest.rollout_places import dumps_beside, given_dumps
+
+HELD_STEPS = 4
+"""Steps whose completions are held: the one on the screen and those beside it."""
+LOOK_S = 2.0
+"""How often a dump that has been looked through is asked whether it has grown."""
+YIELD_S = 0.002
+"""Left to the screen after each piece: both take turns on one interpreter."""
+GONE = "the file no longer has it"
+
+
+class ShelfState(NamedTuple):
+    """What is known of the rollouts of a run.
+
+    Attributes:
+        places: the files and folders that they come from.
+        steps: steps that have been found so far, ascending.
+        stream: the stream of the run whose steps these are; "" is the main one.
+        is_looking: it is not known yet whether there are any.
+        progress: which part of them has been looked through; None where all has.
+        notes: what cannot be read, in sentences.
+        is_given: a person named the place.
+        has_failed: nothing more will be read; the first of the notes says why.
+    """
+
+    places: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    stream: str = ""
+    is_looking: bool = True
+    progress: float | None = None
+    notes: tuple[str, ...] = ()
+    is_given: bool = False
+    has_failed: bool = False
+
+
+class ShelvedStep(NamedTuple):
+    """One step that has been read: its groups, and what was left out or not understood."""
+
+    summary: StepSummary
+    rollouts: StepRollouts
+
+
+class RolloutShelf:
+    """The rollouts of one run. Whatever a view asks is answered at once, with what is known.
+
+    Args:
+        path: the run's file, or the folder that is followed as one.
+        given: file, folder or glob that a person named; empty looks beside the run.
+        on_news: called from the thread whenever there is something new.
+    """
+
+    def __init__(self, path: str, given: str, on_news: Callable[[], None]) -> None:
+        self._path = path
+        self._given = given
+        self._on_news = on_news
+        self._sources: list[RolloutSource] = []
+        self._steps: dict[int, tuple[Hashable, ShelvedStep]] = {}
+        self._texts: dict[Completion, RolloutText] = {}
+        self._wanted_step: int | None = None
+        self._wanted_text: Completion | None = None
+        self._is_closed = False
+        self._bell = threading.Condition()
+        self.state = ShelfState(is_given=bool(given))
+        self.version = 0
+        self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking; a read that hangs is left behind."""
+        with self._bell:
+            self._is_closed = True
+            self._bell.notify()
+
+    # -- what a view asks ----------------------------------------------------------------------------------------
+
+    def step_near(self, step: int | None) -> int | None:
+        """The newest step of the dump at or before `step` (None: the newest), else its first; None without any."""
+        steps = self.state.steps
+        if not steps:
+            return None
+        if step is None:
+            return steps[-1]
+        return steps[max(0, bisect_right(steps, step) - 1)]
+
+    def at(self, step: int) -> ShelvedStep | None:
+        """A step; None while it is being read."""
+        with self._bell:
+            if self._wanted_step != step:
+                self._wanted_step = step
+                self._bell.notify()
+        known = self._steps.get(step)
+        return None if known is None else known[1]
+
+    def known(self, step: int) -> ShelvedStep | None:
+        """A step if it is held; nothing is read for it."""
+        found = self._steps.get(step)
+        return None if found is None else found[1]
+
+    def text(self, completion: Completion) -> RolloutText | None:
+        """The texts of a completion; None while they are being read."""
+        found = self._texts.get(completion)
+        if found is None:
+            with self._bell:
+                self._wanted_text = completion
+                self._bell.notify()
+        return found
+
+    def settle(self, step: int | None = None) -> ShelvedStep | None:
+        """Look through everything and read a step (None: the newest) at once, for what starts no thread."""
+        self._find()
+        while self._refresh():
+            pass
+        near = self.step_near(step)
+        if near is not None:
+            self._wanted_step = near
+            self._read_wanted()
+        return None if near is None else self.known(near)
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:  # the end of the thread: what it died of must be seen, and nothing else stops
+            note = f"reading the rollouts has failed: {type(error).__name__}: {error}"
+            self._tell(self.state._replace(is_looking=False, has_failed=True, notes=(note, *self.state.notes)))
+
+    def _follow(self) -> None:
+        self._find()
+        while not self._is_closed:
+            has_more = self._refresh()
+            has_read = self._read_wanted()
+            with self._bell:
+                if self._is_closed:
+                    return
+                if has_more or has_read:
+                    self._bell.wait(YIELD_S)
+                elif not self._has_wishes():
+                    self._bell.wait(LOOK_S)
+
+    def _find(self) -> None:
+        notes: list[str] = []
+        if self._given:
+            self._sources, notes = given_dumps(self._given)
+        else:
+            self._sources = dumps_beside(self._path)
+        self._tell(
+            self.state._replace(
+                places=tuple(source.path for source in self._sources),
+                stream=next((source.stream for source in self._sources if source.stream), ""),
+                is_looking=bool(self._sources),
+                notes=tuple(notes),
+            )
+        )
+        self._given_notes = tuple(notes)
+
+    def _refresh(self) -> bool:
+        if not self._sources:
+            # What a run has not written yet may come: a dump begins with its first step.
+            if self._given or self._is_quiet():
+                return False
+            self._find()
+            return bool(self._sources)
+        has_more = False
+        for source in self._sources:
+            has_more = source.refresh() or has_more
+        steps = self._merged()
+        parts = [part for source in self._sources if (part := source.progress) is not None]
+        notes = (*self._given_notes, *(note for source in self._sources for note in source.notes))
+        self._tell(
+            self.state._replace(
+                steps=steps, is_looking=has_more and not steps, progress=min(parts, default=None), notes=notes[:8]
+            )
+        )
+        return has_more
+
+    def _is_quiet(self) -> bool:
+        """Nobody has asked for anything: there is no hurry to look for what is not there."""
+        return self._wanted_step is None and self._wanted_text is None
+
+    def _merged(self) -> tuple[int, ...]:
+        if len(self._sources) == 1:
+            own: Sequence[int] = self._sources[0].steps
+            known = self.state.steps
+            same = len(own) == len(known) and (not own or (own[0] == known[0] and own[-1] == known[-1]))
+            return known if same and list(own) == list(known) else tuple(own)
+        return tuple(dict.fromkeys(merge(*(source.steps for source in self._sources))))
+
+    def _has_wishes(self) -> bool:
+        return self._wanted_text is not None or self._is_stale(self._wanted_step)
+
+    def _is_stale(self, step: int | None) -> bool:
+        if step is None or step not in self.state.steps:
+            return False
+        known = self._steps.get(step)
+        return known is None or known[0] != self._stamp(step)
+
+    def _stamp(self, step: int) -> Hashable:
+        return tuple(source.stamp(step) for source in self._sources)
+
+    def _read_wanted(self) -> bool:
+        wanted, step = self._wanted_text, self._wanted_step
+        if wanted is not None:
+            found = next((text for source in self._sources if (text := source.text(wanted)) is not None), None)
+            with self._bell:
+                # One at a time: a text may be as long as its file.
+                self._texts = {wanted: found if found is not None else RolloutText((), (), GONE)}
+                if self._wanted_text is wanted:
+                    self._wanted_text = None
+            self._changed()
+        if step is None or not self._is_stale(step):
+            return wanted is not None
+        stamp = self._stamp(step)
+        shelved = self._read(step)
+        held = {known: each for known, each in self._steps.items() if known != step}
+        while len(held) >= HELD_STEPS:
+            del held[next(iter(held))]
+        self._steps = {**held, step: (stamp, shelved)}
+        self._changed()
+        return True
+
+    def _read(self, step: int) -> ShelvedStep:
+        completions: list[Completion] = []
+        left_out = 0
+        for source in self._sources:
+            found, more = joined(source.read(step))
+            room = MAX_COMPLETIONS - len(completions)
+            completions += found[:room]
+            left_out += more + max(0, len(found) - room)
+        rollouts = step_of(step, completions, left_out)
+        return ShelvedStep(summarise(rollouts), rollouts)
+
+    def _tell(self, state: ShelfState) -> None:
+        if state != self.state:
+            self.state = state
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        if not self._is_closed:
+            self._on_news()

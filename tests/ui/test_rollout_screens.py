@@ -1,0 +1,104 @@
+"""From the stragglers to the text of a completion and back, by keys."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from screens import app_over, page_text, press, write_rows
+from textual.pilot import Pilot
+
+from rltop.resources import folder
+from rltop.ui.app import RltopApp
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
+from rltop.view.lines import Target, TargetKind
+
+FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
+
+
+async def until(pilot: Pilot[int], app: RltopApp, text: str) -> str:
+    """What is shown once `text` is: what comes from a file comes in its own time."""
+    for _ in range(500):
+        app.draw()
+        shown = page_text(app)
+        if text in shown:
+            return shown
+        await pilot.pause(0.01)
+    pytest.fail(f"{text!r} did not come:\n{page_text(app)}")
+
+
+async def test_from_the_stragglers_to_a_text_and_back() -> None:
+    app = app_over(FIXTURE / "metrics.jsonl")
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.show_step(125)
+        app.screen.board.select(Target(TargetKind.STRAGGLERS))  # type: ignore[attr-defined]
+        await press(pilot, "enter")
+        assert isinstance(app.screen, RolloutsScreen)
+        text = await until(pilot, app, "4 groups of 8")
+        assert "step 125" in text
+        await press(pilot, "enter")
+        assert isinstance(app.screen, CompletionsScreen) and "1 of 4 by ratio" in page_text(app)
+        await press(pilot, "right")
+        assert "2 of 4 by ratio" in page_text(app)
+        await press(pilot, "p", "enter")
+        assert isinstance(app.screen, CompletionScreen)
+        assert "1 of 8 by length" in await until(pilot, app, "── completion")
+        await press(pilot, "n")
+        assert "2 of 8 by length" in await until(pilot, app, "── completion")
+        await press(pilot, "full_stop")
+        assert "step 126" in await until(pilot, app, "── completion")
+        await press(pilot, "escape", "escape", "escape")
+        assert isinstance(app.screen, OverviewScreen) and app.moment.at_step == 126
+
+
+async def test_left_and_right_go_along_the_steps_of_the_dump() -> None:
+    app = app_over(FIXTURE / "metrics.jsonl")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "R")
+        assert isinstance(app.screen, RolloutsScreen)
+        await until(pilot, app, "step 130")
+        await press(pilot, "left")
+        await until(pilot, app, "step 129   4 groups")
+        assert app.moment.at_step == 129
+        await press(pilot, "o")
+        assert "▼max" in page_text(app)
+        await press(pilot, "R", "escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 15), (80, 24), (200, 60)])
+async def test_every_page_fits_every_size(size: tuple[int, int]) -> None:
+    app = app_over(FIXTURE / "metrics.jsonl")
+    async with app.run_test(size=size) as pilot:
+        app.show_step(125)
+        await press(pilot, "R")
+        await until(pilot, app, "ratio")
+        for _ in range(2):
+            await press(pilot, "enter")
+            assert "too small" not in page_text(app) and "ROLLOUTS" in page_text(app)
+
+
+async def test_without_rollouts_the_page_says_how_to_get_them(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "metrics.jsonl", [{"step": i, "loss": 1.0} for i in range(30)])
+    app = app_over(path)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "R")
+        await until(pilot, app, "--rollouts PATH")
+        await press(pilot, "left", "right", "o", "enter", "escape")
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_what_is_written_meanwhile_is_shown(tmp_path: Path) -> None:
+    shutil.copy(FIXTURE / "metrics.jsonl", tmp_path)
+    lines = (FIXTURE / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
+    dump = tmp_path / "rollouts.jsonl"
+    dump.write_bytes(b"".join(lines[:40]))
+    app = app_over(tmp_path / "metrics.jsonl")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "R")
+        await until(pilot, app, "8 completions")
+        with dump.open("ab") as file:
+            file.write(b"".join(lines[40:64]))
+        await until(pilot, app, "32 completions")
