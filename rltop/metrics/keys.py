@@ -96,7 +96,7 @@ _EVALUATION = re.compile(
     | (?: val-core | val-aux | validation | bench | evaluation ) /
     | val/ (?: test_score/ | (?: loss | reward | accuracy | acc | score ) (?: $ | / ) )
     | val_ (?: loss | acc | reward | score )
-    | (?: train/ )? eval [_/]
+    | (?: train/ | explorer/ )? eval [_/]
     """,
     re.VERBOSE,
 )

@@ -90,28 +90,43 @@ def _between(name: str) -> Stage:
     return Stage(f"time/{name}", name=name, is_outside=True)
 
 
+_STAGES = (
+    _between("read_experience"),
+    Stage("time/step", name="training"),
+    *map(_inner, ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor")),
+    _between("sync_weight"),
+    _between("save_checkpoint"),
+    # The explorer's: samples run at the same time, so their means stand beside each other.
+    Stage("explorer/time/wait_explore_step", name="exploration"),
+    Stage("time/wait_explore_step", name="exploration"),
+    Stage("rollout/time/task_execution/mean", name="mean task", parent="exploration", lane=1),
+    Stage("rollout/time/run_execution/mean", name="mean run", parent="exploration", lane=2),
+    Stage("experience_pipeline/time/total", name="experience pipeline", is_outside=True),
+    Stage("experience_pipeline/time/operator/*", parent="experience pipeline"),
+    Stage("experience_pipeline/time/write", name="write", parent="experience pipeline"),
+    _between("eval"),
+    _between("bench"),
+)
+
+
+def _shared(stage: Stage, part: str) -> Stage:
+    """The same stage where the parts share a W&B run and put their own names in front."""
+    per_token_key = f"{part}/{stage.per_token_key}" if stage.per_token_key else ""
+    return stage._replace(pattern=f"{part}/{stage.pattern}", per_token_key=per_token_key)
+
+
+_PARTS = ("trainer", "explorer")
+
 _TIMING = TimingPlan(
-    step_keys=_TIMES["time_step"],
-    stages=(
-        _between("read_experience"),
-        Stage("time/step", name="training"),
-        *map(_inner, ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor")),
-        _between("sync_weight"),
-        _between("save_checkpoint"),
-        # The explorer's: samples run at the same time, so their means stand beside each other.
-        Stage("explorer/time/wait_explore_step", name="exploration"),
-        Stage("time/wait_explore_step", name="exploration"),
-        Stage("rollout/time/task_execution/mean", name="mean task", parent="exploration", lane=1),
-        Stage("rollout/time/run_execution/mean", name="mean run", parent="exploration", lane=2),
-        Stage("experience_pipeline/time/total", name="experience pipeline", is_outside=True),
-        Stage("experience_pipeline/time/operator/*", parent="experience pipeline"),
-        Stage("experience_pipeline/time/write", name="write", parent="experience pipeline"),
-        _between("eval"),
-        _between("bench"),
-    ),
+    step_keys=(*_TIMES["time_step"], *(f"{part}/{key}" for part in _PARTS for key in _TIMES["time_step"])),
+    stages=(*_STAGES, *(_shared(stage, part) for part in _PARTS for stage in _STAGES)),
     # Spans over several steps, and statistics over samples.
-    statistics=("time/*sync_interval", "explore/time/sync_interval", "rollout/time/*"),
-    namespace=("time/",),
+    statistics=tuple(
+        f"{part}{pattern}"
+        for part in ("", *(f"{part}/" for part in _PARTS))
+        for pattern in ("time/*sync_interval", "explore/time/sync_interval", "rollout/time/*")
+    ),
+    namespace=("time/", *(f"{part}/time/" for part in _PARTS)),
 )
 
 _STEADY = tuple(pattern.replace("timing_s/", "time/") for pattern in verl.DIALECT.training_keys)
@@ -147,7 +162,7 @@ DIALECT = Dialect(
     hidden=("training/global_step", "rollout/model_%/*"),
     training_keys=(*_STEADY, "time/train_step", "rollout/finished_task_count", "experience_pipeline/*"),
     evaluation_keys=("eval/*", "bench/*", "time/eval", "time/bench"),
-    prefixes=(("trainer/", ""), ("explorer/", "")),
+    prefixes=tuple((f"{part}/", "") for part in _PARTS),
     traits=(
         TraitEvidence("has_critic", _CRITIC),
         TraitEvidence("is_async", ("sample/model_version_drift/*",)),

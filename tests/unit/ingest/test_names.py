@@ -11,6 +11,7 @@ from rltop.cli.opening import direct, runs_of
 from rltop.clock import FakeClock
 from rltop.ingest.discover import discover
 from rltop.ingest.session import Session
+from rltop.view.timings import build_timing
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import write_events
 from tests.telescope_run import TelescopeRun
@@ -68,7 +69,8 @@ def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(t
     for role, last in (("explorer", 9), ("trainer", 6), ("", 0)):
         folder = tmp_path / "wandb" / f"run-20260101_100000-my-run{'-' + role if role else ''}"
         folder.mkdir(parents=True)
-        rows = (history({f"{role}/step": i, f"{role}/x": 0.1, "_step": i - 1}) for i in range(1, last + 1))
+        values = {f"{role}/x": 0.1, f"{role}/time/train_step": 9.0, f"{role}/time/step": 8.0}
+        rows = (history({f"{role}/step": i, "_step": i - 1, **values}) for i in range(1, last + 1))
         (folder / "run-my-run.wandb").write_bytes(block_log(run_record({}, "" if role else "grpo"), *rows))
     clock = FakeClock()
     found = discover([str(tmp_path)]).found
@@ -78,3 +80,6 @@ def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(t
     assert str(run.name) == "grpo"
     assert (run.stream.name, run.stream.last_step) == ("trainer", 6)
     assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 9)]
+    view = build_timing(run, None)
+    assert view is not None
+    assert [(stage.name.raw, stage.duration_s) for stage in view.top] == [("training", 8.0), ("other", 1.0)]
