@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format snapshots screenshots bench fuzz score score-peer lock clean
+.PHONY: help setup demo test check format snapshots screenshots bench fuzz live score score-peer lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -51,6 +51,15 @@ $(FUZZER)/.installed: bench/fuzz-requirements.txt
 fuzz: setup $(FUZZER)/.installed  ## search for bytes that a decoder cannot bear (about 4 min); writes bench/RESULTS.md
 	$(BIN)/python bench/fuzz.py --python $(abspath $(FUZZER))/bin/python
 
+WRITERS := bench/.venv-writers
+$(WRITERS)/.installed: tests/e2e/writers-requirements.txt
+	$(PYTHON) -m venv $(WRITERS)
+	$(WRITERS)/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/writers-requirements.txt
+	@touch $(WRITERS)/.installed
+
+live: setup $(WRITERS)/.installed  ## follow files while tensorboardX and wandb write them, in bench/.venv-writers
+	RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_writers.py
+
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
 	$(BIN)/python bench/score.py
 	$(BIN)/python docs/generate_rules.py
@@ -69,4 +78,4 @@ lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) bench/.venv-peer bench/.venv-fuzz build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.venv-peer bench/.venv-fuzz bench/.venv-writers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -94,8 +94,11 @@ class ConsoleDecoder:
         return records
 
     def flush(self) -> list[Record]:
-        """Nothing: a row is given out when a line is whole."""
-        return []
+        """Rows that wait for a progress bar which is drawn, but not drawn over yet: it has no line end until then."""
+        records: list[Record] = []
+        if self._waiting:
+            self._take_bar(self._scanner.pending[:_MAX_BAR_BYTES], records)
+        return records
 
     def finish(self) -> list[Record]:
         """Decode the last line, whole or torn, and rows that waited for a step."""

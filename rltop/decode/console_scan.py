@@ -93,6 +93,11 @@ class LineScanner:
         if cut + 1 < len(data):
             self._hold(data[cut + 1 :], offset + cut + 1)
 
+    @property
+    def pending(self) -> bytes:
+        """The unfinished last line, as far as it has come; it is kept."""
+        return b"".join(self._parts)
+
     def finish(self) -> Iterator[Hit]:
         """Yield the unfinished last line, if there is one and it is worth reading; it is forgotten."""
         body, start = b"".join(self._parts), self._start

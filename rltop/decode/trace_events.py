@@ -154,11 +154,18 @@ def _event(text: bytes) -> Event | None:
 
 
 def _is_lines(head: bytes) -> bool | None:
-    """Is there one event per line? None if the beginning does not tell yet."""
-    text = head.lstrip(_BLANK)
-    if text.startswith(b"[") or _ARRAY.search(text, 0, _HEAD_BYTES):
+    """Is there one event per line? None if the beginning does not tell yet.
+
+    Decided by the first line where that is shorter than the bytes looked at, so that
+    it does not matter how many have come.
+    """
+    text = head.lstrip(_BLANK)[:_HEAD_BYTES]
+    if text.startswith(b"["):
         return False
     line, end, _ = text.partition(b"\n")
-    if end and line.strip() != b"{":
+    is_opening = line.strip() == b"{"
+    if _ARRAY.search(text if is_opening else line):
+        return False
+    if end and not is_opening:
         return True
-    return None if len(text) < _HEAD_BYTES else bool(end)
+    return None if len(text) < _HEAD_BYTES else is_opening

@@ -152,6 +152,15 @@ def test_braces_and_quotes_in_a_string_are_text_wherever_the_pieces_end(form: st
     assert decoder.counts.bad_lines == 0
 
 
+def test_what_stands_in_a_later_line_does_not_make_it_a_document() -> None:
+    first, *others = embodied(range(1)).lines().splitlines(keepends=True)
+    data = b"".join((first, b'{"name": "y", "args": {"traceEvents": [1]}}\n', *others))
+    for pieces in (1 << 20, 100):
+        records, _, decoder = read(data, pieces)
+        assert [record.step for record in records] == [0]
+        assert decoder.counts.lines == 2 + len(others)
+
+
 def test_an_event_that_comes_in_many_pieces_is_looked_at_once() -> None:
     """A mebibyte of braces in pieces of 256 bytes: minutes, if each piece began at the first."""
     data = b'[{"a":' + b"{" * (1 << 20)

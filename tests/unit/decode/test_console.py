@@ -337,3 +337,24 @@ def test_an_endless_line_is_counted_and_skipped():
     (record,) = decoder.feed(f"tail step:1 - a:1\nstep:2 - {PAIRS}\n".encode(), 20 * len(piece), 0)
     assert record.step == 2
     assert (decoder.counts.oversize_lines, decoder.counts.lines) == (1, 2)
+
+
+def test_a_bar_that_is_not_drawn_over_yet_numbers_the_row_before_it():
+    log = (bar(9, 40) + bar(10, 40) + "\r" + hf(0.25) + bar(10, 40)).encode()
+    decoder = ConsoleDecoder()
+    assert decoder.feed(log, 0, 0) == decoder.feed(b"", len(log), 0) == []
+    assert [record.step for record in decoder.flush()] == [10]
+    assert decoder.flush() == []
+
+
+@pytest.mark.parametrize("piece", [7, 50, 333])
+@pytest.mark.parametrize(("total", "every", "epochs"), [(300, 10, 3), (100, 1, 1), (500, 10, 0.067), (96, 8, 1.5)])
+def test_a_pause_anywhere_changes_no_step(total, every, epochs, piece):
+    data = terminal_log(total, every, epochs, evaluate=4 * every).encode()
+    decoder, records = ConsoleDecoder(), []
+    for at in range(0, len(data), piece):
+        records += decoder.feed(data[at : at + piece], at, 0) + decoder.flush()
+    whole, _ = decode(data.decode())
+    assert [(record.step, row(record)) for record in [*records, *decoder.finish()]] == [
+        (record.step, row(record)) for record in whole
+    ]
