@@ -195,9 +195,9 @@ RULES = (
         condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, after `records` "
         "records, while the reward stands no higher than at the start; without a reward, while the KL to the teacher "
         "is above `closer` of its start: WARN.",
-        limits={"warn": 0.15, "floor": 0.02, "records": 30, "closer": 0.7},
+        limits={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7},
         patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
-        warm_up=30,
+        warm_up=20,
         applies=scope.has_rollouts,
         why="Entropy is what reward is bought with. A run that has spent it and has nothing to show cannot explore any "
         "more to find out why.",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.derive.detectors import OfLast
+from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level, NonFinite
@@ -135,23 +136,94 @@ class MaskedNonFinite(Judge):
 
 
 class NotUpdating(Judge):
-    """L3: no gradient although the rewards inside groups differ."""
+    """L3: no gradient although the rewards inside groups differ.
+
+    Where nobody logs how many groups are flat, a batch whose answers differ (from
+    each other, or in the mean of the batch from the one before) and whose reward
+    is not at its top must have had a gradient sooner or later: WARN.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.gradient = limits["gradient"]
+        self.before: float | None = None
 
     def read(self, now: Moment) -> Reading | None:
         """Gradient below `gradient` while less than `zero_share` of the groups are flat."""
-        norm = now.values.get("grad_norm")
-        share = now.reward.zero_share
-        if norm is None or now.reward.value is None or share is None:
+        norm, reward = now.values.get("grad_norm"), now.reward
+        if norm is None or reward.value is None:
             return None
-        if norm >= self.limits["gradient"] or share >= self.limits["zero_share"] or now.lr == 0.0:
+        before, self.before = self.before, reward.value
+        if norm >= self.gradient or now.lr == 0.0:
+            return QUIET
+        if reward.zero_share is None:
+            has_moved = before is not None and reward.value != before
+            is_idle = reward.is_high or self._is_flat(now.values) or not has_moved
+            return QUIET if is_idle else Reading(WARN, norm, None, self.gradient)
+        if reward.zero_share >= self.limits["zero_share"]:
             return QUIET
         if now.values.get("reward_std", 1.0) <= self.limits["reward_std"]:
             return QUIET
-        return Reading(CRIT, norm, None, self.limits["gradient"])
+        return Reading(CRIT, norm, None, self.gradient)
+
+    def _is_flat(self, values: Mapping[str, float]) -> bool:
+        """The batch itself says that its answers, or their advantages, do not differ."""
+        reach = self.limits["reward_std"]
+        for high, low in (("reward_max", "reward_min"), ("adv_max", "adv_min")):
+            if high in values and low in values and values[high] - values[low] <= reach:
+                return True
+        return False
 
     def headline(self, reading: Reading) -> str:
         """The contradiction in one line."""
         return f"gradient norm {reading.value:.1g} although rewards differ: the optimiser is not training"
+
+
+class NoLongerLogged(Judge):
+    """L10: a metric that came in every record, and then no more, while the others go on.
+
+    Only what a run cannot be judged without is watched. A metric with a cadence of
+    its own (an evaluation, a record that reuses a rollout) was never in all of them.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.present: dict[str, int] = {}
+        self.missing = 0
+        self.name = ""
+
+    def read(self, now: Moment) -> Reading | None:
+        """One dictionary look-up on a record that has it."""
+        values = now.values
+        if self.name:
+            if self.name in values or now.observation.nonfinite.get(self.name) is not None:
+                self.missing = 0
+                return QUIET
+            if self._has_others(values):
+                self.missing += 1
+            return Reading(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
+        for name in REWARDS:
+            if name in values:
+                self.present[name] = found = self.present.get(name, 0) + 1
+                if found == now.record and found >= self.limits["present"]:
+                    self.name = name
+                return QUIET
+        return None
+
+    def _is_long(self) -> bool:
+        return self.missing >= self.limits["missing"]
+
+    def _has_others(self, values: Mapping[str, float]) -> bool:
+        """The record is a training record all the same."""
+        return "grad_norm" in values or "loss" in values or "policy_loss" in values
+
+    def headline(self, reading: Reading) -> str:
+        """Which one, and for how long."""
+        return f"{reading.words[0]} was in every record and has not been logged for {reading.value:.0f}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How many records lack it."""
+        return (Evidence("records without it", reading.value),)
 
 
 RULES = (
@@ -218,7 +290,8 @@ RULES = (
         metrics=("grad_norm", "reward_std"),
         judge=NotUpdating,
         condition="Gradient norm below `gradient` while the rewards inside groups differ (standard deviation above "
-        "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0.",
+        "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0: CRIT. Where the share of flat "
+        "groups is not logged, while the mean reward moves and is not at its top: WARN.",
         limits={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6},
         patience={CRIT: Patience(5, 5), WARN: Patience(5, 5), INFO: Patience(5, 5)},
         why="There is something to learn and nothing arrives at the weights: the run burns its machines for nothing.",
@@ -230,5 +303,21 @@ RULES = (
         ),
         next=("zero_std_frac", "reward_std", "truncated_frac", "kl_ref", "lr"),
         sources="ms-swift issues 5571 and 5890; TRL issue 3857.",
+    ),
+    RuleSpec(
+        id="L10",
+        title="no longer logged",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("score_mean", "reward_mean"),
+        judge=NoLongerLogged,
+        condition="The reward was in every one of at least `present` records, and is missing in `missing` records in a "
+        "row that have a gradient norm or a loss: WARN.",
+        limits={"present": 10, "missing": 5},
+        applies=scope.has_reward,
+        why="A trainer that has no reward to report has none to learn from, and every rule on it is blind from here.",
+        causes=("a reward function that returns nothing", "a reward service that is down", "a change of the logging"),
+        next=("reward_component", "grad_norm", "loss", "aborted_frac"),
+        sources="TRL leaves the reward out where every reward function returned None.",
     ),
 )

@@ -6,7 +6,7 @@ import random
 
 from observations import alarms, first, noisy, play
 
-from rltop.model import Algorithm
+from rltop.model import Algorithm, Level
 
 
 def test_r1_records_in_a_row_below_all_before_need_no_long_history() -> None:
@@ -36,3 +36,32 @@ def test_c3_a_value_loss_that_bursts_early() -> None:
     assert (
         first(play(24, algorithm=Algorithm.PPO, traits={"has_critic": True}, value_loss=value_loss), "C3").record <= 16
     )
+
+
+def test_l3_no_gradient_while_the_reward_moves_is_a_warning_without_the_share_of_flat_groups() -> None:
+    frozen = play(40, grad_norm=lambda r: 0.5 if r < 20 else 0.0, reward_mean=noisy(0.4, 0.1))
+    assert first(frozen, "L3").record <= 26
+    assert first(frozen, "L3").level is Level.WARN
+
+
+def test_l3_trap_flat_batches_and_solved_tasks_have_no_gradient() -> None:
+    flat = play(40, grad_norm=0.0, reward_mean=noisy(0.4, 0.1), adv_max=0.0, adv_min=0.0)
+    assert alarms(flat, "L3") == []
+    solved = play(60, grad_norm=lambda r: 0.5 if r < 30 else 0.0, reward_mean=lambda r: min(1.0, r / 30))
+    assert alarms(solved, "L3") == []
+
+
+def test_l10_a_reward_that_is_no_longer_logged() -> None:
+    gone = play(40, grad_norm=noisy(0.5), reward_mean=lambda r: noisy(0.4)(r) if r < 20 else None)
+    event = first(gone, "L10")
+    assert event.record == 24
+    assert event.level is Level.WARN
+    back = play(60, grad_norm=noisy(0.5), reward_mean=lambda r: None if 20 <= r < 30 else noisy(0.4)(r))
+    assert [verdict for verdict in back.verdicts if verdict.rule == "L10" and verdict.recovered_step is None] == []
+
+
+def test_l10_trap_a_reward_with_a_cadence_of_its_own_and_rows_without_an_update() -> None:
+    assert alarms(play(60, grad_norm=noisy(0.5), reward_mean=lambda r: noisy(0.4)(r) if r % 8 == 1 else None)) == []
+    ended = play(60, grad_norm=lambda r: noisy(0.5)(r) if r < 40 else None,
+                 reward_mean=lambda r: noisy(0.4)(r) if r < 40 else None, val_score=0.5)  # fmt: skip
+    assert alarms(ended) == []
