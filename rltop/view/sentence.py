@@ -126,7 +126,8 @@ def build_sentence(
         done = f"checking {units.share(run.loading)}"
         what = "the newest rows are shown while history is read" if run.is_preview else "history is being read"
         return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
-    parts = [_opening(run, firing), cost, _movement(goal)]
+    is_of_time = worst is not None and run.identity is not None and firing[0].family in _TIME_FAMILIES
+    parts = [_opening(run, firing), "" if is_of_time else cost, _movement(goal)]
     return Sentence(Label.of("; ".join(part for part in parts if part)), Level.OK)
 
 

@@ -118,6 +118,17 @@ def test_the_sentence_of_a_calm_run_says_where_the_time_goes(healthy: FakeRun) -
     assert "validation 0.60" in sentence
 
 
+def test_the_sentence_says_of_time_only_once_where_it_goes() -> None:
+    run = run_of(verl_lines(verl_rows(60)))
+    words = "9.00 s of the step belong to no stage"
+    said = []
+    for rule, family in (("P14", "performance"), ("O3", "gradient")):
+        run.verdicts = [a_verdict(rule, Level.INFO, family=family)._replace(headline=words)]
+        said.append(str(build_overview(run).sentence.text))
+    assert "gen is" not in said[0]
+    assert said[1].startswith(f"{words}; gen is")
+
+
 def test_a_value_of_an_earlier_step_says_so(healthy: FakeRun) -> None:
     row = next(line for line in text_of(healthy).splitlines() if line.startswith("   validation"))
     assert row.endswith("@1,200")
