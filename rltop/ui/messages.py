@@ -18,7 +18,7 @@ class Opened(Message):
 
 @dataclass
 class Selected(Message):
-    """The selection has moved; None where nothing can be selected."""
+    """The selection has moved, or what can be seen of the rows; None where nothing can be selected."""
 
     target: Target | None
 

@@ -20,7 +20,7 @@ _SKIPPED = (
 """What is worth a word on every screen; `--json` has every count."""
 
 
-def paint_status(moment: Moment, target: Target | None, width: int, *, has_counts: bool = True) -> Row:
+def paint_status(moment: Moment, target: Target | None, width: int, *, has_counts: bool = True, below: int = 0) -> Row:
     """The status line as a row of `width` cells.
 
     Args:
@@ -28,6 +28,7 @@ def paint_status(moment: Moment, target: Target | None, width: int, *, has_count
         target: what is selected.
         width: cells.
         has_counts: say what was not understood; a page that does so itself leaves it out.
+        below: rows of the page that are out of sight under the last one.
     """
     right: list[tuple[str, str]] = []
     skipped = skipped_text(moment.run.counts) if has_counts else ""
@@ -39,6 +40,8 @@ def paint_status(moment: Moment, target: Target | None, width: int, *, has_count
         right.append((f"paused{_step_text(moment)}: Space goes on", "paused"))
     elif moment.at_step is not None:
         right.append((f"{_step_text(moment)}: L returns to live".strip(), "cursor"))
+    if below:
+        right.append((f"↓ {units.count(below)} more", "note"))
     builder = RowBuilder(width, moment.glyphs).add(" ")
     taken = sum(cell_width(text) + 3 for text, _ in right)
     if width - 2 - taken >= 8:

@@ -465,6 +465,20 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
         assert app.palette.name == "terminal"
 
 
+async def test_a_page_that_goes_on_below_says_so() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert "more" not in status_text(app)
+        app.open(Target(TargetKind.METRIC, "actor/entropy"))
+        await pilot.pause()
+        board = app.page.board if app.page is not None else None
+        assert board is not None and board.below
+        assert f"↓ {board.below} more" in status_text(app)
+        await press(pilot, "end")
+        await pilot.pause()
+        assert not board.below and "more" not in status_text(app)
+
+
 async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Path) -> None:
     lines = (resources.folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl").read_text().splitlines()
     path = tmp_path / "metrics.jsonl"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rltop.model import Unit
 from rltop.ui.widgets import plot_pane
-from rltop.ui.widgets.chart import axes_of, log_ticks, nice_ticks, tick_labels, value_labels
+from rltop.ui.widgets.chart import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
 from rltop.ui.widgets.plot_pane import paint_chart
 from rltop.view.glyphs import ASCII, UNICODE
 from rltop.view.lines import ROLES, Row
@@ -18,6 +18,19 @@ from rltop.view.widths import cell_width
 
 def text(row: Row) -> str:
     return "".join(piece.text for piece in row.line)
+
+
+def test_the_values_beside_a_constant_stand_at_equal_distances() -> None:
+    rows = picture(plot([0.0] * 40), height=12).splitlines()
+    at = {row.split("┤")[0].split("├")[0].strip(): y for y, row in enumerate(rows) if "┤" in row or "├" in row}
+    assert at["1.0"] == 1 and at["0"] == 9 and at["0.5"] == 5
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(8, 40))
+def test_an_axis_has_values_at_the_bottom_in_the_middle_and_at_the_top(low: float, span: float, rows: int) -> None:
+    ticks = value_ticks(low, low + span, rows)
+    assert 3 <= len(ticks) <= rows
+    assert ticks[0] <= low + 0.4 * span and ticks[-1] >= low + 0.6 * span
 
 
 def plot(

@@ -76,7 +76,8 @@ class Page(Screen[None]):
         yield KeyLine()
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
-        row = paint_status(self.rltop.moment, self.board.target, width, has_counts=not self.TELLS_COUNTS)
+        board, has_counts = self.board, not self.TELLS_COUNTS
+        row = paint_status(self.rltop.moment, board.target, width, has_counts=has_counts, below=board.below)
         return [row][:height]
 
     def face(self) -> Hashable:

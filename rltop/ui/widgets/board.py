@@ -64,6 +64,11 @@ class Board(Widget, can_focus=True):
         """The first visible row."""
         return self._top
 
+    @property
+    def below(self) -> int:
+        """How many rows there are under the last visible one."""
+        return max(0, len(self._rows) - self._top - self.size.height)
+
     def draw(self) -> list[Region]:
         """Paint with what is known now; the regions that have changed are returned."""
         if not self.size:
@@ -137,14 +142,14 @@ class Board(Widget, can_focus=True):
     def _repaint_all(self) -> None:
         """Take rows for a new size; keep the selection and keep it in sight."""
         self._painted_for = self.size
-        old = self.target
+        old, below = self.target, self.below
         self._rows = self._paint(*self.size)
         self._strips.clear()
         self._selection.update(self._rows)
         self._top = min(self._top, self._last_top())
         if old is not None:
             self._follow()
-        if self.target != old:
+        if self.target != old or self.below != below:
             self.post_message(Selected(self.target))
 
     def _last_top(self) -> int:
@@ -202,6 +207,7 @@ class Board(Widget, can_focus=True):
         self._top = top
         self._strips.clear()
         self.refresh()
+        self.post_message(Selected(self.target))
         return True
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -21,6 +21,9 @@ FAR = 3.0
 FAR_DECADES = 1.0
 """The same on a logarithmic axis, where a spread is in decades."""
 
+_LEAST_TICKS = 3
+"""Bottom, middle and top: with fewer nobody can read a value off the axis."""
+
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -89,7 +92,7 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
         low=low,
         high=high,
         x_ticks=tuple(step for step in steps if step == int(step)) or (float(first),),
-        y_ticks=log_ticks(low, high, rows) if plot.is_log else nice_ticks(low, high, max(2, rows // 3)),
+        y_ticks=log_ticks(low, high, rows) if plot.is_log else value_ticks(low, high, rows),
         is_log=plot.is_log,
         hidden=hidden,
         far=far,
@@ -141,6 +144,16 @@ def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
     return tuple(i * distance for i in range(first, last + 1)) or (low,)
 
 
+def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
+    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room."""
+    ticks: tuple[float, ...] = ()
+    for wanted in range(max(2, rows // 3), max(3, rows) + 1):
+        ticks = nice_ticks(low, high, wanted)
+        if len(ticks) >= _LEAST_TICKS:
+            break
+    return ticks
+
+
 def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
     """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -152,7 +165,7 @@ def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
         for factor in factors
         if low * 0.999 <= factor * 10.0**power <= high * 1.001
     )
-    return ticks if len(ticks) > 1 else nice_ticks(low, high, max(2, rows // 3))
+    return ticks if len(ticks) > 1 else value_ticks(low, high, rows)
 
 
 def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:

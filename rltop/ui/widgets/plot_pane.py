@@ -147,6 +147,9 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
             figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(role))
     if axes.is_log:
         figure.yscale("log")
+    else:
+        # Left to itself the library widens the axis of a constant, and the values beside it stand in the middle.
+        figure.ylim(axes.low, axes.high)
     figure.xlim(axes.first, axes.last)
     figure.yticks(list(axes.y_ticks), [glyphs.speak(label) for label in value_labels(axes.y_ticks, unit)])
     figure.xticks(list(axes.x_ticks), [units.step(int(tick)) for tick in axes.x_ticks])
