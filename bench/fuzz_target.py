@@ -141,7 +141,8 @@ def protobuf(data: bytes) -> None:
 
 def compressed(data: bytes) -> None:
     """Damaged streams, members behind one another, zeros between them."""
-    from rltop.decode.compressed import Codec, CompressedDecoder
+    from rltop.decode.codec import Codec
+    from rltop.decode.compressed import CompressedDecoder
     from rltop.decode.jsonl import JsonlDecoder
 
     for codec, magic in ((Codec.GZIP, b"\x1f\x8b"), (Codec.BZIP2, b"BZh")):

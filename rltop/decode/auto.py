@@ -6,7 +6,7 @@ decoded as what they turn out to be.
 
 from __future__ import annotations
 
-from rltop.decode.compressed import HEAD_BYTES, CompressedDecoder, codec_of
+from rltop.decode.codec import HEAD_BYTES, Codec, codec_of
 from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
@@ -102,9 +102,9 @@ class AutoDecoder:
         self._held = b""
         if self._inner is None:
             return
-        if isinstance(self._inner, CompressedDecoder):
+        if self.kind is None:
             self._earlier.add(self._inner.counts)
-            self._inner, self.kind = None, None
+            self._inner = None
         else:
             self._inner.reset(is_restart=is_restart)
 
@@ -114,7 +114,7 @@ class AutoDecoder:
             return []
         codec = codec_of(head)
         if codec is not None:
-            self._inner = CompressedDecoder(codec, AutoDecoder(self._name, self._options))
+            self._inner = self._unpacked(codec)
         else:
             self.kind = kind_of(head, self._name, is_all=is_all)
             if self.kind is None:
@@ -122,3 +122,8 @@ class AutoDecoder:
             self._inner = self.kind.make(self._name, self._options)
         self._held = b""
         return self._inner.feed(head, *self._start)
+
+    def _unpacked(self, codec: Codec) -> Decoder:
+        from rltop.decode.compressed import CompressedDecoder  # noqa: PLC0415
+
+        return CompressedDecoder(codec, AutoDecoder(self._name, self._options))

@@ -7,11 +7,11 @@ breaks is kept; several members in a row are one stream, as their tools read the
 from __future__ import annotations
 
 import bz2
-import enum
 import importlib
 import zlib
 from typing import Any, Protocol
 
+from rltop.decode.codec import Codec
 from rltop.decode.decoder import Decoder, Envelope
 from rltop.errors import SourceError
 from rltop.model import Counts, Record
@@ -20,24 +20,6 @@ SLICE_BYTES = 256 * 1024
 """Decompressed bytes held at a time: a bomb is read in pieces, and its pieces are dropped."""
 _PIECE_BYTES = 4 * 1024
 """Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
-HEAD_BYTES = 4
-"""How many bytes of a file tell its codec."""
-
-
-class Codec(enum.StrEnum):
-    """How a file is compressed."""
-
-    GZIP = "gzip"
-    BZIP2 = "bzip2"
-    ZSTD = "zstd"
-
-
-_MAGIC = ((b"\x1f\x8b", Codec.GZIP), (b"BZh", Codec.BZIP2), (b"\x28\xb5\x2f\xfd", Codec.ZSTD))
-
-
-def codec_of(head: bytes) -> Codec | None:
-    """The codec of a file that begins with `head` (at least `HEAD_BYTES`); None if it is not compressed."""
-    return next((codec for magic, codec in _MAGIC if head.startswith(magic)), None)
 
 
 class _Inflater(Protocol):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rltop.decode.auto import AutoDecoder
-from rltop.decode.compressed import codec_of
+from rltop.decode.codec import codec_of
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import CONSOLE, JSONL, TELESCOPE, WHOLE_JSON, Kind, bare_name, kind_of
 from rltop.ingest.refused import why_refused

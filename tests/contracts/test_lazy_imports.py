@@ -5,6 +5,7 @@ Each case runs in an interpreter of its own and reports which modules it holds.
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -116,3 +117,45 @@ def test_nothing_stands_between_the_command_and_the_first_frame() -> None:
 
 MOST_MODULES = 220
 """Modules before the first frame; each one costs about a third of a millisecond."""
+
+
+SHARED_DECODING = {"auto", "codec", "decoder", "framing", "jsonl", "kinds", "records", "values"}
+"""What a run of JSON lines needs: any other format is found out by these."""
+_BLOCKS = {"protobuf", "shaping", "window"}
+_CONSOLE = {"console", "console_errors", "console_lines", "console_scan", "console_steps"}
+_PARQUET = {"aggregates", "parquet", "parquet_values", "snappy", "thrift"}
+FORMATS: dict[str, tuple[str, set[str]]] = {
+    "jsonl": ("trl/grpo_restart/metrics.jsonl", set()),
+    "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple",
+                    {"tensorboard", "tensors", "tfrecord", *_BLOCKS}),
+    "wandb": ("wandb/own_step.wandb", {"wandb", "wandb_items", "wandb_run", "blocklog", *_BLOCKS}),
+    "console": ("console/verl_slurm.log", _CONSOLE),
+    "telescope": ("telescope/archives/files/steps", {"telescope", "telescope_events", "telescope_samples", *_PARQUET}),
+    "csv": ("progress.csv", {"csvrows", "repeated"}),
+    "document": ("trainer_state.json", {"trainer_state", "repeated"}),
+    "trace": ("trace_events.jsonl", {"chrome_trace", "trace_events"}),
+    "gzip": ("metrics.jsonl.gz", {"compressed"}),
+}  # fmt: skip
+"""A file of each format, and what its reader is made of; those without a folder are written by the test."""
+MADE = {
+    "csv": b"step,loss\n1,0.5\n2,0.25\n",
+    "document": b'{"log_history": [{"step": 1, "loss": 0.5}], "max_steps": 2}',
+    "trace": b'{"ph": "X", "name": "step", "ts": 1, "dur": 5, "pid": 1}\n' * 3,
+    "gzip": gzip.compress(b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n'),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_loads_its_own_reader_and_no_other(name: str, tmp_path: Path) -> None:
+    place, own = FORMATS[name]
+    path = ROOT / "fixtures" / place
+    if name in MADE:
+        path = tmp_path / place
+        path.write_bytes(MADE[name])
+    code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "--once", str(path))
+    assert code == 0
+    loaded = {module.removeprefix("rltop.decode.") for module in modules if module.startswith("rltop.decode.")}
+    assert loaded <= SHARED_DECODING | own
+    assert not own or loaded & own
+    unpackers = {"gzip", "sqlite3", "zipfile", "csv", "zstandard", "pyarrow"} & modules
+    assert unpackers <= {"csv": {"csv"}, "telescope": {"zipfile"}}.get(name, set())

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rltop.decode.compressed import Codec, CompressedDecoder
+from rltop.decode.codec import Codec
+from rltop.decode.compressed import CompressedDecoder
 from rltop.decode.console import ConsoleDecoder
 from rltop.decode.csvrows import CsvDecoder
 from rltop.decode.jsonl import JsonlDecoder

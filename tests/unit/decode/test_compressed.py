@@ -9,7 +9,8 @@ import json
 
 import pytest
 
-from rltop.decode.compressed import Codec, CompressedDecoder, codec_of
+from rltop.decode.codec import Codec, codec_of
+from rltop.decode.compressed import CompressedDecoder
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.errors import SourceError
 
