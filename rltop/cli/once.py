@@ -38,6 +38,10 @@ def _read(found: Found, config: Config, arguments: argparse.Namespace) -> Sessio
             pass
     else:
         session.drain()
+    if config.ingest.rollouts:
+        session.read_rollouts()
+        for note in session.runs[0].rollouts.state.notes if session.runs[0].rollouts is not None else ():
+            complain(note)
     return session
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.rollout_rows import by_prompt, finite
-from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace
+from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.decode.telescope_samples import rows_of, whole
 from rltop.errors import DecodeError, SourceError
 
@@ -24,7 +24,6 @@ MAX_TABLE_BYTES = 1024 * 1024 * 1024
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 _CUT_WORDS = frozenset({"length", "max_tokens", "context_exhausted"})
 _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, KeyError)
-_ZSTD_HINT = "the texts are compressed with zstd, which needs the package zstandard: pip install 'rltop[zstd]'"
 
 
 class Archives:
@@ -213,7 +212,7 @@ def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) ->
             tool_calls=made.calls.get(sample),
             off_policy_steps=finite(off_policy) if whole(off_policy) is not None else None,
             discarded=(why[:OPENING_CHARS] if isinstance(why, str) and why else "discarded") if suffix else "",
-            prompt=prompt[:OPENING_CHARS],
+            prompt=gist(prompt),
             places=(TextPlace(path, sample),),
         )
 
@@ -266,7 +265,9 @@ def _inflated(content: Value) -> str:
     try:
         package = importlib.import_module("zstandard")
     except ImportError:
-        raise SourceError("the texts cannot be shown", _ZSTD_HINT) from None
+        raise SourceError(
+            "the texts are compressed with zstd, which needs the package zstandard", "pip install 'rltop[zstd]'"
+        ) from None
     try:
         text: bytes = package.ZstdDecompressor().decompress(content, max_output_size=MAX_TEXT_BYTES)
     except package.ZstdError:

@@ -16,7 +16,7 @@ from rltop.decode.parquet_values import Value
 from rltop.decode.records import MAX_STEP
 from rltop.decode.rollout_lines import completions_in, parsed, text_in_lines
 from rltop.decode.rollout_rows import by_prompt, finite, step_of_row
-from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace
+from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.errors import DecodeError, SourceError
 
 MAX_FILES = 200_000
@@ -179,7 +179,7 @@ def table_rows(path: str) -> list[Completion]:
                 characters=len(text) if isinstance(text, str) else None,
                 advantage=finite(columns.get("advantage", empty)[i]),
                 opening=_text(text)[:OPENING_CHARS],
-                prompt=prompt[:OPENING_CHARS],
+                prompt=gist(prompt),
                 places=(TextPlace(path, i),),
             )
         )

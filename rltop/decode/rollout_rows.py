@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from rltop.decode.records import MAX_STEP
-from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace
+from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.decode.values import number_of
 
 Row = Mapping[str, object]
@@ -218,7 +218,7 @@ def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place
         off_policy_steps=finite(_first(row, OFF_POLICY)),
         discarded=discarded[:OPENING_CHARS] if isinstance(discarded, str) else "yes" if discarded is True else "",
         opening=text[:OPENING_CHARS],
-        prompt=(prompt or _name(_first(row, PROMPT_NAMES)))[:OPENING_CHARS],
+        prompt=gist(prompt or _name(_first(row, PROMPT_NAMES))),
         places=(place,),
     )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from rltop.decode.rollout_rows import by_prompt, finite, text_of, whole_step
-from rltop.decode.rollouts import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace
+from rltop.decode.rollouts import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 
 MAGIC = b"SQLite format 3\0"
 BUSY_S = 0.5
@@ -173,7 +173,7 @@ class ExperienceBuffer:
             if wrote is not None and "task_id" in self._columns and step >= wrote
             else None,
             opening=answer[:OPENING_CHARS],
-            prompt=asked[:OPENING_CHARS],
+            prompt=gist(asked),
             places=(TextPlace(self.path, row),),
         )
 

@@ -13,6 +13,8 @@ from typing import NamedTuple, Protocol
 MAX_COMPLETIONS = 32_768
 """Completions of one step that are held; what comes after them is counted, not shown."""
 OPENING_CHARS = 160
+_HEAD_CHARS, _TAIL_CHARS = 120, 200
+"""What is kept of a longer prompt: prompts of a run begin alike, with a system prompt, and differ near their end."""
 
 
 class TextPlace(NamedTuple):
@@ -40,7 +42,7 @@ class Completion(NamedTuple):
         off_policy_steps: how many updates the policy was ahead of the one that wrote it.
         discarded: why it was not trained on; empty where it was.
         opening: the first words of its text.
-        prompt: the first words of its prompt.
+        prompt: the first and the last words of its prompt.
         places: where its rows stand, in order.
     """
 
@@ -146,6 +148,13 @@ class RolloutSource(Protocol):
     def text(self, completion: Completion) -> RolloutText | None:
         """The texts of a completion; None where it did not come from here or its rows are gone."""
         ...
+
+
+def gist(prompt: str) -> str:
+    """What is kept of a prompt: all of a short one, of a longer one the beginning and the end."""
+    if len(prompt) <= _HEAD_CHARS + _TAIL_CHARS:
+        return prompt
+    return f"{prompt[:_HEAD_CHARS]} … {prompt[-_TAIL_CHARS:]}"
 
 
 def joined(pieces: Iterable[Completion]) -> tuple[list[Completion], int]:

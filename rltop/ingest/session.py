@@ -252,6 +252,14 @@ class Session:
             run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.bell.ring)
             run.rollouts.start()
 
+    def read_rollouts(self) -> None:
+        """Read the completions of every run's newest step at once, for what is printed and left."""
+        from rltop.ingest.rollouts import RolloutShelf  # noqa: PLC0415
+
+        for run in self.runs:
+            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.bell.ring)
+            run.rollouts.settle(run.stream.last_step)
+
     @property
     def version(self) -> Hashable:
         """Moves with everything that a view may show, time aside."""

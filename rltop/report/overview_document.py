@@ -163,6 +163,7 @@ def _stragglers(view: StragglerView | None) -> Document | None:
         "start": view.start,
         "tool_share": reading.tool_share,
         "length_gini": reading.gini,
+        "is_from_rollouts": view.is_from_rollouts,
         "balance": reading.balance,
         "level": view.level.word,
         "since_step": view.since_step,

@@ -80,7 +80,7 @@ APP_BINDINGS = (
     ),
     _key("unmute", "X", "unmute", "Unmute", "Show the verdicts of every rule that was muted again"),
     _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
-    _key("rollouts", "R", "rollouts", "Rollouts", "The completions of the step on the screen, group by group"),
+    _key("rollouts", "R", "rollouts", "Rollouts", "Rollouts: the completions of the step on the screen, by group"),
     _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
     _key("runs", "r", "runs", "Runs", "Every run that is followed, what needs attention first", show=True),
     _key(

@@ -26,6 +26,7 @@ from rltop.view.rollouts import (
     paint_parts,
     paint_trail,
     reasons,
+    told_apart,
 )
 from rltop.view.widths import cell_width, char_width, is_single
 
@@ -107,7 +108,7 @@ def paint_completions(view: CompletionsView, width: int, height: int | None, gly
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)]
-    prompt = flat(group.completions[0].prompt)
+    prompt = told_apart(view.rollouts)[group.name]
     for i, line in enumerate(wrap(prompt, width - 9, 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
@@ -311,7 +312,7 @@ def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[R
 
 def _heading(passage: Passage, width: int, glyphs: Glyphs) -> Row:
     name = clip(Label.of(passage.heading).display, width - 24)
-    size = f"{units.count(len(passage.text))} characters"
+    size = f"{units.count(len(passage.text))} {'character' if len(passage.text) == 1 else 'characters'}"
     builder = RowBuilder(width, glyphs).add(glyphs.rule * 2 + " ", "rule").add(name, "title").add(f"  {size} ", "dim")
     return builder.add(glyphs.rule * max(0, builder.room), "rule").row()
 

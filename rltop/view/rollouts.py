@@ -8,7 +8,8 @@ nothing to see, and the head that the pages behind it share. What the numbers ar
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 LEAST = (40, 12)
 NEWLINE = "↵"
 _MOST_BARS = 16
+_LEAST_BARS = len("lengths")
+_LONG_STRETCH = 48
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
 _NAME = (6, 22)
@@ -121,6 +124,52 @@ def _sorts(group: GroupSummary, order: GroupOrder) -> float:
 def flat(text: str) -> str:
     """A text on one line and harmless: its newlines are shown as signs."""
     return Label.of(text.replace("\r\n", "\n").replace("\n", NEWLINE).replace("\t", " ")).display
+
+
+def told_apart(view: RolloutsView) -> Mapping[str, str]:
+    """Group → what its prompt says that those of the other groups do not, on one line.
+
+    What all of them begin and end with, a system prompt or the marks of a template, is left out.
+    """
+    prompts = {group.name: group.completions[0].prompt for group in view.groups}
+    start, stop, shared = _frame(frozenset(text for text in prompts.values() if text))
+    found = {}
+    for name, text in prompts.items():
+        own = text[start : len(text) - stop]
+        own = own.partition(shared)[2] if shared else own
+        found[name] = flat(own.strip()) or flat(text)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _frame(texts: frozenset[str]) -> tuple[int, int, str]:
+    """What texts have in common: how long at their beginning, at their end, and a long stretch between."""
+    if len(texts) < 2:
+        return 0, 0, ""
+    head = _common_start(texts)
+    start = max(head.rfind(" "), head.rfind("\n")) + 1
+    stop = len(_common_start({text[: start - 1 if start else None : -1] for text in texts}))
+    return start, stop, _shared({text[start : len(text) - stop] for text in texts})
+
+
+def _shared(texts: Set[str]) -> str:
+    """A long stretch that all of the texts hold, at whatever place: of long prompts the middle is not kept."""
+    first, last = min(texts, key=len), max(texts, key=len)
+    if len(first) <= _LONG_STRETCH:
+        return ""
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only for prompts that are much alike
+
+    match = SequenceMatcher(None, first, last, autojunk=False).find_longest_match()
+    shared = first[match.a : match.a + match.size]
+    shared = shared[: max(shared.rfind(" "), shared.rfind("\n")) + 1]
+    return shared if len(shared) > _LONG_STRETCH and all(shared in text for text in texts) else ""
+
+
+def _common_start(texts: Set[str]) -> str:
+    """What all of the texts begin with: what the first and the last of them in their order do."""
+    first, last = min(texts), max(texts)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same]
 
 
 def number_or_dash(value: float | None) -> str:
@@ -297,7 +346,7 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 
 def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
-    return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, 4)]
+    return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, 6)]
 
 
 class _Columns(NamedTuple):
@@ -325,14 +374,14 @@ def _columns(view: RolloutsView, width: int) -> _Columns:
         has_gini=width >= 68,
         has_cut=has_cut and width >= 60,
         discarded=discarded,
-        bars=bars if width >= 96 else 0,
+        bars=max(_LEAST_BARS, bars) if width >= 96 and bars else 0,
     )
 
 
 def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     columns = _columns(view, width)
     rows = [_paint_head(view, columns, width, glyphs)]
-    step = view.step
+    step, prompts = view.step, told_apart(view)
     for group in view.groups:
         builder = RowBuilder(width, glyphs)
         is_worst = _is_uneven(view, group)
@@ -356,7 +405,7 @@ def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
             bars = sorted(group.lengths)[-columns.bars :]
             builder.add("  ").left(block_bars(bars, glyphs), columns.bars, "spark")
         if builder.room > 12:
-            builder.add("  ").add(flat(group.completions[0].prompt), "dim")
+            builder.add("  ").add(prompts[group.name], "dim")
         rows.append(builder.row(Target(TargetKind.GROUP, group.name, step)))
     return rows
 

@@ -36,6 +36,8 @@ _WHAT = {
     StragglerKind.LENGTH: "longest/mean answer",
 }
 _COLUMNS = 64
+_LATE_STEPS = 20
+"""A dump that is further behind than this says less of the step on the screen than what is logged on it."""
 
 
 class StragglerView(NamedTuple):
@@ -92,7 +94,8 @@ def _from_rollouts(run: RunSource, at: int | None, logged: StragglerView | None)
 
     view = build_rollouts(run, at)
     summary = view.shelved.summary if view.shelved is not None else None
-    if summary is None or summary.ratio_mean is None:
+    is_late = summary is not None and logged is not None and summary.step < logged.step - _LATE_STEPS
+    if summary is None or summary.ratio_mean is None or is_late:
         return logged._replace(has_rollouts=True) if logged is not None else None
     details = logged.reading if logged is not None else None
     reading = StragglerReading(

@@ -69,6 +69,7 @@ class TimingPageView:
         steps: on how many steps the table rests.
         explanation: which stage explains a slow-down, or that there is none.
         note: why there is nothing to see, where there is nothing.
+        has_rollouts: the completions of the run's steps can be looked at.
     """
 
     timing: TimingView | None
@@ -76,6 +77,7 @@ class TimingPageView:
     steps: int
     explanation: Label
     note: str = ""
+    has_rollouts: bool = False
 
 
 def build_timing_page(
@@ -86,7 +88,9 @@ def build_timing_page(
     if timing is None:
         return TimingPageView(None, (), 0, Label.of(""), _why_nothing(run))
     table = _table(timing)
-    return TimingPageView(timing, table, len(timing.strip), Label.of(_explain(timing, table)))
+    has_rollouts = run.rollouts is not None and bool(run.rollouts.state.steps)
+    explanation = Label.of(_explain(timing, table))
+    return TimingPageView(timing, table, len(timing.strip), explanation, has_rollouts=has_rollouts)
 
 
 def _why_nothing(run: RunSource) -> str:
@@ -197,6 +201,9 @@ def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: G
     stage_room = max(3, min(1 + len(timing.stages), room - len(text) - least - strip_rows))
     rows = paint_stages(timing, width, stage_room, glyphs)
     rows += paint_strip(timing, width, strip_rows, glyphs)
+    if view.has_rollouts:
+        builder = RowBuilder(width, glyphs).add(f" {glyphs.arrow} ", "dim").add("the completions of this step", "text")
+        table.append(builder.row(Target(TargetKind.STRAGGLERS)))
     return fill([*rows, *text, *table], height)
 
 

@@ -8,7 +8,7 @@ from rltop.ui.screens.page import Page
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.timing import LEAST, build_timing_page, paint_timing
 
-_BESIDES = 8
+_BESIDES = 9
 """Rows of the page that are neither a stage nor a row of the table."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fake_run import FakeRun, run_of
+from fake_run import FakeRun, run_of, verl_lines, verl_rows
 from rollout_dumps import lines_of, plain_rows, write_verl
 
 from rltop.ingest.rollouts import RolloutShelf
@@ -20,8 +20,9 @@ from rltop.view.completions import (
 )
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.rollouts import GroupOrder, build_rollouts, paint_rollouts
+from rltop.view.rollouts import GroupOrder, build_rollouts, paint_rollouts, told_apart
 from rltop.view.stragglers import build_stragglers, paint_stragglers
+from rltop.view.timing import build_timing_page, paint_timing
 from rltop.view.widths import cell_width
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
@@ -198,3 +199,35 @@ def test_what_the_trainer_logs_goes_before_the_completions() -> None:
     view = build_rollouts(run, 125)
     assert view.shelved is not None
     assert found.reading.ratio == pytest.approx(view.shelved.summary.ratio_mean, rel=1e-6)
+
+
+def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows([30])))
+    keys = '"completions/mean_length": 10, "completions/max_length": 40, "completions/clipped_ratio": 0.0, "reward": 1'
+    for last, is_from_rollouts in ((45, True), (90, False)):
+        rows = "".join(f'{{"step": {step}, "epoch": 0.1, {keys}}}\n' for step in range(1, last + 1))
+        found = build_stragglers(run_with(path, rows.encode()), None, ())
+        assert found is not None and found.has_rollouts and found.is_from_rollouts is is_from_rollouts
+
+
+def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    frame = "system\nYou are a helpful assistant. " * 20, "\nassistant\n"
+    rows = [
+        {"step": 1, "prompt": f"{frame[0]}What is {number} + 1?{frame[1]}", "completion": str(i)}
+        for number in (17, 23, 5)
+        for i in range(2)
+    ]
+    path.write_bytes(lines_of(rows))
+    view = build_rollouts(run_with(path))
+    assert sorted(told_apart(view).values()) == ["17", "23", "5"]
+    text = text_of(paint_rollouts(view, 80, 24, UNICODE))
+    assert "helpful" not in text and all(f" {number}\n" in text + "\n" for number in (17, 23, 5))
+
+
+def test_the_timing_page_leads_to_the_completions_where_there_are_any(tmp_path: Path) -> None:
+    data = verl_lines(verl_rows(30))
+    for run, has_row in ((run_of(data), False), (run_with(FIXTURE / "rollouts.jsonl", data), True)):
+        targets = targets_of(paint_timing(build_timing_page(run), 80, None, UNICODE))
+        assert (Target(TargetKind.STRAGGLERS) in targets) is has_row
