@@ -3,7 +3,8 @@
 Imports nothing that costs time before it has settled what Ctrl-C does.
 """
 
-import signal
+# `signal` itself takes milliseconds to import, in which an interrupt would end in a traceback.
+import _signal  # type: ignore[import-not-found]
 import sys
 
 
@@ -16,8 +17,8 @@ def main() -> int:
     guard or `watch` have something to restore and ask to be told instead. One that
     is ignored (`nohup`, a job in the background) stays ignored.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
     from rltop.cli import main as run  # noqa: PLC0415 - an interrupt may come at any time
 
     return run()
