@@ -24,14 +24,15 @@ _BLANK = b"\xef\xbb\xbf\0 \t\r\n"
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+("|\\?\Z)|[{}]', re.DOTALL)
 """Strings as a whole, braces. The group is a quote where a string ends, and none where its rest has not come."""
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*\[')
-_OPENING = re.compile(rb"[\xef\xbb\xbf\0 \t\r\n]*\[")
-_LOOK_BACK_BYTES = 256
-"""How much of the name of the array, and of the blanks behind it, may have come before its bracket."""
+_ARRAY_NAME = b'"traceEvents"'
+_BRACKET = re.compile(rb"\s*:\s*\[")
+_BRACKET_TO_COME = re.compile(rb"\s*(?::\s*)?\Z")
 
 
 class EventReader:
     """Cuts a stream into events.
 
+    Before the array of a document has begun, whole objects are taken for events.
     Lines are cut at their ends, so that a torn one costs nothing but itself;
     anything else by counting braces outside strings.
     """
@@ -58,6 +59,7 @@ class EventReader:
                 return
             data, self._held = self._held, b""
             offset = self._start
+            self._is_inside = data.lstrip(_BLANK).startswith(b"[")
         yield from self._framed(data, offset) if self._is_lines else self._scan(data, offset)
 
     def finish(self) -> Iterator[tuple[Event, int]]:
@@ -96,15 +98,17 @@ class EventReader:
     def _scan(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
         if not self._held:
             self._start = offset
-        held = self._held + data
-        at = 0 if self._is_inside else self._behind_head(held)
+        held, at = self._held + data, 0
         # Nothing is looked at twice: an event may come in a thousand pieces.
         seen = len(held)
         for token in _TOKEN.finditer(held, self._seen):
             if token[0][:1] == b'"':
-                if token[1] != b'"':
+                is_name = token[0] == _ARRAY_NAME and not self._is_inside
+                if token[1] != b'"' or (is_name and _BRACKET_TO_COME.match(held, token.end())):
                     seen = token.start()
                     break
+                if is_name and (bracket := _BRACKET.match(held, token.end())):
+                    self._is_inside, self._depth, at = True, 0, bracket.end()
             elif token[0] == b"{":
                 if not self._depth:
                     self._begin = token.start()
@@ -120,16 +124,6 @@ class EventReader:
             self._depth = 0
         self._held, self._start = held[at:], self._start + at
         self._seen, self._begin = seen - at, self._begin - at
-
-    def _behind_head(self, held: bytes) -> int:
-        """Where the events begin, once that has come; before, objects are taken for events."""
-        array = _ARRAY.search(held, max(0, self._seen - _LOOK_BACK_BYTES))
-        if array is not None:
-            self._is_inside = True
-            self._seen, self._depth = array.end(), 0
-            return array.end()
-        self._is_inside = _OPENING.match(held) is not None
-        return 0
 
     def _object(self, text: bytes, start: int) -> Iterator[tuple[Event, int]]:
         event = _event(text)

@@ -161,6 +161,15 @@ def test_what_stands_in_a_later_line_does_not_make_it_a_document() -> None:
         assert decoder.counts.lines == 2 + len(others)
 
 
+@pytest.mark.parametrize("pieces", [1, 40, 1 << 20])
+def test_the_name_of_the_array_inside_an_array_is_text(pieces: int) -> None:
+    run = embodied(range(2))
+    run.events.insert(1, {"ph": "i", "name": "y", "args": {"traceEvents": [{"ph": "X"}]}, "ts": START_US})
+    records, _, decoder = read(run.array(is_closed=True), pieces)
+    assert [record.step for record in records] == [0, 1]
+    assert decoder.counts.lines == len(run.events)
+
+
 def test_an_event_that_comes_in_many_pieces_is_looked_at_once() -> None:
     """A mebibyte of braces in pieces of 256 bytes: minutes, if each piece began at the first."""
     data = b'[{"a":' + b"{" * (1 << 20)
