@@ -247,6 +247,20 @@ def _format_hack() -> Iterator[str]:
     )
 
 
+def _far_away() -> Iterator[str]:
+    return trl(
+        range(5, 255, 5),
+        {
+            "loss": through({5: 0.0, 150: 1e-4, 165: 0.12, 180: 16.0, 250: 60.0}, 0.05),
+            "grad_norm": through({5: 0.4, 150: 0.5, 165: 6.0, 180: 200.0}, 0.1),
+            "learning_rate": always(2e-5),
+            "completion_length": steady(850.0),
+            "reward": until(155, steady(0.90, 0.04), through({155: 0.80, 180: 0.0})),
+            "kl": through({5: 8.6e-5, 150: 2e-3, 165: 3.0, 180: 400.0, 250: 1500.0}, 0.05),
+        },
+    )
+
+
 def _masked() -> Iterator[str]:
     return trl(
         range(10, 310, 10),
@@ -369,6 +383,7 @@ CASES: Mapping[str, Callable[[], Iterator[str]]] = {
     "mode_collapse": _mode_collapse,
     "nan_at_83": _nan_agent,
     "format_hacking": _format_hack,
+    "far_from_reference": _far_away,
     "masked_nan": _masked,
     "rising_mismatch": _rising_mismatch,
     "self_play": _self_play,

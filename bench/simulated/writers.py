@@ -63,6 +63,7 @@ class Made(NamedTuple):
 
 
 _BARE = ("loss", "grad_norm", "lr", "reward_mean", "reward_std", "response_len_mean", "kl_ref")
+_FEWEST = ("loss", "grad_norm", "lr", "reward_mean", "kl_ref")
 _OWN = ("loss", "grad_norm", "lr", "reward_mean", "entropy", "response_len_mean", "kl_ref", "time_step", "clip_frac")
 _VERL_OLD = (
     "reward_mean", "score_mean", "reward_max", "reward_min", "entropy", "policy_loss", "grad_norm", "clip_frac",
@@ -86,6 +87,7 @@ WRITERS: tuple[Writer, ...] = (
         "TRL GRPO, console", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, extra={"epoch": 0.1}, without=_TRL_PPO
     ),
     Writer("TRL GRPO, few keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _BARE, {"epoch": 0.1}, _TRL_PPO),
+    Writer("TRL GRPO, fewest keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _FEWEST, {"epoch": 0.1}, _TRL_PPO),
     Writer("TRL PPO", dialects.trl.DIALECT, Algorithm.PPO, extra={"episode": 64}, sums_kl=100.0),
     Writer("veRL GRPO", dialects.verl.DIALECT, Algorithm.GRPO, "nested"),
     Writer("veRL PPO", dialects.verl.DIALECT, Algorithm.PPO, "nested"),

@@ -44,6 +44,14 @@ FINGERPRINTS = (
     Fingerprint(Algorithm.REWARD, all_of=("margin", "mean_reward", "accuracy"), weight=20),
     Fingerprint(Algorithm.REWARD, all_of=("min_reward", "mean_reward", "max_reward"), weight=19),
     Fingerprint(Algorithm.SFT, all_of=("loss", "mean_token_accuracy"), weight=12),
+    # A log of which only a few keys were kept: of the trainers with an epoch, those that sample log a reward.
+    Fingerprint(
+        Algorithm.GRPO,
+        all_of=("epoch", "reward"),
+        any_of=("loss", "learning_rate", "grad_norm"),
+        none_of=("rewards/chosen", "mean_reward"),
+        weight=7,
+    ),
     Fingerprint(Algorithm.SFT, all_of=("loss", "learning_rate", "epoch"), weight=6),
     Fingerprint(Algorithm.UNKNOWN, all_of=("epoch",), any_of=("eval_loss", "eval_runtime", "train_runtime"), weight=3),
 )

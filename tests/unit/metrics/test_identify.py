@@ -182,6 +182,14 @@ def test_a_single_update_shows_in_clip_and_step_kl() -> None:
     assert plain(TRL_PPO, {"val/ratio": [1.0] * 10}).traits.is_single_update is True
 
 
+def test_a_reward_beside_few_keys_is_not_supervised_training() -> None:
+    few = ["loss", "learning_rate", "epoch"]
+    assert plain(few).algorithm is Algorithm.SFT
+    found = plain([*few, "reward", "kl"])
+    assert (found.dialect.name, found.algorithm) == ("TRL", Algorithm.GRPO)
+    assert found.primary("kl_ref") is not None
+
+
 def test_units_of_the_kl() -> None:
     assert plain(TRL_PPO).traits.kl_is_sequence_sum
     assert not plain(TRL_GRPO).traits.kl_is_sequence_sum
