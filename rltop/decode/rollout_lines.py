@@ -65,8 +65,19 @@ class _Pass:
         while self.at < end and not self.is_done:
             data = self._read(file)
             if not data:
+                yield from self._last(file)
                 return
             yield from self._cut(data)
+
+    def _last(self, file: BinaryIO) -> Iterator[Line]:
+        """A last line that is whole although nothing ends it; one that is being written is no JSON yet."""
+        if self._is_skipping:
+            return
+        file.seek(self.at)
+        data = file.read(MAX_LINE_BYTES)
+        if data.endswith(b"}") and b"\n" not in data and parsed(data) is not None:
+            yield Line(self.at, data)
+            self.at += len(data)
 
     @property
     def is_done(self) -> bool:

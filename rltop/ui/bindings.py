@@ -12,7 +12,7 @@ from textual.binding import Binding
 
 _STEP = Binding.Group("Step", compact=True)
 _ZOOM = Binding.Group("Zoom", compact=True)
-_NEIGHBOUR = Binding.Group("Neighbour", compact=True)
+_NEIGHBOUR = Binding.Group("Next", compact=True)
 
 
 def _key(

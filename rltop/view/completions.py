@@ -89,8 +89,10 @@ def build_completions(
 # -- the completions of a group --------------------------------------------------------------------------------------
 
 
-def paint_completions(view: CompletionsView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """The group in a few lines, then a row per completion."""
+def paint_completions(
+    view: CompletionsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
+) -> list[Row]:
+    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     group = view.group
@@ -107,9 +109,9 @@ def paint_completions(view: CompletionsView, width: int, height: int | None, gly
     note = f"{units.count(view.rank + 1)} of {units.count(len(view.rollouts.groups))} by {view.rollouts.order.value}"
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
-    rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)]
+    rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)[: 3 if is_low else None]]
     prompt = told_apart(view.rollouts)[group.name]
-    for i, line in enumerate(wrap(prompt, width - 9, 2) if prompt else ()):
+    for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
     return fill([*rows, *_paint_list(view, group, width, glyphs)], height)

@@ -18,7 +18,7 @@ from rltop.derive.groups import RatioRange, expected_ratio
 from rltop.derive.rollouts import GroupSummary
 from rltop.metrics.howto import ROLLOUTS
 from rltop.model import Label
-from rltop.view.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.view.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.source import RunSource, part_of, step_in
@@ -35,7 +35,10 @@ _LEAST_BARS = len("lengths")
 _LONG_STRETCH = 48
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
-_NAME = (6, 22)
+_LEAST_NAME = 5
+_MIDDLE_FROM = 8
+_NAMES = ((150, 36), (100, 22), (60, 12), (46, 9), (0, 6))
+"""Columns of the screen from which the name of a group may have so many cells."""
 
 
 class GroupOrder(enum.StrEnum):
@@ -154,7 +157,8 @@ def _frame(texts: frozenset[str]) -> tuple[int, int, str]:
 
 def _shared(texts: Set[str]) -> str:
     """A long stretch that all of the texts hold, at whatever place: of long prompts the middle is not kept."""
-    first, last = min(texts, key=len), max(texts, key=len)
+    ordered = sorted(texts, key=lambda text: (len(text), text))
+    first, last = ordered[0], ordered[-1]
     if len(first) <= _LONG_STRETCH:
         return ""
     from difflib import SequenceMatcher  # noqa: PLC0415 - only for prompts that are much alike
@@ -162,7 +166,10 @@ def _shared(texts: Set[str]) -> str:
     match = SequenceMatcher(None, first, last, autojunk=False).find_longest_match()
     shared = first[match.a : match.a + match.size]
     shared = shared[: max(shared.rfind(" "), shared.rfind("\n")) + 1]
-    return shared if len(shared) > _LONG_STRETCH and all(shared in text for text in texts) else ""
+    # Of texts cut to a length some begin in the middle of it: its end is what counts.
+    while len(shared) > _LONG_STRETCH and not all(shared in text for text in texts):
+        shared = shared[len(shared) // 8 :]
+    return shared if len(shared) > _LONG_STRETCH else ""
 
 
 def _common_start(texts: Set[str]) -> str:
@@ -172,20 +179,30 @@ def _common_start(texts: Set[str]) -> str:
     return first[:same]
 
 
+def short_name(name: str, cells: int) -> str:
+    """The name of a group in so few cells that its end alone tells it from others."""
+    shown = Label.of(name).display or "all"
+    if cells >= _MIDDLE_FROM or cell_width(shown) <= cells:
+        return clip_middle(shown, cells)
+    return clip(ELLIPSIS + shown[-(cells - 1) :], cells)
+
+
 def number_or_dash(value: float | None) -> str:
     """A number, or a dash where there is none."""
     return units.UNKNOWN if value is None else units.number(value)
 
 
-def paint_rollouts(view: RolloutsView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """The step in a few lines, then a row per group."""
+def paint_rollouts(
+    view: RolloutsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
+) -> list[Row]:
+    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     rows = [_paint_title(view, width, glyphs)]
     if view.shelved is None:
         return fill([*rows, Row(()), *paint_nothing(view, width, glyphs)], height)
-    rows += _paint_summary(view, width, glyphs)
-    rows += paint_notes(view, width, glyphs)
+    rows += _paint_summary(view, width, glyphs)[: 2 if is_low else None]
+    rows += _paint_notes(view, width, glyphs)[1 if is_low else 0 :]
     rows.append(rule_row(width, glyphs))
     return fill([*rows, *_paint_groups(view, width, glyphs)], height)
 
@@ -221,6 +238,8 @@ def _step_note(view: RolloutsView) -> str:
     if state is None or view.step is None or not state.steps:
         return ""
     if view.wanted is not None and view.wanted != view.step:
+        if state.progress is not None:
+            return f"step {units.step(view.wanted)} not reached yet"
         return f"nearest to step {units.step(view.wanted)}"
     if view.step == state.steps[-1]:
         return "newest step of the dump"
@@ -273,7 +292,7 @@ def paint_parts(parts: Sequence[tuple[str, str]], width: int, glyphs: Glyphs) ->
     return [*rows, builder.row()] if builder.column > 1 else rows
 
 
-def paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     """Where it comes from, how far it has been looked through, and what is wrong with it."""
     state = view.state
     if state is None:
@@ -286,6 +305,7 @@ def paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     shelved = view.shelved
     if shelved is not None and not shelved.summary.has_tokens:
         text = "this dump counts no tokens: lengths are characters, and so are ratio and Gini"
+        text = text if width >= _ROOMY else "lengths are characters, not tokens"
         rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
     if shelved is not None and any(not group.name for group in view.groups):
         text = "its rows name neither group nor prompt: they stand as one group"
@@ -363,7 +383,8 @@ class _Columns(NamedTuple):
 
 def _columns(view: RolloutsView, width: int) -> _Columns:
     longest = max((cell_width(Label.of(group.name).display) for group in view.groups), default=0)
-    name = max(_NAME[0], min(_NAME[1] if width >= 100 else 12, longest)) + 1
+    most = next(cells for least, cells in _NAMES if width >= least)
+    name = max(_LEAST_NAME, min(most, longest)) + 1
     has_cut = any(group.cut is not None for group in view.groups)
     discarded = 16 if width >= 100 and any(group.discarded for group in view.groups) else 0
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
@@ -386,7 +407,7 @@ def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         builder = RowBuilder(width, glyphs)
         is_worst = _is_uneven(view, group)
         builder.add(f" {glyphs.rise if is_worst else ' '} ", "warn")
-        builder.left(clip_middle(Label.of(group.name).display or "all", columns.name - 1), columns.name, "key")
+        builder.left(short_name(group.name, columns.name - 1), columns.name, "key")
         builder.right(units.count(len(group.completions)), 4, "text")
         builder.right(number_or_dash(group.ratio), 7, "warn" if is_worst else "value")
         builder.right(units.UNKNOWN if not group.lengths else units.count(group.lengths[0]), 8, "value")

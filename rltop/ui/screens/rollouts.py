@@ -23,6 +23,8 @@ from rltop.view.completions import (
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.rollouts import LEAST, GroupOrder, RolloutsView, build_rollouts, paint_rollouts
 
+LOW_ROWS = 16
+"""Below so many rows the list is worth more than what is said above it."""
 _ORDERS = list(GroupOrder)
 _COMPLETION_ORDERS = list(CompletionOrder)
 
@@ -73,7 +75,8 @@ class RolloutsScreen(RolloutPage):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; the board scrolls."""
         limit = None if self.fits(width, height) else height
-        return paint_rollouts(self.rollouts(self._order), width, limit, self.rltop.moment.glyphs)
+        view = self.rollouts(self._order)
+        return paint_rollouts(view, width, limit, self.rltop.moment.glyphs, is_low=height < LOW_ROWS)
 
     def open(self, target: Target) -> None:
         """A group opens its completions."""
@@ -121,7 +124,7 @@ class CompletionsScreen(RolloutPage):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The completions; the board scrolls."""
         limit = None if self.fits(width, height) else height
-        return paint_completions(self.view(), width, limit, self.rltop.moment.glyphs)
+        return paint_completions(self.view(), width, limit, self.rltop.moment.glyphs, is_low=height < LOW_ROWS)
 
     def open(self, target: Target) -> None:
         """A completion opens its text."""

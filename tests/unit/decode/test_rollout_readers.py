@@ -302,3 +302,18 @@ def test_what_is_not_read_says_what_to_do(tmp_path: Path, name: str, data: bytes
     with pytest.raises(SourceError) as caught:
         dumps_in(str(tmp_path / name))
     assert caught.value.hint
+
+
+def test_a_last_line_needs_no_end_and_is_read_once(tmp_path: Path) -> None:
+    rows = plain_rows([1], groups=1, size=3)
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(rows)[:-1])
+    source = only(path)
+    assert len(source.read(1)) == 3
+    with path.open("ab") as file:
+        file.write(b"\n" + lines_of(plain_rows([1], groups=1, size=1)))
+    look_through(source)
+    assert len(source.read(1)) == 4
+    (tmp_path / "dump").mkdir()
+    (tmp_path / "dump" / "7.jsonl").write_bytes(lines_of(plain_rows([7], groups=1, size=2))[:-1])
+    assert len(only(tmp_path / "dump").read(7)) == 2
