@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.clock import Clock
+from rltop.health.reception import Reception, first_record_late
 from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
@@ -132,6 +133,7 @@ class TrackedRun:
         self._collapses = 0
         self._checkpoints: tuple[int, ...] | None = None
         self._measured: tuple[int, RankHistory | None] = (-1, None)
+        self._reception = Reception()
         self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -339,10 +341,10 @@ class TrackedRun:
     def verdicts(self) -> Sequence[Verdict]:
         """What fires now and what has just recovered, worst first, silence included."""
         found = self._peek()
-        silence = self._silence(self.age_s)
-        if silence is None:
+        beside = [one for one in (self._silence(self.age_s), self._reception_verdict()) if one is not None]
+        if not beside:
             return found
-        return sorted([*found, silence], key=lambda v: (*v.urgency, v.since_record))
+        return sorted([*found, *beside], key=lambda v: (*v.urgency, v.since_record))
 
     def _peek(self) -> Sequence[Verdict]:
         version = self.version
@@ -468,6 +470,19 @@ class TrackedRun:
         identity = self.identity
         step_time = None if identity is None else identity.primary("time_step")
         return judge.liveness.verdict(age_s, self.lag_s, "" if step_time is None else step_time.key)
+
+    def _reception_verdict(self) -> Verdict | None:
+        """The verdict on lines that cannot be read, or on a file that has no record yet."""
+        judge = self._main.pipeline.judge
+        muted = frozenset[str]() if judge is None else judge.muted
+        found = None
+        if self.stream.rows:
+            counts = self._main.pipeline.decoder.counts
+            records, step = self.stream.rows, self.stream.last_step or 0
+            found = self._reception.unreadable(counts.lines, counts.bad_lines, records, step)
+        elif self._modified_s is not None and not self._is_finished:
+            found = first_record_late(self._clock.now() - self._modified_s)
+        return None if found is None or found.rule in muted else found
 
     @property
     def lag_s(self) -> float:
