@@ -32,6 +32,7 @@ LEAST = (40, 12)
 NEWLINE = "↵"
 _MOST_BARS = 16
 _LEAST_BARS = len("lengths")
+_SHORT_PROMPT = 60
 _LONG_STRETCH = 48
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
@@ -135,6 +136,8 @@ def told_apart(view: RolloutsView) -> Mapping[str, str]:
     What all of them begin and end with, a system prompt or the marks of a template, is left out.
     """
     prompts = {group.name: group.completions[0].prompt for group in view.groups}
+    if max(map(len, prompts.values()), default=0) <= _SHORT_PROMPT:
+        return {name: flat(text) for name, text in prompts.items()}
     start, stop, shared = _frame(frozenset(text for text in prompts.values() if text))
     found = {}
     for name, text in prompts.items():

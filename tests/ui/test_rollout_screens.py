@@ -6,14 +6,21 @@ import shutil
 from pathlib import Path
 
 import pytest
-from screens import app_over, page_text, press, write_rows
+from rollout_dumps import write_sqlite
+from screens import NO_THEMES, app_over, page_text, press, write_rows
 from textual.pilot import Pilot
 
+from rltop.clock import FakeClock
+from rltop.ingest.discover import discover
+from rltop.ingest.session import Session
 from rltop.resources import folder
+from rltop.sources.feed import DirectFeed
 from rltop.ui.app import RltopApp
+from rltop.ui.options import UiOptions
 from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
 from rltop.view.lines import Target, TargetKind
+from tests.run_folders import trinity
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
 
@@ -27,6 +34,12 @@ async def until(pilot: Pilot[int], app: RltopApp, text: str) -> str:
             return shown
         await pilot.pause(0.01)
     pytest.fail(f"{text!r} did not come:\n{page_text(app)}")
+
+
+def small_app(folder: Path) -> RltopApp:
+    """The rollouts of the fixture beside a few rows of metrics."""
+    shutil.copy(FIXTURE / "rollouts.jsonl", folder)
+    return app_over(write_rows(folder / "metrics.jsonl", [{"step": i, "loss": 1.0} for i in range(110, 131)]))
 
 
 async def test_from_the_stragglers_to_a_text_and_back() -> None:
@@ -53,8 +66,8 @@ async def test_from_the_stragglers_to_a_text_and_back() -> None:
         assert isinstance(app.screen, OverviewScreen) and app.moment.at_step == 126
 
 
-async def test_left_and_right_go_along_the_steps_of_the_dump() -> None:
-    app = app_over(FIXTURE / "metrics.jsonl")
+async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> None:
+    app = small_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "R")
         assert isinstance(app.screen, RolloutsScreen)
@@ -68,9 +81,9 @@ async def test_left_and_right_go_along_the_steps_of_the_dump() -> None:
         assert isinstance(app.screen, OverviewScreen)
 
 
-@pytest.mark.parametrize("size", [(40, 12), (60, 15), (80, 24), (200, 60)])
-async def test_every_page_fits_every_size(size: tuple[int, int]) -> None:
-    app = app_over(FIXTURE / "metrics.jsonl")
+@pytest.mark.parametrize("size", [(40, 12), (200, 60)])
+async def test_every_page_fits_every_size(tmp_path: Path, size: tuple[int, int]) -> None:
+    app = small_app(tmp_path)
     async with app.run_test(size=size) as pilot:
         app.show_step(125)
         await press(pilot, "R")
@@ -91,14 +104,31 @@ async def test_without_rollouts_the_page_says_how_to_get_them(tmp_path: Path) ->
 
 
 async def test_what_is_written_meanwhile_is_shown(tmp_path: Path) -> None:
-    shutil.copy(FIXTURE / "metrics.jsonl", tmp_path)
+    app = small_app(tmp_path)
     lines = (FIXTURE / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
     dump = tmp_path / "rollouts.jsonl"
     dump.write_bytes(b"".join(lines[:40]))
-    app = app_over(tmp_path / "metrics.jsonl")
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "R")
         await until(pilot, app, "8 completions")
         with dump.open("ab") as file:
             file.write(b"".join(lines[40:64]))
         await until(pilot, app, "32 completions")
+
+
+async def test_batches_of_the_explorer_are_shown_at_the_trainers_step_by_time(tmp_path: Path) -> None:
+    # Of 60 steps of the trainer at 30 s each and 90 batches at 20 s each, step 30 and batch 45 are at one time.
+    job = trinity(tmp_path / "job")
+    write_sqlite(job / "buffer" / "explorer_output.db", range(1, 91)).close()
+    clock = FakeClock()
+    found = discover([str(job)]).found
+    session = Session(found, lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock)
+    session.drain()
+    app = RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=clock)
+    async with app.run_test(size=(100, 30)) as pilot:
+        app.show_step(30)
+        await press(pilot, "R")
+        await until(pilot, app, "step 45   2 groups of 2")
+        await press(pilot, "left")
+        await until(pilot, app, "step 43   2 groups of 2")
+        assert app.moment.at_step == 29

@@ -90,6 +90,10 @@ class RolloutsScreen(RolloutPage):
         view = self.rollouts(self._order)
         if view.state is None or view.step is None:
             return
+        if view.state.stream and any(part.role == view.state.stream for part in self.rltop.followed.beside):
+            # The dump counts in steps of another stream than the time cursor.
+            self.rltop.action_travel(by)
+            return
         steps = view.state.steps
         at = steps.index(view.step) + by
         if 0 <= at < len(steps):

@@ -226,6 +226,12 @@ def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
     assert "helpful" not in text and all(f" {number}\n" in text + "\n" for number in (17, 23, 5))
 
 
+def test_short_prompts_are_shown_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of([{"step": 1, "prompt": f"add {i} and 1", "completion": "?"} for i in range(3)]))
+    assert set(told_apart(build_rollouts(run_with(path))).values()) == {f"add {i} and 1" for i in range(3)}
+
+
 def test_the_timing_page_leads_to_the_completions_where_there_are_any(tmp_path: Path) -> None:
     data = verl_lines(verl_rows(30))
     for run, has_row in ((run_of(data), False), (run_with(FIXTURE / "rollouts.jsonl", data), True)):
