@@ -17,16 +17,15 @@ from rltop.model import Label
 from rltop.view.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.prompts import flat
 from rltop.view.rollouts import (
     LEAST,
     RolloutsView,
-    flat,
     number_or_dash,
     paint_nothing,
     paint_parts,
     paint_trail,
     reasons,
-    told_apart,
 )
 from rltop.view.widths import cell_width, char_width, is_single
 
@@ -110,7 +109,7 @@ def paint_completions(
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)[: 3 if is_low else None]]
-    prompt = told_apart(view.rollouts)[group.name]
+    prompt = view.rollouts.prompts[group.name]
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))

@@ -8,8 +8,7 @@ nothing to see, and the head that the pages behind it share. What the numbers ar
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence, Set
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +20,7 @@ from rltop.model import Label
 from rltop.view.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.prompts import told_apart
 from rltop.view.source import RunSource, part_of, step_in
 from rltop.view.spark import block_bars
 from rltop.view.widths import cell_width
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from rltop.ingest.rollouts import ShelfState, ShelvedStep
 
 LEAST = (40, 12)
-NEWLINE = "↵"
 _MOST_BARS = 16
 _LEAST_BARS = len("lengths")
-_SHORT_PROMPT = 60
-_LONG_STRETCH = 48
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
 _LEAST_NAME = 5
@@ -82,6 +79,11 @@ class RolloutsView(NamedTuple):
         """What lengths are counted in."""
         return "tokens" if self.shelved is None or self.shelved.summary.has_tokens else "characters"
 
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Group → what its prompt says that those of the others do not."""
+        return told_apart({group.name: group.completions[0].prompt for group in self.groups})
+
     def group(self, name: str) -> tuple[int, GroupSummary] | None:
         """A group and its rank; where the step has none of that name, the first; None where it has none at all."""
         found = next(((i, each) for i, each in enumerate(self.groups) if each.name == name), None)
@@ -123,63 +125,6 @@ def _sorts(group: GroupSummary, order: GroupOrder) -> float:
         case _:
             value = group.ratio
     return float("-inf") if value is None else float(value)
-
-
-def flat(text: str) -> str:
-    """A text on one line and harmless: its newlines are shown as signs."""
-    return Label.of(text.replace("\r\n", "\n").replace("\n", NEWLINE).replace("\t", " ")).display
-
-
-def told_apart(view: RolloutsView) -> Mapping[str, str]:
-    """Group → what its prompt says that those of the other groups do not, on one line.
-
-    What all of them begin and end with, a system prompt or the marks of a template, is left out.
-    """
-    prompts = {group.name: group.completions[0].prompt for group in view.groups}
-    if max(map(len, prompts.values()), default=0) <= _SHORT_PROMPT:
-        return {name: flat(text) for name, text in prompts.items()}
-    start, stop, shared = _frame(frozenset(text for text in prompts.values() if text))
-    found = {}
-    for name, text in prompts.items():
-        own = text[start : len(text) - stop]
-        own = own.partition(shared)[2] if shared else own
-        found[name] = flat(own.strip()) or flat(text)
-    return found
-
-
-@lru_cache(maxsize=4)
-def _frame(texts: frozenset[str]) -> tuple[int, int, str]:
-    """What texts have in common: how long at their beginning, at their end, and a long stretch between."""
-    if len(texts) < 2:
-        return 0, 0, ""
-    head = _common_start(texts)
-    start = max(head.rfind(" "), head.rfind("\n")) + 1
-    stop = len(_common_start({text[: start - 1 if start else None : -1] for text in texts}))
-    return start, stop, _shared({text[start : len(text) - stop] for text in texts})
-
-
-def _shared(texts: Set[str]) -> str:
-    """A long stretch that all of the texts hold, at whatever place: of long prompts the middle is not kept."""
-    ordered = sorted(texts, key=lambda text: (len(text), text))
-    first, last = ordered[0], ordered[-1]
-    if len(first) <= _LONG_STRETCH:
-        return ""
-    from difflib import SequenceMatcher  # noqa: PLC0415 - only for prompts that are much alike
-
-    match = SequenceMatcher(None, first, last, autojunk=False).find_longest_match()
-    shared = first[match.a : match.a + match.size]
-    shared = shared[: max(shared.rfind(" "), shared.rfind("\n")) + 1]
-    # Of texts cut to a length some begin in the middle of it: its end is what counts.
-    while len(shared) > _LONG_STRETCH and not all(shared in text for text in texts):
-        shared = shared[len(shared) // 8 :]
-    return shared if len(shared) > _LONG_STRETCH else ""
-
-
-def _common_start(texts: Set[str]) -> str:
-    """What all of the texts begin with: what the first and the last of them in their order do."""
-    first, last = min(texts), max(texts)
-    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
-    return first[:same]
 
 
 def short_name(name: str, cells: int) -> str:
@@ -405,7 +350,7 @@ def _columns(view: RolloutsView, width: int) -> _Columns:
 def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     columns = _columns(view, width)
     rows = [_paint_head(view, columns, width, glyphs)]
-    step, prompts = view.step, told_apart(view)
+    step, prompts = view.step, view.prompts
     for group in view.groups:
         builder = RowBuilder(width, glyphs)
         is_worst = _is_uneven(view, group)

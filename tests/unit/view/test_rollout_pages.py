@@ -20,7 +20,7 @@ from rltop.view.completions import (
 )
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.rollouts import GroupOrder, build_rollouts, paint_rollouts, told_apart
+from rltop.view.rollouts import GroupOrder, build_rollouts, paint_rollouts
 from rltop.view.stragglers import build_stragglers, paint_stragglers
 from rltop.view.timing import build_timing_page, paint_timing
 from rltop.view.widths import cell_width
@@ -221,7 +221,7 @@ def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
     ]
     path.write_bytes(lines_of(rows))
     view = build_rollouts(run_with(path))
-    assert sorted(told_apart(view).values()) == ["17", "23", "5"]
+    assert sorted(view.prompts.values()) == ["17", "23", "5"]
     text = text_of(paint_rollouts(view, 80, 24, UNICODE))
     assert "helpful" not in text and all(f" {number}\n" in text + "\n" for number in (17, 23, 5))
 
@@ -229,7 +229,7 @@ def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
 def test_short_prompts_are_shown_whole(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of([{"step": 1, "prompt": f"add {i} and 1", "completion": "?"} for i in range(3)]))
-    assert set(told_apart(build_rollouts(run_with(path))).values()) == {f"add {i} and 1" for i in range(3)}
+    assert set(build_rollouts(run_with(path)).prompts.values()) == {f"add {i} and 1" for i in range(3)}
 
 
 def test_the_timing_page_leads_to_the_completions_where_there_are_any(tmp_path: Path) -> None:
