@@ -130,12 +130,16 @@ class RewardCrash(Judge):
     def _hold(self, value: float) -> None:
         """A record like those before it: it joins them, and so do the few that seemed to leave."""
         held, below = self.held, self.below
+        leaves = held[0] if len(held) == _HELD else None
         if below:
             held.extend(below)
             below.clear()
+            leaves = self.floor
         held.append(value)
-        # Until there is something to be below of, nothing is.
-        self.floor = min(held) if len(held) >= _FEW else float("-inf")
+        # Until there is something to be below of, nothing is. What stays is not below the floor, so only what leaves
+        # can move it.
+        if len(held) == _FEW or (leaves is not None and leaves <= self.floor):
+            self.floor = min(held)
 
     def _judge_below(self) -> Reading:
         """The streak below everything, where it also means something: against range, level and spread."""
