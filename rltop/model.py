@@ -437,7 +437,8 @@ class Event(NamedTuple):
     """One transition of one rule, in the order of the file.
 
     `stream` names the stream of the run whose records and steps it counts in; "" is
-    the main one.
+    the main one. `since_step` is where what the rule speaks of began, which is
+    before the record that established it; None for a fact.
     """
 
     record: int
@@ -448,6 +449,7 @@ class Event(NamedTuple):
     state: EventState
     message: str
     stream: str = ""
+    since_step: int | None = None
 
 
 class RunState(enum.StrEnum):

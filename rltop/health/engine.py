@@ -149,7 +149,7 @@ class Engine:
         # Records are counted in the segment here, in the run there.
         began = now.record - (event.record - rule.since_record)
         if onset is None or began < onset.record:
-            now.onsets[family] = Onset(began, rule.since_step, event.rule, self._subject(rule.spec)[0])
+            now.onsets[family] = Onset(began, rule.since_step, event.rule, self.identity.subject(rule.spec.metrics)[0])
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
@@ -256,20 +256,12 @@ class Engine:
             return []
         record = self._now.observation.record
         shown = [
-            rule.verdict(*self._subject(rule.spec))
+            rule.verdict(*self.identity.subject(rule.spec.metrics))
             for rule in self._rules
             if rule.spec.id not in self._muted and rule.is_shown(record)
         ]
         shown.sort(key=lambda v: (*v.urgency, v.since_record))
         return shown
-
-    def _subject(self, spec: RuleSpec) -> tuple[str, str]:
-        """The first of the rule's metrics that the stream logs, and its key."""
-        for name in spec.metrics:
-            signal = self.identity.primary(name)
-            if signal is not None:
-                return name, signal.key
-        return (spec.metrics[0] if spec.metrics else ""), ""
 
     @property
     def active(self) -> Sequence[RuleSpec]:

@@ -350,7 +350,8 @@ class Rule:
 
     def _event(self, now: Moment, state: EventState, level: Level, message: str) -> Event:
         seen = now.observation
-        return Event(seen.record, seen.step, self.spec.id, self.spec.family, level, state, message)
+        since = None if state is EventState.FACT else self.since_step
+        return Event(seen.record, seen.step, self.spec.id, self.spec.family, level, state, message, since_step=since)
 
     def is_shown(self, record: int) -> bool:
         """Whether there is a verdict to show after `record`."""

@@ -180,3 +180,14 @@ class Identity(NamedTuple):
         """The signal that stands for the metric `name`, or None."""
         found = self.signals.get(name)
         return found[0] if found else None
+
+    def subject(self, names: Sequence[str]) -> tuple[str, str]:
+        """The first of the metrics `names` that the stream logs, and the trainer's key for it.
+
+        The first of all with an empty key where it logs none of them.
+        """
+        for name in names:
+            signal = self.primary(name)
+            if signal is not None:
+                return name, signal.key
+        return (names[0] if names else ""), ""

@@ -153,6 +153,7 @@ def event_document(event: Event) -> Document:
     return {
         "record": event.record,
         "step": event.step,
+        **({} if event.since_step is None else {"since_step": event.since_step}),
         "rule": event.rule,
         **({"stream": event.stream} if event.stream else {}),
         "family": event.family,

@@ -38,7 +38,7 @@ from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
-from rltop.ui.textual_shim import ScreenGuard, driver_for
+from rltop.ui.textual_shim import KeysInOrder, ScreenGuard, driver_for
 from rltop.ui.travel import TimeTravel
 from rltop.ui.wardrobe import Wardrobe
 from rltop.view.badges import verdicts_at
@@ -58,7 +58,7 @@ TICK_S = 1.0
 """How often ages and the state word are brought up to date without new data."""
 
 
-class RltopApp(TimeTravel, Wardrobe, inherit_bindings=False):
+class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"

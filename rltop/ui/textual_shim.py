@@ -1,25 +1,32 @@
 """The one place that touches what Textual does not document.
 
-Three things: a driver that leaves the terminal to the guard and tells when it has
+Four things: a driver that leaves the terminal to the guard and tells when it has
 answered, an update that sends the changed cells instead of everything to the left
-of them, and an application that hands on what went wrong instead of printing it.
+of them, an application that hands on what went wrong instead of printing it, and
+keys that are taken one after the other however fast they come.
 Written against Textual 8.2; every entry says what it leans on, so that an update of
 Textual has one file to check.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from rich.console import Console
+from textual import events
 from textual._compositor import ChopsUpdate, Compositor
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import Screen
+from textual.widgets import Input
 from textual.widgets._footer import FooterKey as FooterKey  # noqa: PLC0414 - handed on
 from textual.widgets._footer import FooterLabel as FooterLabel  # noqa: PLC0414 - handed on
 from textual.widgets._footer import KeyGroup as KeyGroup  # noqa: PLC0414 - handed on
@@ -30,6 +37,9 @@ from rltop.ui.pen import Pen
 _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
 _FLUSH_CHARACTERS = 1 << 16
+
+_TAKEN_S = 1.0
+"""A page that has not dealt with a key after so long is not waited for."""
 
 
 class ScreenGuard(Protocol):
@@ -217,3 +227,56 @@ class FaultKeeper(App[int]):
         if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
             return error.error
         return error
+
+
+class KeysInOrder(App[int]):
+    """An application whose next key is looked at when the last one has done its work.
+
+    Textual sends a key to the widget that has the focus, and looks for its binding
+    when it comes back: of the keys of one packet, which a link that lags delivers
+    together, the second would go where the first was to lead away from. Here a
+    binding is looked for at once, unless a text field takes the key, and the next
+    key waits until what the last one caused has come as far as the application.
+
+    Leans on: `App.on_event` gets every key first, `App._check_bindings` runs what one
+    is bound to, and no widget here but `Input` takes keys in any other way.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._typed: deque[events.Key] = deque()
+
+    async def on_event(self, event: events.Event) -> None:
+        """Take a key as described, everything else as Textual does."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+            return
+        self._typed.append(event)
+        if len(self._typed) == 1:
+            await self._take_key()
+
+    async def _take_key(self) -> None:
+        self.app_focus = True
+        focused, screen, event = self.focused, self.screen, self._typed[0]
+        try:
+            if not await self._check_bindings(event.key, priority=True):
+                if isinstance(focused, Input) and event.is_printable:
+                    focused._forward_event(event)
+                else:
+                    await self._check_bindings(event.key)
+            # What it does, what it says of that, and what the page makes of it.
+            for pump in (focused, focused, screen):
+                if pump is not None:
+                    await _drained(pump)
+        finally:
+            self._typed.popleft()
+        if self._typed:
+            self.call_later(self._take_key)
+
+
+async def _drained(pump: MessagePump) -> None:
+    """Wait until `pump` has dealt with what is in its queue now."""
+    done = asyncio.Event()
+    if pump.call_later(done.set):
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), _TAKEN_S)

@@ -55,45 +55,48 @@ class BadgeGroup(NamedTuple):
 def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
     """The verdicts that stood at a step, worst first; at the newest step, all of the run's.
 
-    A past one is put together from the event log: it has the sentence of the
-    time, and what the rule says of itself, but no evidence. In a stream beside the
+    A past one is put together from the event log: it has the sentence of its last
+    transition, with the step of that, and what the rule says of itself, but no evidence. In a stream beside the
     main one it is the step of the same time.
     """
     if at is None:
         return tuple(run.verdicts)
     muted = run.muted
-    standing: dict[str, tuple[Event, Event]] = {}
+    standing: dict[str, Event] = {}
     for event in run.events:
         if event.stream or event.step > at or event.state is EventState.FACT or event.rule in muted:
             continue
         if event.state is EventState.RECOVERED:
             standing.pop(event.rule, None)
         else:
-            begin = standing[event.rule][0] if event.rule in standing else event
-            standing[event.rule] = (begin, event)
-    found = [_past_verdict(begin, newest) for begin, newest in standing.values()]
+            standing[event.rule] = event
+    found = [_past_verdict(run, event, at) for event in standing.values()]
     for part in run.beside:
         there = verdicts_at(part, step_in(part, run, at))
         found += [one._replace(stream=part.role, headline=f"{part.role}: {one.headline}") for one in there]
     return tuple(sorted(found, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
 
 
-def _past_verdict(begin: Event, newest: Event) -> Verdict:
+def _past_verdict(run: RunSource, event: Event, at: int) -> Verdict:
     from rltop.health import registry  # noqa: PLC0415 - every rule there is: not before the first frame
 
-    spec = registry.BY_ID.get(newest.rule)
+    spec = registry.BY_ID.get(event.rule)
+    measured = spec.metrics if spec else ()
+    metric, key = run.identity.subject(measured) if run.identity is not None else ("", "")
+    # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
+    told = "" if event.step == at else f" (at {units.step(event.step)})"
     return Verdict(
-        rule=newest.rule,
-        title=spec.title if spec else newest.family,
-        family=newest.family,
+        rule=event.rule,
+        title=spec.title if spec else event.family,
+        family=event.family,
         group=spec.group.value if spec else "learning",
-        level=newest.level,
+        level=event.level,
         state=VerdictState.FIRING,
-        metric=spec.metrics[0] if spec and spec.metrics else "",
-        key="",
-        since_step=begin.step,
-        since_record=begin.record,
-        headline=newest.message,
+        metric=metric,
+        key=key,
+        since_step=event.step if event.since_step is None else event.since_step,
+        since_record=event.record,
+        headline=f"{event.message.rstrip('.')}{told}",
         why=spec.why if spec else "",
         causes=spec.causes if spec else (),
         next=spec.next if spec else (),

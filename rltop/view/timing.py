@@ -23,9 +23,6 @@ from rltop.view.timings import OTHER, TimingView, build_timing, share_text
 from rltop.view.waterfall import paint_stages, paint_strip
 
 LEAST = (40, 12)
-HISTORY_STEPS = 200
-"""How many steps the table's median, percentile and trend rest on."""
-
 _MIN_FOR_TREND = 8
 _SLOWER = 0.05
 _BARS = 40
@@ -84,7 +81,7 @@ def build_timing_page(
     run: RunSource, at: int | None = None, *, row: Mapping[str, float] | None = None
 ) -> TimingPageView:
     """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
-    timing = build_timing(run, at, row, HISTORY_STEPS)
+    timing = build_timing(run, at, row)
     if timing is None:
         return TimingPageView(None, (), 0, Label.of(""), _why_nothing(run))
     table = _table(timing)

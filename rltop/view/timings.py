@@ -22,7 +22,7 @@ from rltop.view.signals import shown_step
 from rltop.view.source import RunSource, measured_part, step_in
 
 STRIP_STEPS = 60
-"""How many steps the strip under the waterfall shows, and medians rest on."""
+"""How many steps the strip under the waterfall shows, and medians rest on: the same on every page."""
 
 _MIN_FOR_MEDIAN = 5
 _RISE_FACTOR = 1.5

@@ -78,7 +78,7 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
     if verdict is None or shown_step(run, at) is None:
         return empty
     chain = build_chain(run, verdict, at, columns_of(width).cells)
-    return replace(empty, records=_records(run, verdict), chain=chain)
+    return replace(empty, records=_records(run, verdict) if at is None else None, chain=chain)
 
 
 def _records(run: RunSource, verdict: Verdict) -> int | None:

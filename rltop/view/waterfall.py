@@ -309,8 +309,9 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
         height = 1
     notes, target = _outlier_notes(view)
     least = min(len(view.strip), room * 2 // 3)
-    note = next((text for text in notes if cell_width(text) + 4 + least <= room), "")
-    steps = view.strip[-min(room - (cell_width(note) + 4 if note else 0), STRIP_STEPS) :]
+    fitting = [text for text in notes if cell_width(text) + 4 + least <= room and _is_drawn(view, room, text)]
+    note = fitting[0] if fitting else ""
+    steps = view.strip[-_bars_beside(room, note) :]
     label = f"last {len(steps)} steps"
     grid = _stacked(steps, view, height, glyphs) if height > 1 else [_heights(steps, glyphs)]
     rows = []
@@ -327,6 +328,16 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
             builder.add(f"   {glyphs.baseline} {units.duration(top)}{cut}", "dim")
         rows.append(builder.row(Target(TargetKind.TIMING, "", view.step)))
     return rows
+
+
+def _bars_beside(room: int, note: str) -> int:
+    """How many steps have a bar when `note` stands on their right."""
+    return min(room - (cell_width(note) + 4 if note else 0), STRIP_STEPS)
+
+
+def _is_drawn(view: TimingView, room: int, note: str) -> bool:
+    """Whether the slowest step has a bar beside the note that speaks of it."""
+    return view.outlier is not None and view.outlier[0] in view.strip[-_bars_beside(room, note) :]
 
 
 def _outlier_notes(view: TimingView) -> tuple[list[str], Target | None]:

@@ -554,6 +554,21 @@ async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
         assert isinstance(app.screen, OverviewScreen)
 
 
+async def test_a_past_verdict_began_where_it_began() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE):
+        newest = {verdict.rule: verdict.since_step for verdict in app.shown_verdicts}
+        step = app.followed.stream.last_step
+        assert newest and step is not None
+        app.show_step(step - 1)
+        standing = {verdict.rule: verdict for verdict in app.shown_verdicts if verdict.rule in newest}
+        assert standing
+        assert {rule: verdict.since_step for rule, verdict in standing.items()} == {
+            rule: newest[rule] for rule in standing
+        }
+        assert all(verdict.key or not verdict.metric for verdict in standing.values())
+
+
 async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(40, 12)) as pilot:

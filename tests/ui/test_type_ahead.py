@@ -1,0 +1,63 @@
+"""Keys that arrive in one go, as they do over a link that lags, do what they do one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from screens import RECORDED, app_over, page_text
+from textual import events
+from textual.pilot import Pilot
+
+from rltop.ui.app import RltopApp
+from rltop.ui.screens.metric import MetricScreen
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.timing import TimingScreen
+from rltop.ui.screens.tree import TreeScreen
+
+
+def type_ahead(app: RltopApp, *keys: str) -> None:
+    """Put all keys into the queue before the first of them is looked at."""
+    for key in keys:
+        named = {"slash": "/", "enter": "\r", "comma": ","}
+        app.post_message(events.Key(key, named.get(key, key if len(key) == 1 else None)))
+
+
+async def until(pilot: Pilot[int], is_so: Callable[[], bool]) -> None:
+    """Wait until the keys have done what they should; fails when they never do."""
+    for _ in range(200):
+        if is_so():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError(f"{pilot.app.screen} {pilot.app.focused}")
+
+
+async def test_a_filter_is_typed_confirmed_and_its_match_opened() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "slash", *"clipfrac", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, MetricScreen))
+        assert "actor/pg_clipfrac" in page_text(app)
+
+
+async def test_and_left_again_all_in_one_go() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        # Out of the chart, of the filter, of the list; `T` says that the last one has been taken.
+        before = app.palette.name
+        type_ahead(app, "slash", *"clipfrac", "enter", "enter", "escape", "escape", "escape", "T")
+        await until(pilot, lambda: app.palette.name != before)
+        assert isinstance(app.screen, OverviewScreen)
+
+
+async def test_no_key_meant_for_the_filter_does_what_it_does_elsewhere() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "m", "slash", *"TqacTL")
+        await until(pilot, lambda: isinstance(app.screen, TreeScreen) and app.screen.filter.value == "TqacTL")
+
+
+async def test_pages_are_opened_and_left_in_order() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "t", "comma", "comma", "L", "m", "escape", "t", "comma")
+        await until(pilot, lambda: isinstance(app.screen, TimingScreen) and not app.is_live)
