@@ -21,8 +21,11 @@ from rltop.view.cache import read_timing
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource, measured_part, step_in
 
+HISTORY_STEPS = 200
+"""How many steps medians rest on, on every page."""
+
 STRIP_STEPS = 60
-"""How many steps the strip under the waterfall shows, and medians rest on: the same on every page."""
+"""How many of them the strip under the waterfall shows."""
 
 _MIN_FOR_MEDIAN = 5
 _RISE_FACTOR = 1.5
@@ -202,7 +205,7 @@ def build_timing(
     run: RunSource,
     at: int | None = None,
     row: Mapping[str, float] | None = None,
-    count: int = STRIP_STEPS,
+    count: int = HISTORY_STEPS,
     inner: int | None = None,
 ) -> TimingView | None:
     """The timing of a step, compared with the steps before it.
@@ -244,7 +247,7 @@ def build_timing(
         is_overlapping=timing.is_overlapping,
         strip=strip,
         colors=colors,
-        outlier=_outlier(strip),
+        outlier=_outlier(strip[-STRIP_STEPS:]),
         is_older=timing.step != shown_step(run, at),
         is_measured=any(span.parts for span in timing.spans),
         stream=Label.of(part.role),
@@ -302,7 +305,7 @@ def _logged(stream: Stream, key: str, history: Sequence[StepTiming]) -> list[flo
     return [value for step, value in zip(series.steps, series.values, strict=True) if value >= 0.0 and step in steps]
 
 
-_MAX_KNOWN = 16 * STRIP_STEPS
+_MAX_KNOWN = 5 * HISTORY_STEPS
 _KNOWN: dict[int, tuple[StepTiming, dict[str, float]]] = {}
 """Durations by `id` of the tree that they are of; the tree is held, so that its id stays its own."""
 
