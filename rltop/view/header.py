@@ -48,7 +48,7 @@ class HeaderView(NamedTuple):
         folded: first and last step of the bucket that stands for it, where memory
             has thinned it, else None.
         total_steps: where the run says it.
-        step_s: what a step usually takes.
+        step_s: what a step takes now: the median of the newest.
         eta_s: time to the last step at the present pace.
         state: the state word.
         age_s: age of the newest record.
@@ -73,7 +73,7 @@ def build_header(run: RunSource, timing: TimingView | None, at: int | None = Non
     """Read the header of a run; nothing is guessed that the run does not say."""
     stream, identity = run.stream, run.identity
     wall_s = wall_pace(run)
-    step_s = (timing.median_s if timing.median_s is not None else timing.total_s) if timing is not None else wall_s
+    step_s = median(step.total_s for step in timing.strip[-_PACE_ROWS:]) if timing is not None else wall_s
     last, total = stream.last_step, stream.total_steps
     pace = wall_s if wall_s is not None else step_s
     eta_s = None

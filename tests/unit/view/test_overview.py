@@ -284,8 +284,9 @@ def test_a_level_is_never_said_by_colour_alone(firing: FakeRun) -> None:
     for row in rows_of(firing, 120, 38):
         text = "".join(one.text for one in row.line)
         # The sentence may go on in the next line: it has one sign.
-        said = said + text if row.target is not None and row.target == target else text
-        target = row.target
+        ahead = row.hot[0].target if row.hot else None
+        said = said + text if ahead is not None and ahead == target else text
+        target = ahead
         for piece in row.line:
             if piece.role in ("warn", "crit") and piece.text.strip():
                 assert any(sign in said for sign in "▲◆✕"), said
