@@ -14,7 +14,7 @@ from rltop.decode.jsonl import JsonlDecoder
 from rltop.decode.kinds import JSONL
 from rltop.ingest.found import Found
 from rltop.ingest.pipeline import Pipeline
-from rltop.ingest.tracked import TrackedRun
+from rltop.ingest.tracked import FIRST_ROWS, TrackedRun
 from rltop.model import Label
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
@@ -23,9 +23,6 @@ from rltop.store.stream import Stream
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Row
 from rltop.view.overview import build_overview, paint_overview
-
-EARLY_ROWS = 64
-"""Rows read for the first frame: the steps of the timing strip, and about 10 ms."""
 
 
 class _Unread:
@@ -77,7 +74,7 @@ def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
         _Unread(found.size),
         Pipeline(JsonlDecoder(options.jsonl), Stream("", options.store), None, size),
         clock,
-        preview=(DirectFeed(found.path, clock=clock, last_lines=EARLY_ROWS), Pipeline(decoder, stream, None, size)),
+        previews=[(DirectFeed(found.path, clock=clock, last_lines=FIRST_ROWS), Pipeline(decoder, stream, None, size))],
         modified_s=found.modified_s,
     )
     while run.advance(_Once()):

@@ -21,7 +21,7 @@ from rltop.ingest.judge import Judge
 from rltop.ingest.options import Bell, IngestOptions, OpenFeed
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.recall import Recaller
-from rltop.ingest.tracked import TrackedRun
+from rltop.ingest.tracked import FIRST_ROWS, TrackedRun
 from rltop.model import Label
 from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
@@ -134,13 +134,15 @@ class Session:
         """One stream of a run, followed."""
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
-        preview = None
+        previews = []
         shown_kind = found.kind or JSONL
         has_lines = shown_kind.is_line_based and not found.earlier and is_file
         if self.options.has_preview and has_lines and found.size >= PREVIEW_FROM_BYTES:
             rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
-            shown = self._pipeline(shown_kind.make(found.path, rows), Stream("", self.options.store))
-            preview = (open_feed(found.path, PREVIEW_ROWS), shown)
+            # The fewest first: they are there at once, and stand until more of them are.
+            for count in (FIRST_ROWS, PREVIEW_ROWS):
+                shown = self._pipeline(shown_kind.make(found.path, rows), Stream("", self.options.store))
+                previews.append((open_feed(found.path, count), shown))
         return kind(
             replace(run, name=Label.of(found.role), path=Label.of(found.path))
             if kind is TrackedRun and found.role
@@ -148,7 +150,7 @@ class Session:
             self._feed(found, open_feed),
             self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream(found.role)),
             self._clock,
-            preview=preview,
+            previews=previews,
             modified_s=found.modified_s,
             recaller=Recaller(found.path, self.options.jsonl, self.bell.ring) if is_jsonl else None,
             role=found.role if kind is TrackedRun else "",
@@ -235,6 +237,12 @@ class Session:
                 break
             self._turn += 1
         return has_moved
+
+    def read_newest(self, budget_ms: float) -> None:
+        """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
+        budget = _SliceBudget(self._clock, budget_ms)
+        for run in self.runs:
+            run.read_newest(budget)
 
     def drain(self) -> None:
         """Read everything there is now; runs whose feed is exhausted are finished."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from rltop.derive.spans import SpanBook
     from rltop.ingest.rollouts import RolloutShelf
 
+FIRST_ROWS = 64
+"""Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
 TAKE_BYTES = 1024 * 1024
 NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
@@ -84,6 +86,13 @@ class _Intake:
                 return True
 
     @property
+    def is_filled(self) -> bool:
+        """Has everything been decoded that the feed has to give?"""
+        status = self.feed.status
+        is_at_end = status.state is TailState.AT_END and self.pipeline.offset >= status.offset
+        return is_at_end and not self._waiting
+
+    @property
     def has_waiting(self) -> bool:
         """Is there something taken from the feed and not yet decoded?"""
         return bool(self._waiting)
@@ -107,7 +116,7 @@ class TrackedRun:
         pipeline: Pipeline,
         clock: Clock,
         *,
-        preview: tuple[Feed, Pipeline] | None = None,
+        previews: Sequence[tuple[Feed, Pipeline]] = (),
         modified_s: float | None = None,
         recaller: Recaller | None = None,
         role: str = "",
@@ -121,7 +130,7 @@ class TrackedRun:
         self.rollouts: RolloutShelf | None = None
         self._clock = clock
         self._main = _Intake(feed, pipeline)
-        self._preview = _Intake(*preview) if preview is not None else None
+        self._previews = [_Intake(*each) for each in previews]
         self._modified_s = modified_s
         self._recaller = recaller
         self._arrived_s: float | None = None
@@ -141,8 +150,8 @@ class TrackedRun:
     def advance(self, budget: Budget) -> bool:
         """Take in what has come; True if there was anything."""
         has_moved = self._take_recalled()
-        if self._preview is not None:
-            has_moved = self._preview.advance(budget) or has_moved
+        for preview in self._previews:
+            has_moved = preview.advance(budget) or has_moved
         if not budget.is_spent():
             has_moved = self._take_in(self._main.pipeline, budget) or has_moved
         self._note_progress()
@@ -150,6 +159,12 @@ class TrackedRun:
         if self._main.feed.is_over and not self._main.has_waiting:
             self.finish()
         return has_moved
+
+    def read_newest(self, budget: Budget) -> None:
+        """Take in the newest rows of a long file, as far as they are there at once."""
+        while self._previews and not budget.is_spent() and self._previews[0].advance(budget):
+            if self._previews[0].is_filled:
+                return
 
     def _take_in(self, pipeline: Pipeline, budget: Budget) -> bool:
         """Decode what has come; after a moment without anything, show the newest row as far as it goes.
@@ -196,23 +211,21 @@ class TrackedRun:
 
     def close(self) -> None:
         """Let go of the files."""
-        self._main.feed.close()
-        if self._preview is not None:
-            self._preview.feed.close()
+        for intake in (self._main, *self._previews):
+            intake.feed.close()
         if self.rollouts is not None:
             self.rollouts.close()
 
     def _note_progress(self) -> None:
-        offset = self._main.pipeline.offset
         if not self._has_caught_up:
-            status = self._main.feed.status
-            is_at_end = status.state is TailState.AT_END and offset >= status.offset
             # A feed without an answer has nothing to give now, and yet owes the rest of the history.
-            is_exhausted = self._main.feed.is_exhausted and status.state is not TailState.STUCK
-            self._has_caught_up = not self._main.has_waiting and (is_at_end or is_exhausted)
-        if self._preview is not None and self._is_superseded(self._preview.pipeline):
-            self._preview.feed.close()
-            self._preview = None
+            feed = self._main.feed
+            is_exhausted = feed.is_exhausted and feed.status.state is not TailState.STUCK
+            self._has_caught_up = self._main.is_filled or (is_exhausted and not self._main.has_waiting)
+        while self._previews and self._is_superseded(self._previews[0].pipeline):
+            self._previews.pop(0).feed.close()
+        while len(self._previews) > 1 and self._previews[1].is_filled:
+            self._previews.pop(0).feed.close()
 
     def _is_superseded(self, preview: Pipeline) -> bool:
         """Does history show all that the preview does? The two read on their own and see a new row in either order."""
@@ -235,9 +248,13 @@ class TrackedRun:
 
     @property
     def _shown(self) -> Pipeline:
-        if self._preview is not None and self._preview.pipeline.stream.rows:
-            return self._preview.pipeline
-        return self._main.pipeline
+        return next((one.pipeline for one in self._previews if one.pipeline.stream.rows), self._main.pipeline)
+
+    @property
+    def is_opening(self) -> bool:
+        """Is what would be shown still on its way to the newest row, which a moment will bring?"""
+        preview = self._previews[0] if self._previews else None
+        return preview is not None and not preview.is_filled and preview.feed.status.state is TailState.READING
 
     @property
     def is_preview(self) -> bool:
@@ -283,7 +300,7 @@ class TrackedRun:
             return None
         size = self._main.feed.status.size
         if not size:
-            return None if self._preview is None else 0.0
+            return 0.0 if self._previews else None
         return min(1.0, self._main.pipeline.offset / size)
 
     @property
@@ -365,8 +382,8 @@ class TrackedRun:
         Raises:
             KeyError: there is no such rule.
         """
-        for intake in (self._main, self._preview):
-            if intake is not None and intake.pipeline.judge is not None:
+        for intake in (self._main, *self._previews):
+            if intake.pipeline.judge is not None:
                 intake.pipeline.judge.mute(rule, is_muted)
         self._touched += 1
 

@@ -48,6 +48,9 @@ from rltop.view.lines import Target, TargetKind
 SLICE_MS = 4.0
 """Longest time that reading and judging keep the keys waiting."""
 
+OPENING_MS = 100.0
+"""How long the newest rows may take before the first picture; it is no use to wait for longer."""
+
 IDLE_S = 0.25
 """How often the session is asked when nothing wakes it."""
 
@@ -140,6 +143,7 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
         """Dress up, take the keymap, start reading; of several runs, show which there are."""
         self._dress()
         self.set_keymap(dict(self.options.keymap))
+        self.session.read_newest(OPENING_MS)
         loop = asyncio.get_running_loop()
         if self._guard is not None:
             self._guard.on_leave(lambda: _soon(loop, self.exit))
@@ -185,6 +189,9 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
         """
         page = self.page
         if page is None or (self._is_paused and not self._has_recalled()):
+            return IDLE_S
+        if self.followed.is_opening:
+            # What is on the screen is newer than what has been read again so far.
             return IDLE_S
         if self.session.version == self._drawn_version and (
             self._pace.since_s < TICK_S or page.face() == self._drawn_face

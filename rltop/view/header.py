@@ -22,7 +22,7 @@ from rltop.view.source import RunSource
 from rltop.view.timings import TimingView
 from rltop.view.widths import cell_width
 
-_PACE_ROWS = 200
+_PACE_ROWS = 50
 STATE_ROLES = {
     RunState.LIVE: "live",
     RunState.STALLED: "warn",

@@ -196,6 +196,26 @@ def test_a_tour_of_every_page(start: Start) -> None:
     terminal.assert_untouched()
 
 
+def test_a_long_file_is_never_shown_as_it_once_was(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with path.open("w") as out:
+        for step in range(1, 3001):
+            data = {f"metric/{i}": step + i * 0.001 for i in range(60)}
+            out.write(
+                json.dumps({"step": step, "data": {"actor/entropy": 1.0, "critic/score/mean": 0.5, **data}}) + "\n"
+            )
+    assert path.stat().st_size > 3_000_000
+    terminal = start("plain", str(path))
+    seen: set[str] = set()
+
+    def is_read() -> bool:
+        seen.update(re.findall(r"step ([\d,]+)", terminal.text.partition("\n")[0]))
+        return FOOTER in terminal.text and "whole run" in terminal.text
+
+    terminal.until(is_read)
+    assert seen == {"3,000"}
+
+
 def test_what_was_updated_cell_by_cell_is_what_would_be_drawn_anew(start: Start, tmp_path: Path) -> None:
     recorded = Path(RECORDED).read_bytes().splitlines(keepends=True)
     path = tmp_path / "metrics.jsonl"
