@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import unicodedata
 from array import array
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -467,13 +468,17 @@ class RunState(enum.StrEnum):
     LOST = "lost"
 
 
+RECENT_LINES = 100
+"""So many of the newest lines are looked at for those that cannot be read."""
+
+
 @dataclass(slots=True)
 class Counts:
     """Everything that was read, and everything that was not understood.
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step.
+    for a step; `recent_bad` are the numbers of the newest bad lines.
     """
 
     lines: int = 0
@@ -493,7 +498,16 @@ class Counts:
     keys_over_cap: int = 0
     first_bad_line: int | None = None
     first_bad_reason: str = ""
+    recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
     examples: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, line: int, reason: str) -> None:
+        """Count a line that cannot be read; `line` is its number in the file, from 1."""
+        self.bad_lines += 1
+        self.recent_bad.append(line)
+        # What finds lines may run ahead of what reads them: the first that is counted need not come first.
+        if self.first_bad_line is None or line < self.first_bad_line:
+            self.first_bad_line, self.first_bad_reason = line, reason
 
     def add(self, other: Counts) -> None:
         """Add every number of `other` to this one."""
@@ -501,6 +515,7 @@ class Counts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if self.first_bad_line is None:
             self.first_bad_line, self.first_bad_reason = other.first_bad_line, other.first_bad_reason
+        self.recent_bad.extend(other.recent_bad)
 
     @staticmethod
     def names() -> Iterable[str]:

@@ -27,6 +27,7 @@ class AutoDecoder:
         self._held = b""
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
+        self._span_source: SpanSource | None = None
         self._earlier = Counts()
 
     @property
@@ -85,7 +86,7 @@ class AutoDecoder:
 
     def take_spans(self) -> list[TimedSpan]:
         """As the decoder of its kind gives them; most have none."""
-        return self._inner.take_spans() if isinstance(self._inner, SpanSource) else []
+        return [] if self._span_source is None else self._span_source.take_spans()
 
     def finish(self) -> list[Record]:
         """Nothing more will come."""
@@ -104,7 +105,7 @@ class AutoDecoder:
             return
         if self.kind is None:
             self._earlier.add(self._inner.counts)
-            self._inner = None
+            self._inner = self._span_source = None
         else:
             self._inner.reset(is_restart=is_restart)
 
@@ -120,6 +121,7 @@ class AutoDecoder:
             if self.kind is None:
                 return []
             self._inner = self.kind.make(self._name, self._options)
+        self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
         self._held = b""
         return self._inner.feed(head, *self._start)
 

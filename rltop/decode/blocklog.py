@@ -184,7 +184,4 @@ class BlockLogFramer:
 
     def _count_bad(self, reason: str, size: int) -> None:
         self.bad_bytes += size
-        self._counts.bad_lines += 1
-        if self._counts.first_bad_line is None:
-            self._counts.first_bad_line = self._counts.lines + len(self._found) + 1
-            self._counts.first_bad_reason = reason
+        self._counts.refuse(self._counts.lines + len(self._found) + 1, reason)

@@ -213,9 +213,7 @@ class CompressedDecoder:
     def _break(self, note: str) -> None:
         self._is_broken = True
         self.note = note
-        self.counts.bad_lines += 1
-        if self.counts.first_bad_line is None:
-            self.counts.first_bad_line, self.counts.first_bad_reason = self.counts.lines + 1, note
+        self.counts.refuse(self.counts.lines + 1, note)
 
 
 def _zstd_package() -> Any:

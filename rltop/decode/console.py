@@ -172,11 +172,7 @@ class ConsoleDecoder:
             self.counts.no_step_lines += 1
 
     def _note_lost(self, found: Found, number: int) -> None:
-        counts = self.counts
-        counts.bad_lines += 1
-        if counts.first_bad_line is None:
-            counts.first_bad_line = number
-            counts.first_bad_reason = f"a metric line was cut or run into; {len(found.row)} values were whole"
+        self.counts.refuse(number, f"a metric line was cut or run into; {len(found.row)} values were whole")
 
     def _count_row(self, found: Found, place: Place, records: list[Record]) -> None:
         """A row that names no step: numbered by the order of logging."""

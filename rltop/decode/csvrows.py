@@ -164,9 +164,7 @@ class CsvDecoder:
             return None
 
     def _refuse(self, reason: str) -> None:
-        self.counts.bad_lines += 1
-        if self.counts.first_bad_line is None:
-            self.counts.first_bad_line, self.counts.first_bad_reason = self.counts.lines, reason
+        self.counts.refuse(self.counts.lines, reason)
 
 
 def _is_number(cell: str) -> bool:

@@ -266,7 +266,4 @@ class JsonlDecoder:
             return None
 
     def _refuse(self, reason: str) -> None:
-        self.counts.bad_lines += 1
-        if self.counts.first_bad_line is None:
-            self.counts.first_bad_line = self.counts.lines
-            self.counts.first_bad_reason = reason
+        self.counts.refuse(self.counts.lines, reason)

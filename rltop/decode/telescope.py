@@ -224,9 +224,7 @@ class TelescopeDecoder:
         return row
 
     def _refuse(self, reason: str) -> None:
-        self.counts.bad_lines += 1
-        if self.counts.first_bad_line is None:
-            self.counts.first_bad_line, self.counts.first_bad_reason = self.counts.lines + 1, reason
+        self.counts.refuse(self.counts.lines + 1, reason)
 
 
 def _tables(archive: zipfile.ZipFile) -> dict[str, ParquetTable]:

@@ -134,9 +134,7 @@ class EventReader:
             yield event, start
 
     def _refuse(self, reason: str) -> None:
-        self._counts.bad_lines += 1
-        if self._counts.first_bad_line is None:
-            self._counts.first_bad_line, self._counts.first_bad_reason = self._counts.lines, reason
+        self._counts.refuse(self._counts.lines, reason)
 
 
 def _event(text: bytes) -> Event | None:

@@ -143,9 +143,7 @@ class DocumentDecoder:
             self._refuse("a JSON document without rows")
 
     def _refuse(self, reason: str) -> None:
-        self.counts.bad_lines += 1
-        if self.counts.first_bad_line is None:
-            self.counts.first_bad_line, self.counts.first_bad_reason = 1, reason
+        self.counts.refuse(1, reason)
 
 
 def _parse(data: bytearray) -> object | None:

@@ -279,11 +279,7 @@ class WandbDecoder:
         self.envelope = "flat"
 
     def _refuse(self, reason: str, line: int) -> None:
-        self.counts.bad_lines += 1
-        # The framing of all that came has been looked at before: what it found may stand behind this.
-        if self.counts.first_bad_line is None or line < self.counts.first_bad_line:
-            self.counts.first_bad_line = line
-            self.counts.first_bad_reason = reason
+        self.counts.refuse(line, reason)
 
 
 def _values(

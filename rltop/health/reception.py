@@ -6,51 +6,34 @@ clocks are known here.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rltop.health.rule import Group, RuleSpec
-from rltop.model import Evidence, Level, Unit, Verdict, VerdictState
+from rltop.model import RECENT_LINES, Counts, Evidence, Level, Unit, Verdict, VerdictState
 from rltop.units import duration, percent
 
 UNREADABLE = "L7"
 FIRST_RECORD = "L5"
-_LINES = 100
 _FEWEST = 20
-_STRIDE = 10
 
 
-class Reception:
-    """How many of the newest lines could not be read."""
+def unreadable(counts: Counts, steps: Sequence[int]) -> Verdict | None:
+    """WARN while more than `warn` of the newest lines, 100 or all there are, are not readable.
 
-    def __init__(self) -> None:
-        self._marks: deque[tuple[int, int]] = deque([(0, 0)])
-        self._since: tuple[int, int] | None = None
-
-    def observe(self, lines: int, unreadable: int) -> None:
-        """Take the counts of the whole file in; what is read at one go counts as one."""
-        marks = self._marks
-        if lines < marks[-1][0]:
-            marks.clear()
-            marks.append((0, 0))
-        if lines - marks[-1][0] >= _STRIDE:
-            marks.append((lines, unreadable))
-        while len(marks) > 1 and lines - marks[1][0] >= _LINES:
-            marks.popleft()
-
-    def unreadable(self, lines: int, unreadable: int, record: int, step: int) -> Verdict | None:
-        """WARN while more than `warn` of the newest lines (at least 100, or all there are) are not readable."""
-        self.observe(lines, unreadable)
-        before, bad_before = self._marks[0]
-        read, bad = lines - before, unreadable - bad_before
-        line = L7.limits["warn"]
-        if read < _FEWEST or bad <= line * read:
-            self._since = None
-            return None
-        self._since = self._since or (record, step)
-        text = f"{bad:,} of the last {read:,} lines ({percent(bad / read)}) cannot be read"
-        evidence = (Evidence("unreadable lines", float(bad)), Evidence("lines", float(read)))
-        return _verdict(L7, Level.WARN, text, evidence, *self._since)
+    Args:
+        counts: what has been read of the file.
+        steps: the trainer's steps that are held, oldest first; not empty.
+    """
+    read = min(counts.lines, RECENT_LINES)
+    bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
+    if read < _FEWEST or len(bad) <= L7.limits["warn"] * read:
+        return None
+    # Where the first of them stands among the rows, if rows are spread evenly over lines.
+    behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
+    text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) cannot be read"
+    evidence = (Evidence("unreadable lines", float(len(bad))), Evidence("lines", float(read)))
+    step = steps[max(0, len(steps) - 1 - behind)]
+    return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
 
 
 def first_record_late(waited_s: float) -> Verdict | None:
@@ -109,8 +92,7 @@ L7 = RuleSpec(
     group=Group.SYSTEM,
     metrics=(),
     judge=None,
-    condition=f"More than `warn` of the last {_LINES} lines (of all lines, where a file is read at one go) cannot be "
-    f"read, of {_FEWEST} at least: WARN.",
+    condition=f"More than `warn` of the last {RECENT_LINES} lines cannot be read, of {_FEWEST} at least: WARN.",
     limits=_BAD,
     why="What stands in those lines is missing from every chart and every verdict.",
     causes=("two writers in one file", "a disk that filled up", "a format that is not the one it looks like"),

@@ -65,6 +65,8 @@ class Pipeline:
         self.arrived_s: float | None = None
         self.spans: SpanBook | None = None
         self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
+        # Asked once: what a protocol asks of an object takes as long as a rule.
+        self._span_source = decoder if isinstance(decoder, SpanSource) else None
         self._group_size = group_size
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
@@ -101,7 +103,7 @@ class Pipeline:
             self._work_off(is_end=True)
 
     def _take_spans(self) -> None:
-        spans = self.decoder.take_spans() if isinstance(self.decoder, SpanSource) else []
+        spans = self._span_source.take_spans() if self._span_source is not None else None
         if not spans:
             return
         if self.spans is None:

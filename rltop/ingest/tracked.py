@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.clock import Clock
-from rltop.health.reception import Reception, first_record_late
+from rltop.health.reception import first_record_late, unreadable
 from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
@@ -142,7 +142,6 @@ class TrackedRun:
         self._collapses = 0
         self._checkpoints: tuple[int, ...] | None = None
         self._measured: tuple[int, RankHistory | None] = (-1, None)
-        self._reception = Reception()
         self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -493,10 +492,8 @@ class TrackedRun:
         judge = self._main.pipeline.judge
         muted = frozenset[str]() if judge is None else judge.muted
         found = None
-        if self.stream.rows:
-            counts = self._main.pipeline.decoder.counts
-            records, step = self.stream.rows, self.stream.last_step or 0
-            found = self._reception.unreadable(counts.lines, counts.bad_lines, records, step)
+        if len(steps := self.stream.steps()):
+            found = unreadable(self._main.pipeline.decoder.counts, steps)
         elif self._modified_s is not None and not self._is_finished:
             found = first_record_late(self._clock.now() - self._modified_s)
         return None if found is None or found.rule in muted else found

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 from rltop.cli.opening import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.health.reception import Reception, first_record_late
-from rltop.model import Level
+from rltop.health.reception import first_record_late, unreadable
+from rltop.model import Counts, Level
 
 
 def told(path: Path) -> list[tuple[str, Level]]:
@@ -31,22 +32,27 @@ def test_l7_speaks_of_a_file_in_which_one_line_in_ten_is_broken(tmp_path: Path) 
     assert told(path) == [("L7", Level.WARN)]
 
 
-def test_l7_forgets_what_was_broken_long_ago_and_begins_anew_with_the_file() -> None:
-    reception = Reception()
-    for lines in range(1, 51):
-        last = reception.unreadable(lines, min(lines, 20), lines, lines)
+def counts_of(lines: int, bad: Iterable[int]) -> Counts:
+    counts = Counts()
+    for line in range(1, lines + 1):
+        counts.lines = line
+        if line in set(bad):
+            counts.refuse(line, "broken")
+        else:
+            counts.rows += 1
+    return counts
+
+
+def test_l7_speaks_of_the_newest_lines_only() -> None:
+    last = unreadable(counts_of(50, range(31, 51)), range(1, 31))
     assert last is not None
-    assert last.since_step == 20
     assert "20 of the last 50 lines" in last.headline
-    for lines in range(51, 181):
-        last = reception.unreadable(lines, 20, 30, 30)
-    assert last is None
-    assert reception.unreadable(30, 3, 27, 27) is not None
-    assert reception.unreadable(31, 0, 27, 27) is None
+    assert 15 <= last.since_step <= 25
+    assert unreadable(counts_of(180, range(31, 51)), range(1, 161)) is None
 
 
 def test_l7_trap_a_few_lines_prove_nothing() -> None:
-    assert Reception().unreadable(10, 5, 5, 5) is None
+    assert unreadable(counts_of(10, range(1, 6)), range(1, 6)) is None
 
 
 def test_l5_waits_for_half_an_hour() -> None:
