@@ -39,7 +39,8 @@ def own_time(observation: Observation) -> float | None:
     extras = [values[name] for name in _EXTRA_STAGES if values.get(name, 0.0) > 0.0]
     if not extras:
         return total
-    others = sum([stage for stage in observation.stages.values() if stage not in extras])
+    stages = observation.stages.values()
+    others = sum(stages) - sum([extra for extra in extras if extra in stages])
     for extra in extras:
         if others + extra <= _FITS * total:
             total -= extra

@@ -6,8 +6,10 @@ Owns the columns of every signal, worked out once per set of keys; knows no rule
 from __future__ import annotations
 
 from array import array
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from math import isnan
 from operator import itemgetter
+from typing import TypeAlias, cast
 
 from rltop.derive.timing import stage_keys
 from rltop.metrics.dialect import Identity
@@ -48,23 +50,35 @@ class _Instances(Mapping[str, Mapping[str, float]]):
         return sum(1 for _ in self)
 
 
-class _Columns:
-    """Some columns of a row by name, in their metrics' units; gaps are left out."""
+_Pick: TypeAlias = "Callable[[array[float]], tuple[float, ...]]"
 
-    __slots__ = ("_columns", "_names", "_pick", "_scaled", "_sources", "_width")
+
+def _picker(columns: Sequence[int]) -> _Pick | None:
+    """Reads `columns` of a row at once; None where there are none."""
+    # A picker of one item gives the bare item: a column named twice keeps it a tuple.
+    return cast("_Pick", itemgetter(*columns, columns[0])) if columns else None
+
+
+class _Columns:
+    """Some columns of a row by name, in their metrics' units; gaps are left out.
+
+    Rows have their gaps in the same columns as the row before, mostly: those of the
+    last one are remembered, and a row like it costs no look at any single value.
+    """
+
+    __slots__ = ("_absent", "_all", "_present", "_present_names", "_scaled", "_sources", "_width")
 
     def __init__(self, sources: Sequence[_Source]) -> None:
         self._sources = sources
-        self._names = [name for name, _, _, _ in sources]
-        self._columns = [column for _, column, _, _ in sources]
-        self._width = max(self._columns, default=-1) + 1
-        # A picker of one item gives the bare item: a column named twice keeps it a tuple.
-        self._pick = itemgetter(*self._columns, self._columns[0]) if sources else None
+        self._width = max((column for _, column, _, _ in sources), default=-1) + 1
         self._scaled = [(name, scale, shift) for name, _, scale, shift in sources if (scale, shift) != (1.0, 0.0)]
+        self._all = _picker([column for _, column, _, _ in sources])
+        self._present, self._present_names = self._all, [name for name, _, _, _ in sources]
+        self._absent: _Pick | None = None
 
     def read(self, cells: array[float], only: frozenset[int] | None = None) -> dict[str, float]:
         """What the row holds of them; `only` are the columns that count, where not all do."""
-        if self._pick is None:
+        if self._all is None:
             return {}
         if only is not None or len(cells) < self._width:
             return {
@@ -72,11 +86,21 @@ class _Columns:
                 for name, column, scale, shift in self._sources
                 if column < len(cells) and (only is None or column in only) and cells[column] == cells[column]
             }
-        values = {name: value for name, value in zip(self._names, self._pick(cells), strict=False) if value == value}
+        present = () if self._present is None else self._present(cells)
+        if isnan(sum(present)) or (self._absent is not None and not all(map(isnan, self._absent(cells)))):
+            self._look_for_gaps(cells)
+            present = () if self._present is None else self._present(cells)
+        values = dict(zip(self._present_names, present, strict=False))
         for name, scale, shift in self._scaled:
             if name in values:
                 values[name] = scale * values[name] + shift
         return values
+
+    def _look_for_gaps(self, cells: array[float]) -> None:
+        here = [(name, column) for name, column, _, _ in self._sources if cells[column] == cells[column]]
+        self._present_names = [name for name, _ in here]
+        self._present = _picker([column for _, column in here])
+        self._absent = _picker([column for _, column, _, _ in self._sources if cells[column] != cells[column]])
 
 
 class _Stages(Mapping[str, float]):
