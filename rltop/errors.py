@@ -3,6 +3,7 @@
     RltopError            what went wrong, and a hint: what to do about it
     ├── ConfigError       a flag, an environment variable or a key of the config file
     ├── SourceError       a path that cannot be followed
+    │   └── NoMetricsError  a directory or a pattern without a metric stream
     ├── DecodeError       a file that is not what it claims to be
     └── ThemeError        a theme file
 
@@ -22,7 +23,9 @@ EXIT_FAULT = 70
 
 
 class RltopError(Exception):
-    """A message for a person, with the remedy beside it."""
+    """A message for a person, with the remedy beside it, and the code that the program ends with."""
+
+    exit_code = EXIT_USAGE
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -39,6 +42,12 @@ class ConfigError(RltopError):
 
 class SourceError(RltopError):
     """A path that cannot be followed."""
+
+
+class NoMetricsError(SourceError):
+    """A directory or a pattern in which there is no metric stream yet."""
+
+    exit_code = EXIT_NO_METRICS
 
 
 class DecodeError(RltopError):

@@ -54,6 +54,7 @@ class FakeRun:
     kind_note: str = ""
     age_s: float | None = 12.0
     loading: float | None = None
+    is_awaited: bool = False
     is_preview: bool = False
     counts: Counts = field(default_factory=Counts)
     group_size: int | None = None

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     except RltopError as error:
         voice.complain_of(error)
-        return EXIT_USAGE
+        return error.exit_code
     except BrokenPipeError:
         voice.stop_saying()
         return _CLOSED_PIPE

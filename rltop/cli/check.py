@@ -67,7 +67,7 @@ def _many(
         else:
             path, error = found
             complain_of(error)
-            code, text = EXIT_USAGE, _json({"path": path, "error": error.message}) if arguments.json else ""
+            code, text = error.exit_code, _json({"path": path, "error": error.message}) if arguments.json else ""
         codes.add(code)
         if arguments.json:
             _put(("[\n" if not number else ",\n") + text, end="")

@@ -55,7 +55,7 @@ class _Once:
 
 def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
     """The overview of the newest rows, read at once; none where they cannot be had without the ones before."""
-    if found.kind is not None and found.kind is not JSONL:
+    if found.awaits or (found.kind is not None and found.kind is not JSONL):
         return ()
     run = read_newest(found, config, clock)
     view = build_overview(run, width=width, height=height)

@@ -77,6 +77,7 @@ def one_of_several(found: Sequence[Found]) -> str:
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
     """What was looked at, and how each trainer is made to write metrics."""
     lines = [f"no metric stream in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
+    lines += [f"nothing matches {path}" for path in discovery.missing]
     if discovery.passed_over:
         lines.append("looked at:")
         lines += [f"  {path}: {reason}" for path, reason in discovery.passed_over[:12]]

@@ -13,7 +13,7 @@ from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.kinds import HEAD_BYTES, kind_of
-from rltop.errors import SourceError
+from rltop.errors import NoMetricsError, SourceError
 from rltop.ingest.discover import named
 from rltop.ingest.found import Found
 from rltop.ingest.options import IngestOptions, OpenFeed
@@ -49,13 +49,16 @@ def runs_of(path: str) -> list[Found]:
     """The run in a file, or every run in a directory or behind a glob, newest first.
 
     Raises:
-        SourceError: the file does not exist or cannot be read, or the directory holds no run.
+        SourceError: the file does not exist or cannot be read.
+        NoMetricsError: the directory holds no run, or nothing matches.
     """
     if Path(path).is_dir() or (glob.has_magic(path) and not Path(path).exists()):
-        runs = look([path]).found
-        if not runs:
-            raise SourceError(f"no metric stream in {path}", "name the file")
-        return runs
+        looked = look([path])
+        if not looked.found:
+            raise NoMetricsError(
+                f"nothing matches {path}" if looked.missing else f"no metric stream in {path}", "name the file"
+            )
+        return looked.found
     if path == STANDARD_INPUT:
         return [piped_found()]
     try:

@@ -26,10 +26,10 @@ def show(arguments: argparse.Namespace) -> int:
     if arguments.paths == [STANDARD_INPUT]:
         return _show_pipe(config, arguments)
     discovery = look(arguments.paths)
-    if not discovery.found:
-        complain(*nothing_found(arguments.paths, discovery))
-        return EXIT_NO_METRICS
     if _is_text(arguments):
+        if not discovery.found:
+            complain(*nothing_found(arguments.paths, discovery))
+            return EXIT_NO_METRICS
         from rltop.cli.once import print_once, print_several
 
         if len(discovery.found) > 1:
@@ -37,6 +37,11 @@ def show(arguments: argparse.Namespace) -> int:
         return print_once(discovery.found[0], config, arguments)
     from rltop.cli.screen import watch
 
+    if discovery.missing or not discovery.found:
+        from rltop.ingest.awaited import awaited, is_awaited
+
+        if is_awaited(discovery):
+            return watch([awaited(arguments.paths, discovery)], config, arguments.paths or ["."])
     return watch(discovery.found, config, (arguments.paths or ["."]) if discovery.may_grow else ())
 
 

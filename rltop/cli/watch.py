@@ -28,6 +28,7 @@ from rltop.cli.voice import complain, stop_saying
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
+from rltop.ingest.awaited import awaited, is_awaited
 from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, IngestOptions
 from rltop.ingest.rescan import Rescanner
@@ -137,15 +138,18 @@ class Vigil:
 
     def _take_over(self) -> None:
         """Go on with runs that are read anew because they have got further streams, perhaps by joining."""
-        followed = {id(run) for run in self._session.runs}
-        if followed == {id(announcer.run) for announcer in self._announcers}:
-            return
-        left = [announcer for announcer in self._announcers if id(announcer.run) not in followed]
-        known = {id(announcer.run) for announcer in self._announcers}
-        for run in self._session.runs:
-            if id(run) not in known:
-                left.pop(0).take_over(run)
-        self._announcers = [announcer for announcer in self._announcers if announcer not in left]
+        kept: dict[TrackedRun, Announcer] = {}
+        for announcer in self._announcers:
+            run = announcer.run
+            while run.heir is not None:
+                run = run.heir
+            if run is not announcer.run and announcer.run.is_awaited and not run.is_awaited:
+                kept.setdefault(run, Announcer(run))
+            elif run is not announcer.run:
+                announcer.take_over(run)
+            kept.setdefault(run, announcer)
+        # Of a pattern that matched nothing, several may have come at once.
+        self._announcers = [kept.get(run) or Announcer(run) for run in self._session.runs]
 
     def _tell(self, announcer: Announcer) -> None:
         run, is_new = announcer.run, not announcer.has_begun
@@ -163,6 +167,8 @@ class Vigil:
         run, stream = announcer.run, announcer.run.stream
         rows = f"{units.count(stream.rows)} records" + (f" up to step {units.step(stream.last_step or 0)}")
         words = f"watching {run.path.display}: {rows if stream.rows else run.state_note or 'no record yet'}"
+        if run.is_awaited:
+            words = run.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past events"
         self._log.write(
@@ -221,7 +227,7 @@ class Vigil:
     @property
     def is_over(self) -> bool:
         """Are all runs over, and all commands done?"""
-        return len(self._ended) == len(self._announcers) and self._hooks.is_idle
+        return all(announcer in self._ended for announcer in self._announcers) and self._hooks.is_idle
 
     @property
     def exit_code(self) -> int:
@@ -261,8 +267,6 @@ def watch(arguments: argparse.Namespace) -> int:
         session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
         return _watch(session, arguments, clock, bell)
     found, folders = _found(arguments.paths)
-    if not found:
-        return EXIT_NO_METRICS
     reader = Reader(config.reader, clock=clock, on_data=bell.ring)
     rescanner = Rescanner(folders, found, clock, bell.ring)
     if folders:
@@ -278,7 +282,11 @@ def watch(arguments: argparse.Namespace) -> int:
 
 def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
     """What another look has found of the runs that are watched: of a directory that is one, not those begun later."""
-    return None if news is None else [each for each in news if session.knows(each)] or None
+    if news is None:
+        return None
+    if all(run.is_awaited for run in session.runs):
+        return news[:1]
+    return [each for each in news if session.knows(each)] or None
 
 
 def _ingest(config: Config) -> IngestOptions:
@@ -286,7 +294,13 @@ def _ingest(config: Config) -> IngestOptions:
 
 
 def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
-    """The runs that were named, of a directory the newest one, which is said; and paths that may have more later."""
+    """The runs that were named, of a directory the newest one, which is said; and paths that may have more later.
+
+    Where there is none at all, the one that is awaited; else those that are there will do, and what is empty is said.
+    """
+    together = look(paths)
+    if is_awaited(together):
+        return [awaited(paths, together)], list(paths or ["."])
     found: dict[str, Found] = {}
     growing = []
     for path in paths:

@@ -45,11 +45,13 @@ class Discovery:
     """What was found, and what was looked at and left; `seen` spares a second look into a file.
 
     A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
+    `missing` are paths behind which there is nothing yet, and patterns that match nothing.
     """
 
     found: list[Found] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
     may_grow: bool = False
     is_cut_short: bool = False
     seen: Seen = field(default_factory=dict)
@@ -64,11 +66,13 @@ def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
             stream is judged again when it has grown.
 
     Raises:
-        SourceError: a path is neither a file nor a directory, or a glob matches nothing.
+        SourceError: a path is neither a file nor a directory.
     """
     result = Discovery(seen={} if seen is None else seen)
     for path in paths or ["."]:
         expanded = _expand(path)
+        if not expanded:
+            result.missing.append(path)
         result.may_grow = result.may_grow or expanded != [os.path.expanduser(path)]  # noqa: PTH111
         for each in expanded:
             _look_at(each, result)
@@ -86,21 +90,18 @@ def _expand(path: str) -> list[str]:
     path = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop the trailing slash that a person typed
     if Path(path).exists() or not glob.has_magic(path):
         return [path]
-    matches = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - patterns may be absolute
-    if not matches:
-        raise SourceError(f"nothing matches {path}", "quote the pattern only if rltop should expand it")
-    return matches
+    return sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - patterns may be absolute
 
 
 def _look_at(path: str, result: Discovery) -> None:
     try:
         info = Path(path).stat()
     except FileNotFoundError:
+        result.missing.append(path)
         if path.endswith("/"):
-            raise SourceError(
-                f"{path} does not exist", "name a file that is to be waited for, or a directory"
-            ) from None
-        result.found.append(Found(path, name_of(path)))
+            result.may_grow = True
+        else:
+            result.found.append(Found(path, name_of(path)))
         return
     except OSError as error:
         raise SourceError(f"cannot look at {path}: {error.strerror}", "check the path and its permissions") from error

@@ -27,6 +27,7 @@ class Found(NamedTuple):
         is_rank: it is what one of many ranks wrote, to be compared with the others.
         ranges: what values its metrics were declared to have.
         beside: the other streams of the same run, each with a step axis of its own.
+        awaits: there is no file yet: what is waited for, in words; `path` is where. Empty for what is there.
     """
 
     path: str
@@ -39,6 +40,7 @@ class Found(NamedTuple):
     is_rank: bool = False
     beside: tuple[Found, ...] = ()
     ranges: Ranges = NONE
+    awaits: str = ""
 
     @property
     def paths(self) -> tuple[str, ...]:

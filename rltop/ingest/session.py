@@ -23,6 +23,7 @@ from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.ingest.tracked import FIRST_ROWS, TrackedRun
 from rltop.model import Label
+from rltop.sources.awaited import AwaitedFeed
 from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
 from rltop.store.run import Run, RunStore
@@ -104,6 +105,9 @@ class Session:
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
         run = self._store.add(found.name, Label.of(found.path), len(found.beside) + 1)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
+        if found.awaits:
+            pipeline = self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream())
+            return TrackedRun(run, AwaitedFeed(found.awaits), pipeline, self._clock)
         if not found.beside and not has_spans:
             return self._stream(TrackedRun, run, found, open_feed)
         from rltop.ingest.joined import JoinedRun  # noqa: PLC0415 - rare, and it brings the rules of ranks along
@@ -170,21 +174,23 @@ class Session:
     def update(self, found: Sequence[Found]) -> None:
         """Take in what another look has found: new runs, new streams of a run, new files of a stream.
 
-        Runs keep their places, so that whoever shows one goes on showing it. A run that
-        has got further streams is read anew. What is no longer found is kept: its rows
-        have been read. Where the only run there is has made way for another, as when
-        `latest-run` is pointed elsewhere, the new one takes its place.
+        Runs keep their places. A run that has got further streams is read anew; the one
+        that was followed before names it (`TrackedRun.heir`), so that whoever shows a run
+        goes on showing it. What is no longer found is kept: its rows have been read.
+        Where the only run there is has made way for another, as when `latest-run` is
+        pointed elsewhere, and where one was awaited, the new one takes its place.
         """
         for each in found:
             at = next((i for i, known in enumerate(self._found) if _is_same(known, each)), None)
-            if at is None and len(found) == len(self._found) == 1:
+            if at is None and len(self._found) == 1 and (self._found[0].awaits or len(found) == 1):
                 at = 0
             if at is None:
                 self._found.append(each)
                 self.runs.append(self._track(each, self._open_feed))
             elif not self._extend(self._found[at], each, self.runs[at]):
+                before = self.runs[at]
                 self._let_go(at)
-                self.runs[at] = self._track(each, self._open_feed)
+                before.heir = self.runs[at] = self._track(each, self._open_feed)
                 self._found[at] = each
                 self._drop_parts(at)
             else:
@@ -192,9 +198,11 @@ class Session:
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, as when W&B runs are named late."""
+        whole, known = self.runs[at], self._found[at]
         for i in reversed(range(len(self._found))):
-            if i != at and _is_same(self._found[i], self._found[at]):
+            if i != at and _is_same(self._found[i], known):
                 self._let_go(i)
+                self.runs[i].heir = whole
                 del self.runs[i], self._found[i]
 
     def _let_go(self, at: int) -> None:
@@ -207,7 +215,7 @@ class Session:
         before = {each.role: each for each in (known, *known.beside)}
         after = {each.role: each for each in (now, *now.beside)}
         followed = {known.role: run, **{part.role: part for part in run.beside}}
-        if not before.keys() >= after.keys() or known.role != now.role:
+        if known.awaits or not before.keys() >= after.keys() or known.role != now.role:
             return False
         for role, each in after.items():
             if each.path == before[role].path:
@@ -254,7 +262,7 @@ class Session:
 
     def look_for_rollouts(self, run: TrackedRun) -> None:
         """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
-        if run.rollouts is None:
+        if run.rollouts is None and not run.is_awaited:
             from rltop.ingest.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
 
             run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.bell.ring)

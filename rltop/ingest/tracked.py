@@ -18,6 +18,7 @@ from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
 from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict
+from rltop.sources.awaited import AwaitedFeed
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
@@ -107,6 +108,7 @@ class TrackedRun:
         role: which stream of a run of several it is; empty for the only or the main one.
         is_rank: it is one of many ranks.
         rollouts: its completions one by one; None before anybody has looked for them.
+        heir: who goes on where this run has been let go: the run read anew, or the one that it turned out to belong to.
     """
 
     def __init__(
@@ -128,6 +130,7 @@ class TrackedRun:
         self.role = role
         self.is_rank = is_rank
         self.rollouts: RolloutShelf | None = None
+        self.heir: TrackedRun | None = None
         self._clock = clock
         self._main = _Intake(feed, pipeline)
         self._previews = [_Intake(*each) for each in previews]
@@ -202,6 +205,11 @@ class TrackedRun:
             self._is_finished = True
             self._main.pipeline.finish()
             self._note_collapse()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Is there no file yet, only a place where one is expected?"""
+        return isinstance(self._main.feed, AwaitedFeed)
 
     @property
     def is_exhausted(self) -> bool:

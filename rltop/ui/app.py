@@ -105,7 +105,7 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
         self.session = session
         self._guard = guard
         self._glyphs = glyph_set(is_ascii=self.options.is_ascii)
-        self._run_index = 0
+        self._followed = session.runs[0]
         self.picked: str | None = None
         self._drawn_version: Hashable = None
         self._drawn_face: Hashable = None
@@ -117,9 +117,10 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
 
     @property
     def followed(self) -> TrackedRun:
-        """The run on the screen."""
-        runs = self.session.runs
-        return runs[min(self._run_index, len(runs) - 1)]
+        """The run on the screen: the same one wherever it stands among others, and when it is read anew."""
+        while self._followed.heir is not None:
+            self._followed = self._followed.heir
+        return self._followed
 
     @property
     def moment(self) -> Moment:
@@ -357,10 +358,10 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
 
     async def follow(self, path: str) -> None:
         """Show the run that is read from `path`, live."""
-        paths = [run.path.raw for run in self.session.runs]
-        if path in paths:
+        run = next((run for run in self.session.runs if run.path.raw == path), None)
+        if run is not None:
             self.picked = path
-            self._run_index = paths.index(path)
+            self._followed = run
             # Pages of another run that lie over a mode's own would speak of keys that this one has not.
             await self.switch_mode(self.DEFAULT_MODE)
             while len(self.screen_stack) > 1:

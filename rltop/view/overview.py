@@ -80,6 +80,7 @@ class OverviewView(NamedTuple):
         span: what the lines cover.
         end: what the newest column is called.
         is_empty: there is not a single number yet.
+        is_awaited: nor is there a file.
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
     """
@@ -98,6 +99,7 @@ class OverviewView(NamedTuple):
     span: str
     end: str = "now"
     is_empty: bool = False
+    is_awaited: bool = False
     streams: StreamsView | None = None
     ranks: StageSummary | None = None
 
@@ -142,6 +144,7 @@ def build_overview(
         span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
         end=_end_word(run, at),
         is_empty=is_empty,
+        is_awaited=run.is_awaited,
         streams=_streams(run, at),
         ranks=_worst_rank(run, at),
     )
@@ -259,6 +262,10 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
     rows = [paint_header(view.header, width, glyphs), Row(())]
     rows += paint_sentence(view.sentence, width, 4, glyphs)
     counts = paint_counts(view.counts, width, glyphs, view.freshness)
+    if view.is_awaited:
+        from rltop.view.howto import paint_howto  # noqa: PLC0415 - only where there is no file yet
+
+        return [*rows, Row(()), *paint_howto(width, glyphs)]
     return [*rows, Row(()), *counts] if counts else rows
 
 

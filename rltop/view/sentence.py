@@ -51,7 +51,8 @@ def nothing_yet(run: RunSource) -> Sentence | None:
     elif run.kind_note:
         waiting += f"; {run.kind_note}"
     if run.state_note:
-        waiting = f"{run.path.raw}: {run.state_note}" if run.state is RunState.WAITING else run.state_note
+        is_of_file = run.state is RunState.WAITING and not run.is_awaited
+        waiting = f"{run.path.raw}: {run.state_note}" if is_of_file else run.state_note
     return Sentence(Label.of(waiting), Level.INFO)
 
 

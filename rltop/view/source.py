@@ -106,6 +106,11 @@ class RunSource(Protocol):
         ...
 
     @property
+    def is_awaited(self) -> bool:
+        """Is there no file yet, only a place where one is expected?"""
+        ...
+
+    @property
     def is_preview(self) -> bool:
         """The stream holds the newest rows only, for the time being."""
         ...

@@ -7,7 +7,9 @@ from pathlib import Path
 from screens import NO_THEMES, page_text, press, session_over, write_rows
 
 from rltop.clock import FakeClock
+from rltop.ingest.awaited import awaited
 from rltop.ingest.discover import discover
+from rltop.ingest.found import Found
 from rltop.ingest.session import Session
 from rltop.sources.feed import DirectFeed
 from rltop.ui.app import RltopApp
@@ -100,3 +102,71 @@ async def test_the_ranks_page_names_the_slow_one_at_every_size(tmp_path: Path) -
             await pilot.pause()
             assert isinstance(app.screen, RanksScreen)
             assert "rank 3" in page_text(app)
+
+
+class _Growing:
+    """An application over a directory that is looked at again when asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        clock = FakeClock()
+        self._looked: list[Found] | None = None
+        self.session = Session(
+            discover([str(folder)]).found,
+            lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines),
+            clock,
+        )
+        self.session.look_again = self._take
+        self.app = app_of(self.session)
+
+    def _take(self) -> list[Found] | None:
+        looked, self._looked = self._looked, None
+        return looked
+
+    def look(self) -> None:
+        self._looked = discover([str(self.folder)]).found
+        self.session.step(1_000.0)
+        self.session.drain()
+
+
+async def test_the_run_on_the_screen_stays_when_a_stream_joins_it_and_when_others_become_one(tmp_path: Path) -> None:
+    whole = trinity(tmp_path / "whole", steps=10)
+    home = tmp_path / "jobs"
+    streams = home / "job" / "monitor" / "tensorboard"
+    streams.mkdir(parents=True)
+    (whole / "monitor/tensorboard/explorer").rename(streams / "explorer")
+    a_run(home / "plain" / "metrics.jsonl")
+    growing = _Growing(home)
+    app, session = growing.app, growing.session
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        for name in ("explorer", "metrics.jsonl"):
+            shown = next(run for run in session.runs if name in run.path.raw)
+            await app.follow(shown.path.raw)
+            assert app.followed is shown
+        await app.follow(next(run.path.raw for run in session.runs if "explorer" in run.path.raw))
+        (whole / "monitor/tensorboard/trainer").rename(streams / "trainer")
+        growing.look()
+        await pilot.pause()
+        assert [part.role for part in app.followed.beside] == ["explorer"]
+        assert app.followed in session.runs
+        await app.follow(next(run.path.raw for run in session.runs if "plain" in run.path.raw))
+        plain = app.followed
+        # The run before it makes way: what is shown must not follow the places.
+        session.runs.remove(next(run for run in session.runs if run is not plain))
+        assert app.followed is plain
+
+
+async def test_every_page_can_be_opened_while_there_is_no_file_yet(tmp_path: Path) -> None:
+    clock = FakeClock()
+    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock)
+    app = app_of(session)
+    for size in ((40, 12), (80, 24), (200, 60)):
+        async with app.run_test(size=size) as pilot:
+            await pilot.pause()
+            assert "no metric file yet" in page_text(app)
+            for key in ("t", "escape", "m", "escape", "e", "escape", "R", "escape", "c", "escape"):
+                await press(pilot, key)
+                assert page_text(app).strip()
+        app = app_of(session)

@@ -70,10 +70,10 @@ def test_nothing_that_was_typed_reaches_the_terminal_raw(argv: list[str], tmp_pa
 
 def test_what_was_passed_over_is_said_harmlessly(tmp_path: Path) -> None:
     (tmp_path / f"{EVIL.replace('/', '')}.jsonl").write_text("nothing here\n")
-    for argv in (["--once"], ["watch"]):
-        code, _, err = said(*argv, str(tmp_path))
+    for argv in (["--once"], ["watch", "--give-up", "0.1"]):
+        code, out, err = said(*argv, str(tmp_path))
         assert code == 3
-        assert "\033" not in err and "\\x1b[31mvil" in err
+        assert "\033" not in out + err and "\\x1b[31mvil" in out + err
 
 
 @pytest.mark.parametrize("words", ['--once "$1"', 'check "$1"', 'check --json "$1"', '"$1"'])

@@ -144,10 +144,12 @@ def test_streams_whose_runs_are_named_late_become_one_run(tmp_path):
     for path, data in files.items():
         path.write_bytes(data[:7])
     follower = Follower(tmp_path)
-    assert len(follower.session.runs) == 2
+    before = list(follower.session.runs)
+    assert len(before) == 2
     for path, data in files.items():
         path.write_bytes(data)
     follower.look()
     (run,) = follower.session.runs
+    assert {one.heir for one in before} == {run}
     assert (run.stream.name, run.stream.last_step) == ("trainer", 5)
     assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 5)]

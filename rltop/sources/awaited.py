@@ -1,0 +1,24 @@
+"""A place where a metric file is expected, as a source of bytes that has none."""
+
+from __future__ import annotations
+
+from rltop.sources.events import Chunk, Reset, TailState, TailStatus
+
+
+class AwaitedFeed:
+    """Gives nothing, and says what is waited for; whoever looks again puts a real feed in its place."""
+
+    is_exhausted = True
+    is_over = False
+    is_network = False
+
+    def __init__(self, message: str) -> None:
+        self.status = TailStatus(TailState.WAITING, message)
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        """Nothing, ever."""
+        del max_bytes
+        return []
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,122 @@
+"""A directory, or a pattern, in which there is nothing to read yet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ptys import Terminal
+
+from rltop.cli import main
+from rltop.clock import FakeClock
+from rltop.errors import EXIT_NO_METRICS
+from rltop.ingest.awaited import awaited, is_awaited
+from rltop.ingest.discover import discover
+from rltop.ingest.rescan import Rescanner
+from rltop.ingest.session import Session
+from rltop.model import RunState
+from rltop.sources.feed import DirectFeed
+
+
+def write(path: Path, count: int = 40) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, count + 1)))
+    return path
+
+
+class Awaiting:
+    """A session over paths where nothing is, looked at again when asked."""
+
+    def __init__(self, *paths: str) -> None:
+        self.clock = FakeClock()
+        found = [awaited(paths, discover(paths))]
+        self.scanner = Rescanner(paths, found, self.clock, lambda: None)
+        self.session = Session(
+            found, lambda path, lines: DirectFeed(path, clock=self.clock, last_lines=lines), self.clock
+        )
+        self.session.look_again = self.scanner.take
+
+    def look(self) -> None:
+        self.scanner.look()
+        while self.session.step(1_000.0):
+            self.clock.advance(1.0)
+
+    @property
+    def note(self) -> str:
+        (run,) = self.session.runs
+        assert run.state is RunState.WAITING
+        return run.state_note
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "{}/*/*.jsonl", "{}/job", "{}/job/"])
+def test_the_first_run_that_appears_takes_the_place_of_what_is_awaited(tmp_path: Path, form: str) -> None:
+    path = form.format(tmp_path)
+    assert is_awaited(discover([path]))
+    awaiting = Awaiting(path)
+    awaiting.look()
+    assert f"{path} yet" in awaiting.note or f"in {path}" in awaiting.note
+    (first,) = awaiting.session.runs
+    write(tmp_path / "job" / "metrics.jsonl")
+    awaiting.look()
+    (run,) = awaiting.session.runs
+    assert (run.stream.last_step, first.heir) == (40, run)
+
+
+def test_of_several_that_appear_at_once_none_is_left_out(tmp_path: Path) -> None:
+    awaiting = Awaiting(str(tmp_path))
+    write(tmp_path / "a" / "metrics.jsonl")
+    write(tmp_path / "b" / "metrics.jsonl")
+    awaiting.look()
+    assert {str(run.name) for run in awaiting.session.runs} == {"a", "b"}
+
+
+def test_what_is_there_and_holds_no_metrics_is_said_and_kept_up_to_date(tmp_path: Path) -> None:
+    (tmp_path / "trackio.db").write_bytes(b"SQLite format 3\0" + bytes(64))
+    awaiting = Awaiting(str(tmp_path))
+    assert "there is trackio.db: an SQLite database" in awaiting.note
+    (tmp_path / "metrics.jsonl").write_text("")
+    awaiting.look()
+    assert "2 other files" in awaiting.note
+    assert "empty" in awaiting.note
+    write(tmp_path / "metrics.jsonl")
+    awaiting.look()
+    assert [run.stream.last_step for run in awaiting.session.runs] == [40]
+
+
+def test_a_file_that_was_named_is_followed_as_it_is(tmp_path: Path) -> None:
+    assert not is_awaited(discover([str(tmp_path / "metrics.jsonl")]))
+    assert not is_awaited(discover([str(write(tmp_path / "here.jsonl"))]))
+
+
+@pytest.mark.parametrize("path", ["{}", "{}/*.jsonl"])
+@pytest.mark.parametrize("command", [["check"], ["--once"]])
+def test_without_a_screen_nothing_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], path: str
+) -> None:
+    named = path.format(tmp_path)
+    assert main([*command, named]) == EXIT_NO_METRICS
+    assert named in capsys.readouterr().err
+
+
+def test_a_watch_waits_and_then_follows_what_has_come(tmp_path: Path) -> None:
+    terminal = Terminal.python("-m", "rltop", "watch", str(tmp_path), "--give-up", "600", width=200)
+    try:
+        terminal.until_text("no metric file yet")
+        write(tmp_path / "job" / "metrics.jsonl")
+        terminal.until_text("40 records up to step 40")
+    finally:
+        terminal.close()
+
+
+def test_the_screen_waits_and_then_shows_what_has_come(tmp_path: Path) -> None:
+    terminal = Terminal.python("-m", "rltop", str(tmp_path), width=100, height=30)
+    try:
+        terminal.until_text("no metric file yet")
+        terminal.until_text("how each trainer writes metrics")
+        write(tmp_path / "job" / "metrics.jsonl")
+        terminal.until_text("step 40")
+        terminal.press("q")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
