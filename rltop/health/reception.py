@@ -22,7 +22,7 @@ def unreadable(counts: Counts, steps: Sequence[int]) -> Verdict | None:
 
     Args:
         counts: what has been read of the file.
-        steps: the trainer's steps that are held, oldest first; not empty.
+        steps: the trainer's steps that are held, oldest first; there may be none.
     """
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
@@ -32,7 +32,7 @@ def unreadable(counts: Counts, steps: Sequence[int]) -> Verdict | None:
     behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
     text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) cannot be read"
     evidence = (Evidence("unreadable lines", float(len(bad))), Evidence("lines", float(read)))
-    step = steps[max(0, len(steps) - 1 - behind)]
+    step = steps[max(0, len(steps) - 1 - behind)] if len(steps) else 0
     return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
 
 

@@ -500,8 +500,9 @@ class TrackedRun:
         judge = self._main.pipeline.judge
         muted = frozenset[str]() if judge is None else judge.muted
         found = None
-        if len(steps := self.stream.steps()):
-            found = unreadable(self._main.pipeline.decoder.counts, steps)
+        if self.stream.rows:
+            counts = self._main.pipeline.decoder.counts
+            found = unreadable(counts, self.stream.steps()) if counts.recent_bad else None
         elif self._modified_s is not None and not self._is_finished:
             found = first_record_late(self._clock.now() - self._modified_s)
         return None if found is None or found.rule in muted else found

@@ -109,6 +109,7 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
         self.picked: str | None = None
         self._drawn_version: Hashable = None
         self._drawn_face: Hashable = None
+        self._asks_at_s = 0.0
         self._wake = asyncio.Event()
         self._offered: tuple[bool, ...] = ()
         self._has_settled = False
@@ -195,7 +196,7 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
             # What is on the screen is newer than what has been read again so far.
             return IDLE_S
         if self.session.version == self._drawn_version and (
-            self._pace.since_s < TICK_S or page.face() == self._drawn_face
+            self._clock.monotonic() < self._asks_at_s or not self._has_aged(page)
         ):
             return IDLE_S
         wait_s = self._pace.wait_s(is_loading=self.followed.loading is not None)
@@ -205,6 +206,11 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
         page.call_after_refresh(self._ask_terminal)
         return IDLE_S
 
+    def _has_aged(self, page: Page) -> bool:
+        """Would the page say anything else by now, without new data? To be asked now and then."""
+        self._asks_at_s = self._clock.monotonic() + TICK_S
+        return page.face() != self._drawn_face
+
     def draw(self) -> None:
         """Paint the page on top, whatever has or has not changed."""
         self._pace.begin()
@@ -213,6 +219,7 @@ class RltopApp(KeysInOrder, TimeTravel, Wardrobe, inherit_bindings=False):
         self._drawn_version = self.session.version
         if self.page is not None:
             self._drawn_face = self.page.face()
+            self._asks_at_s = self._clock.monotonic() + TICK_S
             self.page.draw()
         self._pace.end()
         self.offer()

@@ -110,11 +110,6 @@ class Pace:
         self._drawn_s = float("-inf")
         self._cost_s = 0.0
 
-    @property
-    def since_s(self) -> float:
-        """How old the picture is."""
-        return self._clock.monotonic() - self._drawn_s
-
     def wait_s(self, *, is_loading: bool = False) -> float:
         """How long new data must wait; 0 where they may be drawn now, infinite where an answer will say."""
         gap_s = max(self._least_s, IDLE_GAP * self._cost_s, LOADING_S if is_loading else 0.0)

@@ -176,11 +176,14 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
 def age_text(age_s: float) -> str:
     """The age of the newest record, in steps of 5 s for the first minute and of 10 s for the second.
 
-    Every change is sent to the terminal, and nobody acts on a second more or less.
+    Every change is sent to the terminal, and nobody acts on a second more or less. It
+    keeps its width in the first minutes: the header is flush right, and would move.
     """
     if age_s >= 120.0:
         return units.age(age_s)
-    return units.age(age_s - age_s % (5.0 if age_s < 60.0 else 10.0))
+    if age_s < 5.0:
+        return "<5 s ago"
+    return f"{units.age(age_s - age_s % (5.0 if age_s < 60.0 else 10.0)):>8}"
 
 
 def header_clock(run: RunSource) -> tuple[str, str]:

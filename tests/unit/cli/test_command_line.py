@@ -86,7 +86,7 @@ def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_jso
         assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "verdicts", "events"]
         assert document["events"]
         assert {tuple(each) for each in document["events"]} == {
-            ("record", "step", "rule", "family", "level", "state", "message")
+            ("record", "step", "since_step", "rule", "family", "level", "state", "message")
         }
 
 
