@@ -18,6 +18,7 @@ from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import JSONL, TENSORBOARD, WANDB
 from rltop.ingest.found import Found
 from rltop.ingest.judge import Judge
+from rltop.ingest.margins import MarginDecoder
 from rltop.ingest.options import Bell, IngestOptions, OpenFeed
 from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.recall import Recaller
@@ -152,7 +153,7 @@ class Session:
             if kind is TrackedRun and found.role
             else run,
             self._feed(found, open_feed),
-            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream(found.role)),
+            self._pipeline(MarginDecoder(found.path, self.options.jsonl), run.stream(found.role)),
             self._clock,
             previews=previews,
             modified_s=found.modified_s,

@@ -47,8 +47,10 @@ _TRAIN = (
     Alias("train/accuracy", "rm_accuracy", algorithms=_REWARD),
     Alias("train/rewards_chosen_mean", "dpo_chosen", algorithms=_PAIRS),
     Alias("train/rewards_rejected_mean", "dpo_rejected", algorithms=_PAIRS),
+    Alias("train/rewards_chosen_mean − rewards_rejected_mean", "dpo_margin", algorithms=_PAIRS),
     Alias("train/rewards_chosen_mean", "rm_chosen", algorithms=_REWARD),
     Alias("train/rewards_rejected_mean", "rm_rejected", algorithms=_REWARD),
+    Alias("train/rewards_chosen_mean − rewards_rejected_mean", "rm_margin", algorithms=_REWARD),
     Alias("train/sft_loss", "nll_loss"),
 )
 

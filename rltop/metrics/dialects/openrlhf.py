@@ -65,10 +65,12 @@ _PAIRWISE = (
     Alias("acc", "dpo_accuracy", algorithms=_PAIRS),
     Alias("chosen_reward", "dpo_chosen", algorithms=_PAIRS),
     Alias("reject_reward", "dpo_rejected", algorithms=_PAIRS),
+    Alias("chosen_reward − reject_reward", "dpo_margin", algorithms=_PAIRS),
     Alias("acc_mean", "rm_accuracy", algorithms=_REWARD),
     Alias("acc", "rm_accuracy", algorithms=_REWARD),
     Alias("chosen_reward", "rm_chosen", algorithms=_REWARD),
     Alias("reject_reward", "rm_rejected", algorithms=_REWARD),
+    Alias("chosen_reward − reject_reward", "rm_margin", algorithms=_REWARD),
 )
 
 _EVALUATION = (

@@ -88,6 +88,7 @@ DIALECT = Dialect(
         Alias("actor/acc", "dpo_accuracy"),
         Alias("actor/chosen_reward", "dpo_chosen"),
         Alias("actor/reject_reward", "dpo_rejected"),
+        Alias("actor/chosen_reward − reject_reward", "dpo_margin"),
         Alias("actor/loss", "loss"),
     ),
     timing=TimingPlan(

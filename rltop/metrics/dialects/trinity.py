@@ -69,6 +69,7 @@ _OWN = (
     Alias("actor/accuracy_mean", "dpo_accuracy"),
     Alias("actor/chosen_reward", "dpo_chosen"),
     Alias("actor/rejected_reward", "dpo_rejected"),
+    Alias("actor/chosen_reward − rejected_reward", "dpo_margin"),
     Alias("actor/dpo_loss", "loss"),
     Alias("actor/sft_loss", "nll_loss"),
     # `@k`: over k runs of a task; mean, then best; detailed statistics have one more level.
