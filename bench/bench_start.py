@@ -1,72 +1,116 @@
-"""How long until the newest step's true values are on the screen, and until the whole history is?
+"""How long until the newest step's values are on the screen, whatever the size of the file, and until keys are answered?
 
-A veRL-shaped file of 300 keys × 5,000 steps in a pseudo-terminal of 120×40, while
-another process appends ten rows a second; beside it a Textual program that says hello.
+    python bench/bench_start.py [--sizes 1,70,280,4000] [--rounds 7]
+
+Files of 300 keys a row of 1 MB to 4 GB in a pseudo-terminal of 120×40; beside each a
+Textual program that says hello, in the same round. "Keys answered" is a key pressed
+the moment the values are there, until the selection has moved. The whole history is
+waited for at the second size.
 """
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import argparse
+import re
 import sys
 import tempfile
-import time
+from itertools import islice
 from pathlib import Path
 from statistics import median
 
-import made
+import orjson
+from bounds import stands
+from made import repeated_lines, write_repeated
+from pictures import Pictures, chosen
 from screened import HELLO, RLTOP, Screened
 
-ROUNDS = 5
-APPENDER = """
-import sys, time
-import made
-with open(sys.argv[1], "ab", buffering=0) as file:
-    for line in made.lines(300, 600, first_step=5001):
-        file.write(line)
-        time.sleep(0.1)
-"""
-FIRST_VALUE = b"actor/grad_norm"
-"""A key of the data: its row stands on the screen only with its value."""
+ROW_BYTES = 13_200
+FIRST = "critic/score/mean"
+SECOND = "actor/kl_loss"
+"""The keys of the first two rows of the overview of this data."""
 COMPLETE = b"whole run"
 """Heads the lines once they cover the whole history; before that they cover the newest rows."""
 
+FIRST_S, KEYS_S, WHOLE_S = 0.150, 0.350, 5.0
+FIRST_OF_HELLO = 0.6
+SAME = 1.10
 
-def one_round(path: Path) -> tuple[float, float, float, float]:
-    """Seconds to hello, to the first value, to Textual having taken over, to completeness."""
+
+def newest_value(steps: int) -> re.Pattern[bytes]:
+    """The first row of the overview with the value of the newest step, as the screen writes it."""
+    last = orjson.loads(next(islice(repeated_lines(300, steps), steps - 1, None)))
+    return re.compile(rf"{FIRST}\s+{last['data'][FIRST]:#.3g}\b".encode())
+
+
+def hello_s() -> float:
     with Screened((sys.executable, "-c", HELLO)) as hello:
-        hello_s = hello.until(lambda: b"hello, world" in hello.output)
+        return hello.until(lambda: b"hello, world" in hello.output)
+
+
+def first_and_keys_s(path: Path, value: re.Pattern[bytes], step: bytes) -> tuple[float, float]:
+    """Seconds from exec to the newest values, and to the effect of a key."""
     with Screened((*RLTOP, str(path))) as program:
-        first_s = program.until(lambda: FIRST_VALUE in program.output)
-        ready_s = program.until(lambda: b"Quit" in program.output)
-        whole_s = program.until(lambda: COMPLETE in program.output)
-    return hello_s, first_s, ready_s, whole_s
+
+        def is_there() -> bool:
+            text = program.text()
+            return step in text and value.search(text) is not None
+
+        first_s = program.until(is_there)
+        program.press(b"j")
+        program.until_quiet(0.6)
+        moved_s = Pictures(program).when(lambda lines: chosen(lines) == SECOND)
+        if moved_s is None:
+            raise TimeoutError("the key never moved the selection")
+        return first_s, moved_s - program.started_s
+
+
+def whole_s(path: Path) -> float:
+    with Screened((*RLTOP, str(path))) as program:
+        return program.until(lambda: COMPLETE in program.output)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", default="1,70,280,4000", metavar="MB,MB…")
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    sizes = [float(size) for size in arguments.sizes.split(",")]
+    hello, whole = [], []
+    first: dict[float, list[float]] = {size: [] for size in sizes}
+    keys: dict[float, list[float]] = {size: [] for size in sizes}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "metrics.jsonl"
-        shutil.copyfile(made.made_file(300, 5000), path)
-        writer = subprocess.Popen([sys.executable, "-c", APPENDER, str(path)], cwd=Path(made.__file__).parent)
-        try:
-            time.sleep(0.5)
-            one_round(path)
-            rounds = [one_round(path) for _ in range(ROUNDS)]
-        finally:
-            writer.kill()
-            writer.wait()
-    names = (
-        "Textual hello world (floor)",
-        "rltop: first true value",
-        "rltop: keys answered",
-        "rltop: history complete",
-    )
-    bounds = ("", "0.50", "", "5.00")
-    print("| from exec to | median s | minimum s | × hello world | bound s |\n|---|---|---|---|---|")
-    base = median(times[0] for times in rounds)
-    for i, name in enumerate(names):
-        times = [one[i] for one in rounds]
-        print(f"| {name} | {median(times):.2f} | {min(times):.2f} | {median(times) / base:.2f} | {bounds[i]} |")
+        files = []
+        for size in sizes:
+            path, steps = Path(folder) / f"{size:g}.jsonl", round(size * 1e6 / ROW_BYTES)
+            write_repeated(path, steps)
+            files.append((size, path, newest_value(steps), f"step {steps:,}".encode()))
+        for attempt in range(arguments.rounds + 1):
+            hello_now = hello_s()
+            times = [(size, *first_and_keys_s(path, value, step)) for size, path, value, step in files]
+            if attempt:  # the first one fills the caches
+                hello.append(hello_now)
+                for size, first_now, keys_now in times:
+                    first[size].append(first_now)
+                    keys[size].append(keys_now)
+        measured = files[min(1, len(files) - 1)]
+        whole = [whole_s(measured[1]) for _ in range(3)]
+    base = median(hello)
+    print("| from exec to | file | median s | least s | × hello world | bound | |\n|---|---|---|---|---|---|---|")
+
+    def row(name: str, size: str, found: list[float], bound: str, is_met: str) -> None:
+        ratio = median(found) / base
+        print(f"| {name} | {size} | {median(found):.3f} | {min(found):.3f} | {ratio:.2f} | {bound} | {is_met} |")
+
+    row("Textual hello world (floor)", "", hello, "", "")
+    for size in sizes:
+        ratio = median(first[size]) / base
+        worst = max(median(first[size]) / FIRST_S, ratio / FIRST_OF_HELLO)
+        row("the newest values", f"{size:,g} MB", first[size], "0.150 s and 0.60 ×", stands(worst, 1.0))
+    for size in sizes:
+        row("a key answered", f"{size:,g} MB", keys[size], "0.350 s", stands(median(keys[size]), KEYS_S))
+    row("the whole history judged", f"{measured[0]:,g} MB", whole, "5 s", stands(median(whole), WHOLE_S))
+    spread = max(median(one) for one in first.values()) / min(median(one) for one in first.values())
+    print(f"\nThe slowest size takes {spread:.2f} × the fastest (bound {SAME:.2f}: {stands(spread, SAME)}).")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Files made for load: veRL-shaped, of any size, the same on every machine.
 
-    python bench/made.py OUT.jsonl [--keys 300] [--steps 5000]
+    python bench/made.py OUT.jsonl [--keys 300] [--steps 5000] [--repeated]
 
-Real key names come first, then per-rank timings up to the number asked for. The
+300 keys make 13 KB a line, with every digit of a value, as trainers write them. Real key names come first, then per-rank timings up to the number asked for. The
 values wander like a run's and mean nothing: such a file measures speed and must
 never be used to judge a rule.
 """
@@ -12,12 +12,16 @@ from __future__ import annotations
 import argparse
 import random
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import orjson
 
 DATA = Path(__file__).resolve().parent / "data"
 SEED = 7
+
+BLOCK_ROWS = 256
+"""Rows of which a repeated stream is made: drawing new values takes longer than the program takes to read them."""
 
 _STATISTICS = ("mean", "max", "min")
 _FAMILIES = (
@@ -60,15 +64,30 @@ def lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:
             0.9 * value + 0.1 * level + 0.08 * level * (draw() - 0.5)
             for value, level in zip(values, levels, strict=True)
         ]
-        shown = [round(value, 7) for value in values]
+        shown = list(values)
         if total >= 0:
-            shown[total] = round(sum(shown[i] for i in gen) + 0.4, 7)
+            shown[total] = sum(shown[i] for i in gen) + 0.4
         yield orjson.dumps({"step": step, "data": dict(zip(names, shown, strict=True))}) + b"\n"
+
+
+def repeated_lines(keys: int, steps: int, first_step: int = 1) -> Iterator[bytes]:
+    """The same, but of the values of `BLOCK_ROWS` rows over and over; the steps go on."""
+    tails = [line[line.index(b",") :] for line in lines(keys, BLOCK_ROWS)]
+    for step in range(first_step, first_step + steps):
+        yield b'{"step":%d' % step + tails[step % BLOCK_ROWS]
+
+
+def write_repeated(path: Path, steps: int, keys: int = 300, first_step: int = 1) -> None:
+    """Append `steps` repeated rows to `path`, whatever their size in all."""
+    rows = repeated_lines(keys, steps, first_step)
+    with path.open("ab") as file:
+        while block := b"".join(islice(rows, BLOCK_ROWS)):
+            file.write(block)
 
 
 def made_file(keys: int = 300, steps: int = 5000) -> Path:
     """Path of such a file, made on first use."""
-    path = DATA / f"verl_{keys}x{steps}.jsonl"
+    path = DATA / f"metrics_{keys}x{steps}.jsonl"
     if not path.exists():
         DATA.mkdir(exist_ok=True)
         unfinished = path.with_suffix(".part")
@@ -83,9 +102,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--keys", type=int, default=300)
     parser.add_argument("--steps", type=int, default=5000)
+    parser.add_argument("--repeated", action="store_true", help="the values of 256 rows over and over: large files soon")
     arguments = parser.parse_args()
+    rows = repeated_lines if arguments.repeated else lines
     with arguments.out.open("wb") as file:
-        file.writelines(lines(arguments.keys, arguments.steps))
+        file.writelines(rows(arguments.keys, arguments.steps))
     print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes")
 
 

@@ -42,6 +42,19 @@ _QUERY_ANSWERS = ((b"\x1b[?2026$p", b"\x1b[?2026;2$y"),)
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_])")
 
 
+def memory_mb(pid: int | str = "self", kind: str = "VmRSS") -> float:
+    """Megabytes (10⁶ bytes) of memory of a process, as Linux counts them.
+
+    Raises:
+        OSError: there is no such process, or no /proc.
+        ValueError: /proc does not tell.
+    """
+    found = re.search(rf"^{kind}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{kind} of process {pid} is not known")
+    return int(found[1]) * 1024 / 1e6
+
+
 class Screened:
     """A running program; use as a context manager, which ends it.
 
@@ -130,6 +143,10 @@ class Screened:
         """Processor time that the program has used, all its threads together."""
         # The clock id of another process, as clock_getcpuclockid(3) makes it.
         return time.clock_gettime((~self.pid << 3) | 2)
+
+    def memory_mb(self, kind: str = "VmRSS") -> float:
+        """Megabytes of memory that it holds; `VmHWM` for the most it ever held."""
+        return memory_mb(self.pid, kind)
 
     def text(self, since: int = 0) -> bytes:
         """What was written from byte `since` on, without escape codes."""
