@@ -4,7 +4,7 @@
 
 300 keys × 2,000 steps in a pseudo-terminal of 120×40. A line counts as shown when its
 step stands in the header, a key when the selection has moved or, where a page opens,
-with the first byte of it. Lines come 0.35 s apart, so that each is a first change
+with the first byte of it. Lines come 0.6 s apart, so that each is a first change
 after a rest. The history that is read behind the keys has 300 × 20,000 values, 280 MB.
 """
 
@@ -23,10 +23,11 @@ from typing import NamedTuple
 
 import made
 from bounds import percentile, stands
-from pictures import Pictures, chosen
+from pictures import Pictures, selection_ms, step_shown
 from screened import RLTOP, Screened
 
 STEPS = 2000
+REST_S = 0.6
 COMPLETE = b"whole run"
 PAGES = 10
 
@@ -56,27 +57,14 @@ def first_byte_ms(program: Screened, causes: Sequence[Callable[[], object]], res
 
 def moves_ms(program: Screened, rounds: int, rest_s: float, is_over: Callable[[], bool] = lambda: False) -> list[float]:
     """Milliseconds from a key that moves the selection to the moved selection, down and up in turn."""
-    pressed, pictures = [], Pictures(program)
+    pressed = []
     for number in range(rounds):
         if is_over():
             break
         pressed.append(time.perf_counter())
         program.press(b"k" if number % 2 else b"j")
         program.read_for(rest_s)
-    while pictures.time_s < pressed[0] and pictures.advance():
-        pass
-    found = []
-    # What the selection was before a key is not known until the key before it has been seen: the first one is left out.
-    before = None
-    for start_s in pressed:
-        last = before
-        shown_s = pictures.when(lambda lines, last=last: chosen(lines) not in {"", last}, start_s)  # type: ignore[misc]
-        if shown_s is None:
-            break
-        if before is not None:
-            found.append((shown_s - start_s) * 1e3)
-        before = chosen(pictures.lines)
-    return found
+    return selection_ms(program, pressed)
 
 
 def appended_ms(program: Screened, path: Path, rounds: int) -> list[float]:
@@ -87,15 +75,14 @@ def appended_ms(program: Screened, path: Path, rounds: int) -> list[float]:
         for line in made.repeated_lines(300, rounds, STEPS + 1):
             written.append(time.perf_counter())
             os.write(handle, line)
-            program.read_for(0.35)
+            program.read_for(REST_S)
     finally:
         os.close(handle)
     found = []
     for step, start_s in enumerate(written, start=STEPS + 1):
-        text = f"step {step:,}"
-        shown_s = pictures.when(lambda lines, text=text: text in lines[0], start_s)  # type: ignore[misc]
+        shown_s = pictures.when(lambda lines, step=step: step_shown(lines) >= step, start_s)  # type: ignore[misc]
         if shown_s is None:
-            raise TimeoutError(f"{text} was never shown")
+            raise TimeoutError(f"step {step:,} was never shown: {pictures.lines[0]}")
         found.append((shown_s - start_s) * 1e3)
     return found
 
@@ -111,12 +98,11 @@ def at_rest(folder: Path, rounds: int) -> list[Found]:
             return [partial(program.press, key.encode()) for key in text]
 
         moved = moves_ms(program, rounds, 0.1)
+        appended = appended_ms(program, path, rounds)
         travelled = first_byte_ms(program, keys("," * (rounds // 2)), 0.2)
         program.press(b"L")
         opened = first_byte_ms(program, keys("\r\x1b" * PAGES), 0.5)[::2]
         paged = first_byte_ms(program, keys("t\x1b" * PAGES), 0.5)[::2]
-        program.read_for(1.0)
-        appended = appended_ms(program, path, rounds)
     return [
         Found("a line appended", "its step in the header", appended, 60, 300),
         Found("a key that moves the selection", "the selection", moved, 20, 50),
@@ -134,7 +120,7 @@ def while_reading(folder: Path, rounds: int, steps: int) -> Found:
         with Screened((*RLTOP, str(path))) as program:
             program.until(lambda: b"Quit" in program.output)
             program.read_for(0.3)
-            times += moves_ms(program, rounds, 0.05, lambda: COMPLETE in program.output)
+            times += moves_ms(program, rounds, 0.2, lambda: COMPLETE in program.output)
     path.unlink()
     return Found("the same while history is read", "the selection", times, 20, 50)
 

@@ -1,4 +1,4 @@
-"""How long until the newest step's values are on the screen, whatever the size of the file, and until keys are answered?
+"""How long until the newest values are on the screen, whatever the size of the file, and until keys are answered?
 
     python bench/bench_start.py [--sizes 1,70,280,4000] [--rounds 7]
 

@@ -2,9 +2,10 @@
 
     python bench/made.py OUT.jsonl [--keys 300] [--steps 5000] [--repeated]
 
-300 keys make 13 KB a line, with every digit of a value, as trainers write them. Real key names come first, then per-rank timings up to the number asked for. The
-values wander like a run's and mean nothing: such a file measures speed and must
-never be used to judge a rule.
+300 keys make 13 KB a line, with every digit of a value, as trainers write them. Real
+key names come first, then per-rank timings up to the number asked for. The values
+wander like a run's and mean nothing: such a file measures speed and must never be
+used to judge a rule.
 """
 
 from __future__ import annotations
@@ -102,7 +103,9 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--keys", type=int, default=300)
     parser.add_argument("--steps", type=int, default=5000)
-    parser.add_argument("--repeated", action="store_true", help="the values of 256 rows over and over: large files soon")
+    parser.add_argument(
+        "--repeated", action="store_true", help="the values of 256 rows over and over: large files soon"
+    )
     arguments = parser.parse_args()
     rows = repeated_lines if arguments.repeated else lines
     with arguments.out.open("wb") as file:

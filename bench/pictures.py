@@ -13,7 +13,7 @@ from typing import Protocol
 import pyte
 
 _UNKNOWN_TO_PYTE = re.compile(rb"\x1b\[[<>=?][0-9;]*[a-gi-km-z$][a-z]?")
-_LONGEST_ESCAPE = 32
+_WHOLE_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[^\[])")
 
 
 class Listened(Protocol):
@@ -47,8 +47,8 @@ class Pictures:
         self._arrival += 1
         piece = bytes(self._program.output[self._drawn : size])
         # An escape sequence that is not all there yet is drawn with its other half.
-        cut = piece.rfind(b"\x1b", max(0, len(piece) - _LONGEST_ESCAPE))
-        if cut >= 0 and self._arrival < len(self._program.arrivals):
+        cut = piece.rfind(b"\x1b")
+        if cut >= 0 and not _WHOLE_ESCAPE.match(piece, cut):
             piece = piece[:cut]
         self._drawn += len(piece)
         self._stream.feed(_UNKNOWN_TO_PYTE.sub(b"", piece))
@@ -68,3 +68,27 @@ class Pictures:
 def chosen(lines: Sequence[str]) -> str:
     """The key of the selected row of the overview: it stands by itself above the footer."""
     return next((line.strip() for line in reversed(lines[-5:-1]) if "/" in line and " " not in line.strip()), "")
+
+
+def step_shown(lines: Sequence[str]) -> int:
+    """The step in the header of a page; -1 where there is none."""
+    found = re.search(r"step ([\d,]+)", lines[0])
+    return -1 if found is None else int(found[1].replace(",", ""))
+
+
+def selection_ms(program: Listened, pressed: Sequence[float]) -> list[float]:
+    """Milliseconds from each of these keys, which move the selection there and back, to the moved selection.
+
+    What was selected before the first key is not known, so it is left out; the list
+    ends at the first key whose effect was never seen.
+    """
+    pictures, found, before = Pictures(program), list[float](), ""
+    for start_s in pressed:
+        last = before
+        shown_s = pictures.when(lambda lines, last=last: chosen(lines) not in {"", last}, start_s)  # type: ignore[misc]
+        if shown_s is None:
+            break
+        if before:
+            found.append((shown_s - start_s) * 1e3)
+        before = chosen(pictures.lines)
+    return found

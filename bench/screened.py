@@ -63,8 +63,9 @@ class Screened:
         started_s: `time.perf_counter()` at the moment it was started.
     """
 
-    def __init__(self, command: Sequence[str], width: int = 120, height: int = 40) -> None:
-        """Start `command` on a terminal of `width` × `height` cells."""
+    def __init__(self, command: Sequence[str], width: int = 120, height: int = 40, *, answers: bool = True) -> None:
+        """Start `command` on a terminal of `width` × `height` cells; one that `answers` what it is asked, or not."""
+        self._queries = _QUERY_ANSWERS if answers else ()
         self.output = bytearray()
         self.arrivals: list[tuple[float, int]] = []
         self._answered = 0
@@ -102,7 +103,7 @@ class Screened:
             return False
         self.output += data
         self.arrivals.append((time.perf_counter(), len(self.output)))
-        for query, answer in _QUERY_ANSWERS:
+        for query, answer in self._queries:
             asked = self.output.count(query, max(0, len(self.output) - len(data) - len(query)))
             for _ in range(asked):
                 os.write(self._fd, answer)

@@ -57,4 +57,7 @@ def test_made_files_are_the_same_everywhere(tmp_path: Path) -> None:
     assert len(data.splitlines()) == 20
     assert len(set(made["key_names"](300))) == 300
     assert hashlib.sha256(data).hexdigest() == hashlib.sha256(b"".join(made["lines"](80, 20))).hexdigest()
-    assert data.startswith(b'{"step":1,"data":{"training/global_step":1.6090756,')
+    repeated = b"".join(made["repeated_lines"](80, 300, 5)).splitlines()
+    assert (repeated[0][:9], repeated[-1][:11]) == (b'{"step":5', b'{"step":304')
+    assert repeated[0].partition(b",")[2] == repeated[256].partition(b",")[2] != repeated[1].partition(b",")[2]
+    assert data.startswith(b'{"step":1,"data":{"training/global_step":1.6090756421849606,')
