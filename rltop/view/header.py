@@ -7,7 +7,8 @@ what was not understood.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from rltop import units
@@ -17,7 +18,7 @@ from rltop.model import Counts, Label, RunState
 from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Piece, Row
-from rltop.view.signals import shown_step
+from rltop.view.signals import cadence_of, shown_step
 from rltop.view.source import RunSource
 from rltop.view.timings import TimingView
 from rltop.view.widths import cell_width
@@ -48,7 +49,7 @@ class HeaderView(NamedTuple):
         folded: first and last step of the bucket that stands for it, where memory
             has thinned it, else None.
         total_steps: where the run says it.
-        step_s: what a step takes now: the median of the newest.
+        step_s: what a step of `step` takes now: the median of the newest.
         eta_s: time to the last step at the present pace.
         state: the state word.
         age_s: age of the newest record.
@@ -72,8 +73,7 @@ class HeaderView(NamedTuple):
 def build_header(run: RunSource, timing: TimingView | None, at: int | None = None) -> HeaderView:
     """Read the header of a run; nothing is guessed that the run does not say."""
     stream, identity = run.stream, run.identity
-    wall_s = wall_pace(run)
-    step_s = median(step.total_s for step in timing.strip[-_PACE_ROWS:]) if timing is not None else wall_s
+    step_s, wall_s = _paces(run, timing)
     last, total = stream.last_step, stream.total_steps
     pace = wall_s if wall_s is not None else step_s
     eta_s = None
@@ -103,15 +103,39 @@ def _algorithm(run: RunSource, identity: Identity | None) -> str:
     return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 
-def wall_pace(run: RunSource) -> float | None:
+def _paces(run: RunSource, timing: TimingView | None) -> tuple[float | None, float | None]:
+    """Seconds per step of the axis: as the trainer logs it, and by the clock; None where it is not told.
+
+    A trainer whose axis counts minibatches (RLinf's reasoning runners) logs one duration for
+    several of them, and writes their rows together: its durations are shared out, and the
+    clock is read only where there is one. Where a duration just is not logged on every
+    step, the clock tells that it is one step's.
+    """
+    strip = () if timing is None else timing.strip[-_PACE_ROWS:]
+    if not strip:
+        wall_s = wall_pace(run)
+        return wall_s, wall_s
+    step_s = median(step.total_s for step in strip)
+    apart = median(b.step - a.step for a, b in pairwise(strip)) if len(strip) > 1 else 1
+    if timing is None or timing.stream.raw or apart <= cadence_of(run.stream):
+        return step_s, wall_pace(run)
+    wall_s = wall_pace(run, frozenset(step.step for step in strip))
+    if wall_s is not None and step_s > wall_s * math.sqrt(apart):
+        step_s /= apart
+    return step_s, wall_s
+
+
+def wall_pace(run: RunSource, only: Collection[int] = ()) -> float | None:
     """Seconds per step from the wall times in the rows: the median of the newest gaps.
 
-    None where rows carry no time.
+    None where rows carry no time. `only` are the steps to go by, where not all are.
     """
-    steps, times = run.stream.times(last=_PACE_ROWS)
+    last = (run.stream.last_step or 0) - min(only) + 1 if only else _PACE_ROWS
+    steps, times = run.stream.times(last=last)
+    rows = [row for row in zip(steps, times, strict=True) if not only or row[0] in only]
     paces = [
         (t2 - t1) / (s2 - s1)
-        for s1, s2, t1, t2 in zip(steps, steps[1:], times, times[1:], strict=False)
+        for (s1, t1), (s2, t2) in pairwise(rows)
         if s2 > s1 and t2 > t1 and not math.isnan(t2 - t1)
     ]
     return median(paces) if paces else None
