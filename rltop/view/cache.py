@@ -7,6 +7,7 @@ the folding of old rows changes the past. Held per stream, and gone with it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -62,14 +63,19 @@ def read_buckets(stream: Stream, key: str, window: Window, stop: int) -> list[Bu
     return known[:whole] + stream.buckets(key, stride, start + whole * stride, stop)
 
 
-def read_timing(stream: Stream, plan: TimingPlan, step: int) -> StepTiming | None:
-    """The timing tree of a step that is still held raw, without what no stage claims; None where it logs no timing."""
-    timings = _held(stream).timings
-    if step == stream.last_step:
-        return step_timing(plan, step, stream.row(step), 0)
+def read_timings(stream: Stream, plan: TimingPlan, steps: Sequence[int]) -> Iterator[StepTiming | None]:
+    """The timing trees of steps that are still held raw, the last of `steps` first, without what no stage claims.
+
+    None where a step logs no timing.
+    """
+    timings, last, plan_id = _held(stream).timings, stream.last_step, id(plan)
     if len(timings) > _MAX_STEPS:
         timings.clear()
-    at = (step, id(plan))
-    if at not in timings:
-        timings[at] = step_timing(plan, step, stream.row(step), 0)
-    return timings[at]
+    for step in reversed(steps):
+        if step == last:
+            yield step_timing(plan, step, stream.row(step), 0)
+            continue
+        at = (step, plan_id)
+        if at not in timings:
+            timings[at] = step_timing(plan, step, stream.row(step), 0)
+        yield timings[at]

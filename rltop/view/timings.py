@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from rltop.derive.middle import median
 from rltop.derive.timing import OVERLAP, step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.store.stream import Stream
-from rltop.view.cache import read_timing
+from rltop.view.cache import read_timings
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource, measured_part, step_in
 
@@ -189,8 +189,7 @@ def timing_history(run: RunSource, until: int | None, count: int, unclaimed: int
         stop = bisect_right(held, until)
         steps = held[max(0, stop - 2 * count) : stop]
     found: list[StepTiming] = []
-    for step in reversed(steps):
-        timing = read_timing(stream, plan, step)
+    for timing in read_timings(stream, plan, steps):
         if timing is not None:
             found.append(timing)
         if len(found) == count:
@@ -286,10 +285,13 @@ def _medians(stream: Stream, history: Sequence[StepTiming]) -> dict[str, float]:
         for span, top, depth, _ in _flat(history[-1])
         if depth and top.kind is SpanKind.OTHER and not span.is_start_logged
     }
+    held = stream.steps()
+    first = bisect_left(held, history[0].step)
+    times = None if len(held) - first == len(history) else {timing.step for timing in history}
     medians: dict[str, float] = {}
     for name in _durations(history[-1]):
         if name in unclaimed:
-            values = _logged(stream, name, history)
+            values = _logged(stream, name, held, first, times)
         else:
             values = [durations[name] for durations in each if name in durations]
         if len(values) >= _MIN_FOR_MEDIAN:
@@ -297,12 +299,15 @@ def _medians(stream: Stream, history: Sequence[StepTiming]) -> dict[str, float]:
     return medians
 
 
-def _logged(stream: Stream, key: str, history: Sequence[StepTiming]) -> list[float]:
-    """A duration on the steps of the history, from its column: the older trees leave out what no stage claims."""
-    held = stream.steps()
-    series = stream.series(key, last=len(held) - bisect_left(held, history[0].step))
-    steps = {timing.step for timing in history}
-    return [value for step, value in zip(series.steps, series.values, strict=True) if value >= 0.0 and step in steps]
+def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set[int] | None) -> list[float]:
+    """A duration on the steps from the `first` of those `held`, from its column; `only` of these steps, if given.
+
+    The older trees leave out what no stage claims.
+    """
+    series = stream.series(key, last=len(held) - first)
+    if only is None:
+        return [value for value in series.values if value >= 0.0]
+    return [value for step, value in zip(series.steps, series.values, strict=True) if value >= 0.0 and step in only]
 
 
 _MAX_KNOWN = 5 * HISTORY_STEPS

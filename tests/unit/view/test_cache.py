@@ -12,7 +12,7 @@ from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.metrics.dialects import ALL
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
-from rltop.view.cache import read_buckets, read_timing
+from rltop.view.cache import read_buckets, read_timings
 from rltop.view.spark import anchored_window
 
 
@@ -47,7 +47,7 @@ def test_timings_from_memory_belong_to_their_plan_and_to_the_newest_row() -> Non
     rows = [(step, {"timing_s/step": 10.0 + step, "timing_s/gen": 5.0, "actor/loss": 1.0}) for step in range(1, 5)]
     run = run_of(verl_lines(rows))
     for _ in range(2):
-        timing = read_timing(run.stream, plan, 2)
+        timing = next(read_timings(run.stream, plan, [2]))
         assert timing is not None
         assert timing.total_s == 12.0
-    assert read_timing(run.stream, plan, 99) is None
+    assert list(read_timings(run.stream, plan, [99])) == [None]
