@@ -159,13 +159,20 @@ class StreamQueries:
 
     def times(self, last: int | None = None) -> Series:
         """Seconds since the epoch of each raw row, NaN where the row does not say."""
+        parts: list[tuple[array[int], array[float]]] = []
+        rows = 0
+        for segment, clip in reversed(list(self._visible())):
+            for block in reversed(segment.blocks):
+                if last is not None and rows >= last:
+                    break
+                stop = len(block) if clip is None else bisect_left(block.steps, clip)
+                parts.append((block.steps[:stop], block.times[:stop]))
+                rows += stop
         steps: array[int] = array("q")
         times: array[float] = array("d")
-        for segment, clip in self._visible():
-            for block in segment.blocks:
-                stop = len(block) if clip is None else bisect_left(block.steps, clip)
-                steps.extend(block.steps[:stop])
-                times.extend(block.times[:stop])
+        for part_steps, part_times in reversed(parts):
+            steps.extend(part_steps)
+            times.extend(part_times)
         return Series(steps, times) if last is None else Series(steps[-last:], times[-last:])
 
     def head(self, key: str) -> Series:
@@ -247,7 +254,7 @@ class StreamQueries:
         parts: list[tuple[array[int], array[float] | None]] = []
         rows = 0
         for segment, clip in reversed(list(self._visible())):
-            for part in reversed(list(segment.raw_columns(column, clip))):
+            for part in segment.raw_columns(column, clip):
                 parts.append(part)
                 rows += len(part[0])
                 if last is not None and rows >= last:

@@ -233,10 +233,10 @@ class Segment:
         return self._places[i] if i >= 0 else None
 
     def raw_columns(self, column: int | None, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
-        """(steps, values) of each raw block below step `clip`, oldest first."""
-        for block in self.blocks:
+        """(steps, values) of each raw block below step `clip`, newest first."""
+        for block in reversed(self.blocks):
             if clip is not None and block.steps[0] >= clip:
-                return
+                continue
             steps, values = block.steps, None if column is None else block.column(column)
             if clip is not None and steps[-1] >= clip:
                 stop = bisect_left(steps, clip)

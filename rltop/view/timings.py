@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
@@ -233,9 +234,10 @@ def build_timing(
     if not history:
         return None
     timing = history[-1]
-    colors = _colors(history)
-    medians = _medians(run.stream, history)
-    strip = tuple(_strip_step(one) for one in history)
+    known = [_known(one) for one in history]
+    colors = _colors(known)
+    medians = _medians(run.stream, known)
+    strip = tuple(one.strip for one in known)
     totals = [one.total_s for one in history]
     return TimingView(
         step=timing.step,
@@ -273,23 +275,23 @@ def _span_id(span: Span) -> str:
     return span.key or (OTHER if span.kind is SpanKind.OTHER else span.name)
 
 
-def _medians(stream: Stream, history: Sequence[StepTiming]) -> dict[str, float]:
+def _medians(stream: Stream, history: Sequence[_Known]) -> dict[str, float]:
     """Median duration of each span of the newest step over the steps that have it, by `_span_id`.
 
     A span that is only now and then there, such as a checkpoint, is compared
     with itself, not with its absence.
     """
-    each = [_durations(timing) for timing in history]
+    each = [known.durations for known in history]
     unclaimed = {
         span.key
-        for span, top, depth, _ in _flat(history[-1])
+        for span, top, depth, _ in _flat(history[-1].timing)
         if depth and top.kind is SpanKind.OTHER and not span.is_start_logged
     }
     held = stream.steps()
-    first = bisect_left(held, history[0].step)
-    times = None if len(held) - first == len(history) else {timing.step for timing in history}
+    first = bisect_left(held, history[0].timing.step)
+    times = None if len(held) - first == len(history) else {known.timing.step for known in history}
     medians: dict[str, float] = {}
-    for name in _durations(history[-1]):
+    for name in each[-1]:
         if name in unclaimed:
             values = _logged(stream, name, held, first, times)
         else:
@@ -310,34 +312,50 @@ def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set
     return [value for step, value in zip(series.steps, series.values, strict=True) if value >= 0.0 and step in only]
 
 
+class _Known(NamedTuple):
+    """What every picture asks of a tree, worked out once: trees do not change.
+
+    Attributes:
+        timing: the tree; held, so that its `id` stays its own.
+        durations: of each span, by `_span_id`.
+        names: of the stages of the step, in the order of execution.
+        strip: its column in the strip.
+    """
+
+    timing: StepTiming
+    durations: Mapping[str, float]
+    names: tuple[str, ...]
+    strip: StripStep
+
+
 _MAX_KNOWN = 5 * HISTORY_STEPS
-_KNOWN: dict[int, tuple[StepTiming, dict[str, float]]] = {}
-"""Durations by `id` of the tree that they are of; the tree is held, so that its id stays its own."""
+_KNOWN: dict[int, _Known] = {}
 
 
-def _durations(timing: StepTiming) -> Mapping[str, float]:
-    """The duration of each span by `_span_id`; trees do not change, so each is walked once."""
+def _known(timing: StepTiming) -> _Known:
     known = _KNOWN.get(id(timing))
     if known is None:
         if len(_KNOWN) >= _MAX_KNOWN:
             _KNOWN.clear()
-        known = (timing, {_span_id(span): span.duration_s for span, _, _, _ in _flat(timing)})
-        _KNOWN[id(timing)] = known
-    return known[1]
+        durations = {_span_id(span): span.duration_s for span, _, _, _ in _flat(timing)}
+        names = tuple(span.name if span.kind is not SpanKind.OTHER else "" for span in timing.spans)
+        known = _KNOWN[id(timing)] = _Known(timing, durations, names, _strip_step(timing))
+    return known
 
 
-def _colors(history: Sequence[StepTiming]) -> dict[str, int]:
+def _colors(history: Sequence[_Known]) -> dict[str, int]:
     """A number for each stage: in the order of execution, rare ones last."""
     times: dict[str, int] = {}
     order: dict[str, float] = {}
-    for timing in history:
-        for at, span in enumerate(timing.spans):
-            if span.kind is not SpanKind.OTHER:
-                times[span.name] = times.get(span.name, 0) + 1
-                order.setdefault(span.name, at)
+    # Steps run the same stages, mostly: those that do are counted together.
+    for names, count in Counter(known.names for known in history).items():
+        for at, name in enumerate(names):
+            if name:
+                times[name] = times.get(name, 0) + count
+                order.setdefault(name, at)
     often = len(history) / 2
-    names = sorted(order, key=lambda name: (times[name] < often, order[name], name))
-    return {name: i for i, name in enumerate(names)}
+    ranked = sorted(order, key=lambda name: (times[name] < often, order[name], name))
+    return {name: i for i, name in enumerate(ranked)}
 
 
 def _stage(
