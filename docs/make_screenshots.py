@@ -28,7 +28,6 @@ from rltop.ui.options import UiOptions
 from rltop.view.lines import Target, TargetKind
 
 TARGET = Path(__file__).with_name("screenshots")
-RECORDING = folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl"
 STEP = 147
 """The step on the screen: time is lost since 97, and the policy has begun to leave the reference at 140."""
 SEEN_S = 12.0
@@ -38,11 +37,27 @@ NO_THEMES = Path("/nonexistent")
 
 
 @dataclass(frozen=True)
+class Scene:
+    """A recording that ships: where it is, what it is called, the step that has just been written, and the last one."""
+
+    path: Path
+    name: str
+    step: int
+    total_steps: int
+
+
+TOOLS = Scene(folder("fixtures") / "verl" / "tool_slowdown" / "metrics.jsonl", "qwen2.5-7b-tools", STEP, 200)
+STRAGGLER = Scene(folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl", "toy-grpo", 130, 240)
+"""One answer of every group never ends; the completions lie beside the metrics."""
+
+
+@dataclass(frozen=True)
 class Shot:
     """One picture: what is opened, which keys are pressed, how large the terminal is."""
 
     name: str
     title: str
+    scene: Scene = TOOLS
     target: Target | None = None
     keys: tuple[str, ...] = ()
     size: tuple[int, int] = (120, 40)
@@ -55,12 +70,14 @@ SHOTS = (
     Shot("metric", "Enter on a row", target=Target(TargetKind.METRIC, "actor/kl_loss")),
     Shot("timing", "t: where the time of a step goes", keys=("t",)),
     Shot("verdict", "a: the worst verdict", keys=("a",)),
+    Shot("rollouts", "R: the groups of a step", STRAGGLER, keys=("R",), size=(100, 24)),
+    Shot("completions", "Enter on a group: its completions", STRAGGLER, keys=("R", "enter"), size=(100, 24)),
     Shot("metrics", "/ and a part of a key", keys=("slash", *"length", "enter")),
 )
 
 
-def session_at(step: int, clock: FakeClock) -> Session:
-    """The recording as it stands when `step` has just been written."""
+def session_at(scene: Scene, clock: FakeClock) -> Session:
+    """The recording as it stands when its step has just been written, with its completions if they are there."""
     feeds: list[ReplayFeed] = []
 
     def open_feed(path: str, last_lines: int | None) -> ReplayFeed:
@@ -68,24 +85,24 @@ def session_at(step: int, clock: FakeClock) -> Session:
         feeds.append(ReplayFeed(path, 1.0, clock, ReplayOptions(warm_start=0.5)))
         return feeds[-1]
 
-    session = Session(
-        [Found(str(RECORDING), Label.of("qwen2.5-7b-tools"))], open_feed, clock, IngestOptions(total_steps=200)
-    )
+    found = Found(str(scene.path), Label.of(scene.name))
+    session = Session([found], open_feed, clock, IngestOptions(total_steps=scene.total_steps))
     session.step(1.0)
-    while (session.runs[0].stream.last_step or 0) < step:
+    while (session.runs[0].stream.last_step or 0) < scene.step:
         wait_s = feeds[0].wait_s
         if wait_s is None:
-            raise SystemExit(f"{RECORDING} ends before step {step}")
+            raise SystemExit(f"{scene.path} ends before step {scene.step}")
         clock.advance(wait_s + 0.001)
         session.step(1.0)
     clock.advance(SEEN_S)
+    session.read_rollouts()
     return session
 
 
 async def draw(shot: Shot) -> str:
     """The picture as SVG."""
     clock = FakeClock()
-    session = session_at(STEP, clock)
+    session = session_at(shot.scene, clock)
     app = RltopApp(session, UiOptions(theme=shot.theme, themes_folder=NO_THEMES, has_colour=True), clock=clock)
     async with app.run_test(size=shot.size) as pilot:
         await pilot.pause()
