@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format snapshots screenshots bench fuzz live score score-peer lock clean
+.PHONY: help setup demo test check format snapshots screenshots bench bench-peers fuzz live score score-peer lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -42,6 +42,15 @@ screenshots: setup  ## draw docs/screenshots/*.svg with the program as it is now
 bench: setup     ## every benchmark; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
 
+VIEWERS := bench/.venv-viewers
+$(VIEWERS)/.installed: bench/viewer-requirements.txt
+	$(PYTHON) -m venv $(VIEWERS)
+	-$(VIEWERS)/bin/pip install --quiet --disable-pip-version-check -r bench/viewer-requirements.txt
+	@touch $(VIEWERS)/.installed
+
+bench-peers: setup $(VIEWERS)/.installed  ## LEET, terminalboard and rltop on the same run, the peers in bench/.venv-viewers
+	$(BIN)/python bench/viewers.py --environment $(VIEWERS)
+
 FUZZER := bench/.venv-fuzz
 $(FUZZER)/.installed: bench/fuzz-requirements.txt
 	$(PYTHON) -m venv $(FUZZER)
@@ -78,4 +87,4 @@ lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) bench/.venv-peer bench/.venv-fuzz bench/.venv-writers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,8 +23,8 @@ ROOT = HERE.parent
 RESULTS = HERE / "RESULTS.md"
 PREFIX = "bench_"
 
-WRITTEN_ELSEWHERE = ("fuzz", "score")
-"""Sections that are no benchmark's: `fuzz.py` and `score.py` write them."""
+WRITTEN_ELSEWHERE = ("fuzz", "score", "viewers")
+"""Sections that are no benchmark's: the scripts of these names write them."""
 
 HEAD = """\
 # Results
@@ -116,7 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; all without")
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--timeout", type=float, default=300.0, metavar="SECONDS", help="per benchmark")
+    parser.add_argument("--timeout", type=float, default=900.0, metavar="SECONDS", help="per benchmark")
     arguments = parser.parse_args()
     known = benchmarks()
     unknown = [name for name in arguments.names if name not in known]
