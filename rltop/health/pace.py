@@ -19,6 +19,10 @@ from rltop.units import duration, number, percent
 _RARE = 0.05
 _RAISED = 1.35
 """Above this part of the start a record between the slow ones is no usual one: then it is the level that moved."""
+_SKIPPED = 3
+"""Records that the baseline leaves out: compilation and warm-up."""
+_EVALUATIONS = 2
+"""So many evaluations in steps of the usual length, and none in a longer one: the step does not contain them."""
 
 
 def _seconds(now: Moment) -> float | None:
@@ -93,7 +97,9 @@ class SlowNowAndThen(Judge):
         self.work = Work()
         self.start = Frozen()
         self.per_token = Frozen()
-        self.head: list[float] = []
+        self.head: list[tuple[float, float | None]] = []
+        self.evaluated: list[float] = []
+        self.is_outside = False
         self.slow = OfLast(int(limits["n"]), int(limits["m"]))
         self.raised = OfLast(int(limits["n"]), int(limits["m"]))
         self.line = 0.0
@@ -112,7 +118,9 @@ class SlowNowAndThen(Judge):
             self.raised.push(seconds > _RAISED * (start.value or 0.0))
             return self._count()
         tokens, seconds = self.work.of(values), _seconds(now)
-        if seconds is None or "val_score" in values or "time_save" in values or "time_eval" in values:
+        if seconds is None or "time_save" in values or "time_eval" in values:
+            return None
+        if "val_score" in values and not self._holds_no_evaluation(seconds):
             return None
         if "response_len_mean" in values or "reward_mean" in values:
             self.has_rollouts = True
@@ -123,10 +131,26 @@ class SlowNowAndThen(Judge):
             self._learn(seconds, tokens)
         return self._compare(seconds, tokens)
 
+    def _holds_no_evaluation(self, seconds: float) -> bool:
+        """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""
+        base = self.start.value
+        if self.is_outside or self.start.is_final:
+            return self.is_outside
+        if base is not None:
+            usual = sum(one <= _RAISED * base for one in self.evaluated)
+            self.is_outside = usual >= _EVALUATIONS and usual == len(self.evaluated)
+        if not self.is_outside:
+            self.evaluated.append(seconds)
+        return self.is_outside
+
     def _compare(self, seconds: float, tokens: float | None) -> Reading:
         """One more record, where what is usual is known."""
         if self.start.value is None:
             return QUIET
+        self._take(seconds, tokens)
+        return self._count()
+
+    def _take(self, seconds: float, tokens: float | None) -> None:
         usual = self.per_token.value
         is_longer = bool(tokens and usual) and seconds <= self.limits["per_token"] * (usual or 0.0) * (tokens or 0.0)
         is_slow = seconds > self.line and not is_longer
@@ -134,13 +158,13 @@ class SlowNowAndThen(Judge):
         self.raised.push(False)
         if is_slow:
             self.newest = seconds
-        return self._count()
 
     def _learn(self, seconds: float, tokens: float | None) -> None:
         """The usual step of the start, and the line; what is slow there already is this run's way."""
         start, limits = self.start, self.limits
-        if start.value is None:
-            self.head.append(seconds)
+        was_known = start.value is not None
+        if not was_known:
+            self.head.append((seconds, tokens))
         start.push(seconds)
         if tokens:
             self.per_token.push(seconds / tokens)
@@ -149,8 +173,12 @@ class SlowNowAndThen(Judge):
             return
         factor = max(limits["warn"], math.exp(limits["sigmas"] * start.log_spread))
         self.line = base * (max(factor, limits["short_warn"]) if base < limits["short_s"] else factor)
-        if sum(one > self.line for one in self.head[1:]) > max(1.0, _RARE * len(self.head)):
+        if sum(one > self.line for one, _ in self.head[1:]) > max(1.0, _RARE * len(self.head)):
             self.line = math.inf
+        if not was_known:
+            # Only now is it known what is usual: a slow step among the last ones counts, as it would later.
+            for one, work in self.head[_SKIPPED:-1]:
+                self._take(one, work)
 
     def _count(self) -> Reading:
         """Enough of them, and since the first not so many that the usual step itself is slow."""
@@ -208,7 +236,8 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_step",),
         judge=SlowNowAndThen,
-        condition="At least `n` of the last `m` records without checkpoint and validation, and at most half of "
+        condition="At least `n` of the last `m` records without checkpoint and validation (those with one count where "
+        "two early ones, and all of them, took the usual time: it lies outside the step), and at most half of "
         "those since the first of them, above "
         "`warn`× the run's start (or exp(`sigmas` × its own noise), or `short_warn`× for steps shorter than `short_s` "
         "seconds) and above `per_token`× its time per token, and not more than one record in twenty of that start: "

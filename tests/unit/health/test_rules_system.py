@@ -231,6 +231,19 @@ def test_p16_trap_evaluations_and_longer_answers_explain_a_slow_step() -> None:
     assert alarms(play(200, time_step=time_step, total_tokens=tokens)) == []
 
 
+def test_p16_counts_steps_with_an_evaluation_where_the_step_time_does_not_contain_it() -> None:
+    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 24 and r % 5 == 0 else 1.0)  # noqa: E731
+    engine = play(60, time_step=slow, val_score=lambda r: 0.5 if r % 5 == 0 else None)
+    assert first(engine, "P16").record <= 40
+
+
+def test_p16_judges_in_retrospect_the_steps_by_which_it_learned_what_is_usual() -> None:
+    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {11, 16, 21} else 1.0)  # noqa: E731
+    assert first(play(24, time_step=slow), "P16").record == 21
+    once = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {2, 16, 21} else 1.0)  # noqa: E731
+    assert alarms(play(60, time_step=once)) == []
+
+
 def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
     engine = play(
         120,
