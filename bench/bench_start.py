@@ -14,6 +14,7 @@ import argparse
 import re
 import sys
 import tempfile
+import time
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -28,6 +29,7 @@ ROW_BYTES = 13_200
 FIRST = "critic/score/mean"
 SECOND = "actor/kl_loss"
 """The keys of the first two rows of the overview of this data."""
+PATIENCE_S = 10.0
 COMPLETE = b"whole run"
 """Heads the lines once they cover the whole history; before that they cover the newest rows."""
 
@@ -57,10 +59,12 @@ def first_and_keys_s(path: Path, value: re.Pattern[bytes], step: bytes) -> tuple
 
         first_s = program.until(is_there)
         program.press(b"j")
-        program.until_quiet(0.6)
-        moved_s = Pictures(program).when(lambda lines: chosen(lines) == SECOND)
-        if moved_s is None:
-            raise TimeoutError("the key never moved the selection")
+        pictures, moved_s, end_s = Pictures(program), None, time.perf_counter() + PATIENCE_S
+        while moved_s is None:
+            if time.perf_counter() > end_s:
+                raise TimeoutError(f"the key never moved the selection: {pictures.lines[-4:]}")
+            program.read_for(0.5)
+            moved_s = pictures.when(lambda lines: chosen(lines) == SECOND)
         return first_s, moved_s - program.started_s
 
 
