@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from rltop.derive.ranks import RankHistory
+from rltop.ingest.intake import Budget
 from rltop.ingest.rank_watch import RankWatch
-from rltop.ingest.tracked import Budget, TrackedRun
+from rltop.ingest.tracked import TrackedRun
 from rltop.model import Counts, Event, Label, Verdict
 
 

@@ -7,19 +7,19 @@ or belongs to the store.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from rltop.clock import Clock
-from rltop.health.reception import first_record_late, unreadable
-from rltop.ingest.pipeline import SLICE_BYTES, Pipeline
+from rltop.ingest.condition import Condition
+from rltop.ingest.intake import Budget, Intake
+from rltop.ingest.pipeline import Pipeline
 from rltop.ingest.recall import Recaller
 from rltop.metrics.dialect import Identity
 from rltop.metrics.ranges import NONE, Ranges
-from rltop.model import Counts, Event, Label, Level, RunState, TimedSpan, Verdict
+from rltop.model import Counts, Event, Label, Level, TimedSpan, Verdict
 from rltop.sources.awaited import AwaitedFeed
-from rltop.sources.events import Chunk, Reset, TailState, TailStatus
+from rltop.sources.events import TailState
 from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
 from rltop.store.run import Run
@@ -32,74 +32,13 @@ if TYPE_CHECKING:
 
 FIRST_ROWS = 64
 """Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
-TAKE_BYTES = 1024 * 1024
-NETWORK_LAG_S = 60.0
-"""How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 SETTLE_S = 0.2
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
-UNJUDGED_LIVE_S = 60.0
-"""A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
-LIVENESS_RULE = "L4"
 _BEFORE_HISTORY = frozenset({"nonfinite"})
 """Families that may speak before the whole history has been judged."""
-_SILENT = frozenset({RunState.STALLED, RunState.ENDED})
-_OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
 
 
-class Budget(Protocol):
-    """How long a slice may still go on."""
-
-    def is_spent(self) -> bool:
-        """Has the slice used up its time?"""
-        ...
-
-
-class _Intake:
-    """Moves events from a feed into a pipeline, a slice at a time."""
-
-    def __init__(self, feed: Feed, pipeline: Pipeline) -> None:
-        self.feed = feed
-        self.pipeline = pipeline
-        self._waiting: deque[Chunk | Reset] = deque()
-        self._cursor = 0
-
-    def advance(self, budget: Budget) -> bool:
-        """Decode until the budget is spent or nothing waits; True if anything was decoded."""
-        has_moved = False
-        while True:
-            if not self._waiting:
-                self._waiting.extend(self.feed.take(TAKE_BYTES))
-                if not self._waiting:
-                    return has_moved
-            has_moved = True
-            event = self._waiting[0]
-            if isinstance(event, Reset):
-                self.pipeline.take_reset(event)
-                self._waiting.popleft()
-                continue
-            stop = min(self._cursor + SLICE_BYTES, len(event.data))
-            self.pipeline.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
-            self._cursor = stop
-            if stop == len(event.data):
-                self._waiting.popleft()
-                self._cursor = 0
-            if budget.is_spent():
-                return True
-
-    @property
-    def is_filled(self) -> bool:
-        """Has everything been decoded that the feed has to give?"""
-        status = self.feed.status
-        is_at_end = status.state is TailState.AT_END and self.pipeline.offset >= status.offset
-        return is_at_end and not self._waiting
-
-    @property
-    def has_waiting(self) -> bool:
-        """Is there something taken from the feed and not yet decoded?"""
-        return bool(self._waiting)
-
-
-class TrackedRun:
+class TrackedRun(Condition):
     """A run that is being followed, or one that was read to its end.
 
     Attributes:
@@ -132,8 +71,8 @@ class TrackedRun:
         self.rollouts: RolloutShelf | None = None
         self.heir: TrackedRun | None = None
         self._clock = clock
-        self._main = _Intake(feed, pipeline)
-        self._previews = [_Intake(*each) for each in previews]
+        self._main = Intake(feed, pipeline)
+        self._previews = [Intake(*each) for each in previews]
         self._modified_s = modified_s
         self._recaller = recaller
         self._arrived_s: float | None = None
@@ -412,11 +351,6 @@ class TrackedRun:
         return self._has_caught_up or self._is_finished
 
     @property
-    def failure(self) -> Label:
-        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
-        return Label.of(self._main.pipeline.decoder.failure)
-
-    @property
     def kind_note(self) -> str:
         """What a person should know about how fresh the rows of such a file are; empty if they are."""
         return self._main.pipeline.kind_note
@@ -460,104 +394,6 @@ class TrackedRun:
         for step, row in rows:
             self._main.pipeline.stream.recall(step, row)
         return bool(rows)
-
-    # -- liveness ----------------------------------------------------------------------------------------------------
-
-    @property
-    def newest_s(self) -> float | None:
-        """When the newest row came: its arrival, else the time in it, else the file's time when it was opened.
-
-        What was seen to arrive is timed by the clock that asks. The trainer's may run
-        ahead of it, and would hide a silence for as long: a time that has not been yet
-        is not believed.
-        """
-        if self._arrived_s is not None:
-            return self._arrived_s
-        written = self.stream.last_time_s
-        return written if written is not None and written <= self._clock.now() else self._modified_s
-
-    @property
-    def age_s(self) -> float | None:
-        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
-        newest = self.newest_s
-        if newest is None or self._is_finished or not self.stream.rows:
-            return None
-        return max(0.0, self._clock.now() - newest)
-
-    def _silence(self, age_s: float | None) -> Verdict | None:
-        """The verdict on a run that wrote while it was watched and has stopped."""
-        judge = self._shown.judge
-        if judge is None or age_s is None or self._arrived_s is None or self._shown.is_finished:
-            return None
-        if LIVENESS_RULE in judge.muted:
-            return None
-        identity = self.identity
-        step_time = None if identity is None else identity.primary("time_step")
-        return judge.liveness.verdict(age_s, self.lag_s, "" if step_time is None else step_time.key)
-
-    def _reception_verdict(self) -> Verdict | None:
-        """The verdict on lines that cannot be read, or on a file that has no record yet."""
-        judge = self._main.pipeline.judge
-        muted = frozenset[str]() if judge is None else judge.muted
-        found = None
-        if self.stream.rows:
-            counts = self._main.pipeline.decoder.counts
-            found = unreadable(counts, self.stream.steps()) if counts.recent_bad else None
-        elif self._modified_s is not None and not self._is_finished:
-            found = first_record_late(self._clock.now() - self._modified_s)
-        return None if found is None or found.rule in muted else found
-
-    @property
-    def lag_s(self) -> float:
-        """How late a row may be seen: the file lies on a network file system, or 0."""
-        return NETWORK_LAG_S if self._main.feed.is_network else 0.0
-
-    @property
-    def state(self) -> RunState:
-        """The state word.
-
-        A run that was silent already when it was opened has ended, or stalled
-        before anyone looked: that is a word, not an alarm.
-        """
-        status = self._main.feed.status
-        if not self.stream.rows:
-            return self._state_without_rows(status)
-        if status.state in _OUT_OF_SIGHT:
-            return RunState.LOST
-        if self._shown.is_finished:
-            has_said_so = self._main.pipeline.decoder.is_finished
-            return RunState.DIED if has_said_so and self.failure.raw else RunState.FINISHED
-        state = RunState.ENDED if self._is_finished else self._state_by_age(self.age_s)
-        # An error that was logged may be one that the trainer survives: only silence after it tells.
-        return RunState.DIED if state in _SILENT and self.failure.raw else state
-
-    def _state_by_age(self, age_s: float | None) -> RunState:
-        judge = self._shown.judge
-        if age_s is None:
-            return RunState.LIVE
-        if judge is None:
-            return RunState.LIVE if age_s < UNJUDGED_LIVE_S else RunState.QUIET
-        lines = judge.liveness.silence(self.lag_s)
-        if age_s > lines.warn_s:
-            return RunState.STALLED if self._arrived_s is not None else RunState.ENDED
-        return RunState.QUIET if age_s > lines.quiet_s else RunState.LIVE
-
-    def _state_without_rows(self, status: TailStatus) -> RunState:
-        if status.state in _OUT_OF_SIGHT:
-            return RunState.LOST
-        if self.failure.raw and (self._is_finished or self._is_mute()):
-            return RunState.DIED
-        return RunState.WAITING if status.state is TailState.WAITING or self._has_caught_up else RunState.LOADING
-
-    def _is_mute(self) -> bool:
-        """Has nothing at all, row or not, come for so long that a run at its beginning would be called quiet?"""
-        moments = [moment for moment in (self._moved_s, self._modified_s) if moment is not None]
-        return self._has_caught_up and bool(moments) and self._clock.now() - max(moments) > UNJUDGED_LIVE_S
-
-    @property
-    def state_note(self) -> str:
-        """What is being waited for, or what is wrong with the file; empty when all is well."""
-        return self._main.feed.status.message or self._main.pipeline.decoder.stopped
 
     @property
     def level(self) -> Level:
