@@ -1,6 +1,6 @@
 """How long until the newest values are on the screen, whatever the size of the file, and until keys are answered?
 
-    python bench/bench_start.py [--sizes 1,70,280,4000] [--rounds 7]
+    python bench/bench_start.py [--sizes 1,70,280,4000] [--rounds 5]
 
 Files of 300 keys a row of 1 MB to 4 GB in a pseudo-terminal of 120×40; beside each a
 Textual program that says hello, in the same round. "Keys answered" is a key pressed
@@ -76,7 +76,7 @@ def whole_s(path: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1,70,280,4000", metavar="MB,MB…")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     sizes = [float(size) for size in arguments.sizes.split(",")]
     hello, whole = [], []
