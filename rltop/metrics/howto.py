@@ -97,7 +97,8 @@ HOWTO: tuple[HowTo, ...] = (
         "prime-rl",
         "",
         "outputs/<run>/metrics.jsonl",
-        note="Written by default, by trainer and orchestrator into one file; rows are merged by step.",
+        note="Written by default, by trainer and orchestrator into one file; rows are merged by step. "
+        "Both log `time/step`: the step time is that of the row that came last.",
     ),
     HowTo(
         "ART",

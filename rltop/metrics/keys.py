@@ -79,8 +79,11 @@ def split_key(key: str) -> KeyPath:
     more it is section/group/metric, where the metric keeps the further slashes.
     An empty section counts as General, so that no key is ever lost; a key that names
     nothing there (`""`, `"//"`, `"actor/"`) is named by the whole of it in quotation marks.
+    The path of a disk stands between dots (`system/disk./home.usageGB`): its slashes belong
+    to the metric.
     """
-    parts = key.split("/", 2)
+    head, dot, _ = key.partition("./")
+    parts = key.split("/", head.count("/")) if dot and 0 < head.count("/") < 2 else key.split("/", 2)
     if not parts[-1].strip(" /"):
         return KeyPath(parts[0].strip() or GENERAL, "", f'"{key}"')
     if len(parts) == 1:

@@ -263,7 +263,8 @@ def read_spark(
 def generic_signal(key: str) -> Signal:
     """A signal for a key that the catalogue does not know: the value as it was written."""
     path = split_key(key)
-    title = path.name if path.name == f'"{key}"' else path.name.rsplit("/", 1)[-1]
+    is_whole = path.name == f'"{key}"' or "./" in path.name
+    title = path.name if is_whole else path.name.rsplit("/", 1)[-1]
     metric = Metric(
         name="", title=title, section=path.section, unit=Unit.NONE, direction=Direction.NONE, help="",
     )  # fmt: skip

@@ -16,6 +16,8 @@ from rltop.metrics.keys import (
 @pytest.mark.parametrize(
     ("key", "parts"),
     [
+        ("system/disk./.usageGB", ("system", "", "disk./.usageGB")),
+        ("system/disk./home/data.usageGB", ("system", "", "disk./home/data.usageGB")),
         ("loss", (GENERAL, "", "loss")),
         ("actor/pg_loss", ("actor", "", "pg_loss")),
         ("critic/score/mean", ("critic", "score", "mean")),
