@@ -17,12 +17,12 @@ from rltop.model import Label
 from rltop.view.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.no_rollouts import paint_nothing
 from rltop.view.prompts import flat
 from rltop.view.rollouts import (
     LEAST,
     RolloutsView,
     number_or_dash,
-    paint_nothing,
     paint_parts,
     paint_trail,
     reasons,

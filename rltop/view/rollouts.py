@@ -1,25 +1,23 @@
 """The groups of a step: which prompt has one answer that keeps the others waiting.
 
-Owns the choice of the step, the order of the groups, the words where there is
-nothing to see, and the head that the pages behind it share. What the numbers are is
-`derive.rollouts`.
+Owns the choice of the step, the order of the groups, and the head that the pages
+behind it share. What the numbers are is `derive.rollouts`.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
 from rltop.derive.groups import RatioRange, expected_ratio
 from rltop.derive.rollouts import GroupSummary
-from rltop.metrics.howto import ROLLOUTS
 from rltop.model import Label
 from rltop.view.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.no_rollouts import home_of, paint_nothing
 from rltop.view.prompts import told_apart
 from rltop.view.source import RunSource, part_of, step_in
 from rltop.view.spark import block_bars
@@ -247,7 +245,7 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
         return []
     builder = RowBuilder(width, glyphs).add(" from ", "dim")
     done = "" if state.progress is None else f"   {units.share(state.progress)} looked through"
-    place = Label.of(_home(state.places, view.run_path.raw)).display
+    place = Label.of(home_of(state.places, view.run_path.raw)).display
     builder.add(clip_middle(place, max(8, width - 8 - cell_width(done))), "key").add(done, "note")
     rows = [builder.row()]
     shelved = view.shelved
@@ -263,58 +261,6 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     for note in state.notes[:2]:
         rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(note).display, width - 2, 2)]
     return rows
-
-
-def _home(places: Sequence[str], run_path: str) -> str:
-    """The places as a person would name them from the run's folder."""
-    if not places:
-        return ""
-    home, place = Path(run_path).absolute().parent, places[0]
-    if Path(place).is_relative_to(home):
-        place = str(Path(place).relative_to(home))
-    return place if len(places) == 1 else f"{place} and {len(places) - 1} more"
-
-
-def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is nothing to see, and how to get it."""
-    state = view.state
-    if state is None or state.is_looking:
-        return _paragraph("looking for rollouts ...", width, glyphs, "dim")
-    if view.step is not None and not state.has_failed:
-        return _paragraph(f"reading step {units.step(view.step)} ...", width, glyphs, "dim")
-    if state.places:
-        done = "" if state.progress is None else f", {units.share(state.progress)} looked through"
-        where = _home(state.places, view.run_path.raw)
-        rows = _paragraph(f"no completion of any step in {Label.of(where).display}{done}", width, glyphs, "text")
-        return [
-            *rows,
-            *(row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")),
-        ]
-    if state.is_given or state.has_failed:
-        return [row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")]
-    rows = _paragraph(
-        f"No rollouts were found beside {view.run_path.display}. They are one record per completion, which trainers "
-        "write only when asked to:",
-        width, glyphs, "text",
-    )  # fmt: skip
-    rows.append(Row(()))
-    known = sorted(ROLLOUTS, key=lambda entry: entry.trainer != view.trainer)
-    name = max(len(entry.trainer) for entry in ROLLOUTS) + 2
-    for entry in known:
-        is_own = entry.trainer == view.trainer
-        lines = wrap(entry.line, width - name - 3, 3)
-        for i, line in enumerate(lines):
-            builder = RowBuilder(width, glyphs).add(" ").left(entry.trainer if i == 0 else "", name, "strong")
-            rows.append(builder.add(line, "key" if is_own else "text").row())
-        if is_own or width >= 100:
-            builder = RowBuilder(width, glyphs).add(" ").left("", name)
-            rows.append(builder.add(f"{glyphs.arrow} {entry.writes}", "dim").row())
-    rows.append(Row(()))
-    return rows + _paragraph("Elsewhere? rltop RUN --rollouts PATH, a file, a folder or a glob.", width, glyphs, "text")
-
-
-def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
-    return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, 6)]
 
 
 class _Columns(NamedTuple):
