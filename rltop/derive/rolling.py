@@ -233,6 +233,12 @@ class Frozen:
             self.value = _middle(held)
             self.is_final = len(held) >= self.size
 
+    def pass_over(self) -> None:
+        """Learn nothing from a value, but count it: what is bad already says nothing of what is usual."""
+        if not self.is_final:
+            self.size = max(self.size - 1, self.minimum)
+            self.is_final = len(self._held) >= self.size
+
     @property
     def spread(self) -> float:
         """1.4826 * MAD of the values behind the baseline; 0.0 while there are none. O(size)."""

@@ -159,20 +159,18 @@ class StepSlower(Judge):
         base, base_per_token = start.value, kind.per_token.value
         if not start.is_final:
             kind.head.append(stages)
-            start.push(seconds)
-            if per_token is not None:
-                kind.per_token.push(per_token)
-        if base is None or seconds <= self.warn * base:
-            return QUIET
-        warn, crit = self._lines(start, base)
-        if seconds <= warn * base:
-            return QUIET
-        if (
+        warn, crit = (1.0, 1.0) if base is None or seconds <= self.warn * base else self._lines(start, base)
+        is_longer = (
             per_token is not None
             and base_per_token is not None
             and per_token <= self.limits["per_token"] * base_per_token
-        ):
+        )
+        if base is None or seconds <= self.warn * base or seconds <= warn * base or is_longer:
+            start.push(seconds)
+            if per_token is not None:
+                kind.per_token.push(per_token)
             return QUIET
+        start.pass_over()
         self.slow = (tuple(kind.head), tuple(kind.recent))
         return Reading(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
 
@@ -310,7 +308,7 @@ RULES = (
         "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
         "milliseconds per token (per token of the mean answer where none are counted) are within `per_token`× of the "
         "start: that is P2. INFO where what stays below the line adds up: CUSUM above `creep`. Records without a "
-        "rollout of their own are compared with their like.",
+        "rollout of their own are compared with their like; what is above the line is not learned from.",
         limits={
             "warn": 1.3,
             "crit": 2.5,

@@ -141,6 +141,18 @@ def test_the_spread_of_a_baseline_is_robust_and_in_logs_relative() -> None:
     assert frozen.log_spread == pytest.approx(1.4826 * math.log(11 / 10), rel=0.1)
 
 
+def test_a_frozen_baseline_counts_what_it_passes_over_and_learns_nothing_from_it() -> None:
+    frozen = Frozen(skip=0, size=5, minimum=2)
+    for value in (1.0, 3.0):
+        frozen.push(value)
+    for _ in range(3):
+        assert not frozen.is_final
+        frozen.pass_over()
+    assert frozen.is_final
+    frozen.push(100.0)
+    assert frozen.value == 2.0
+
+
 def test_a_clone_of_a_baseline_goes_its_own_way() -> None:
     frozen = Frozen(skip=0, size=5, minimum=2)
     for value in (1.0, 2.0, 3.0):

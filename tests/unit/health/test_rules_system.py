@@ -211,6 +211,14 @@ def test_p1_adds_up_what_stays_below_its_line() -> None:
     assert not play(400, time_step=noisy(40.0, 0.03)).events
 
 
+def test_p1_does_not_learn_from_steps_that_are_slow_already() -> None:
+    young = play(24, time_step=lambda r: noisy(40.0, 0.03)(r) * (2.5 if r >= 11 else 1.0))
+    assert first(young, "P1").record <= 19
+    drifting = play(26, time_step=lambda r: noisy(40.0, 0.03)(r) * (1.0 + 0.06 * max(r - 12, 0)))
+    assert first(drifting, "P1").record <= 26
+    assert alarms(play(60, time_step=lambda r: noisy(40.0, 0.03)(r) * (2.5 if r in {2, 9, 15, 22} else 1.0))) == []
+
+
 def test_p16_sees_one_slow_step_in_four() -> None:
     slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 60 and r % 4 == 0 else 1.0)  # noqa: E731
     event = first(play(120, time_step=slow), "P16")
