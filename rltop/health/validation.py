@@ -13,13 +13,15 @@ from itertools import pairwise
 from rltop.derive.rolling import MAD_TO_SIGMA, Window, mad_of
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level
 from rltop.units import number
 
 _MIN_EVALUATIONS = 4
 _HELD = 12
 _LEVEL = 3
+_FEW = 5
+_FELL = 0.9
 
 
 def _noise(held: Window) -> float:
@@ -114,7 +116,11 @@ class ValidationCollapse(_Held):
 
 
 class EvaluationLossUp(Judge):
-    """D3: evaluation loss above its best by more than its noise while the training loss falls."""
+    """D3: evaluation loss above its best by more than its noise while the training loss falls.
+
+    Two evaluations say so, or one where the training loss has left it far behind:
+    what is known by heart shows in the distance before the second evaluation does.
+    """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
@@ -123,9 +129,10 @@ class EvaluationLossUp(Judge):
         self.noise = 0.0
         self.train = Window(20)
         self.train_at_best = float("inf")
+        self.since: tuple[int, int] | None = None
 
     def read(self, now: Moment) -> Reading | None:
-        """Twice in a row; the training loss is the median of 20 records."""
+        """At the second in a row, or at once; the training loss is the median of 20 records."""
         loss = now.values.get("loss")
         if loss is not None:
             self.train.push(loss)
@@ -136,11 +143,24 @@ class EvaluationLossUp(Judge):
         held.push(value)
         if value < self.best:
             self.best, self.train_at_best, self.noise = value, self.train.median, _noise(held)
+            self.since = None
             return QUIET
         line = self.best + max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
         if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
+            self.since = None
             return QUIET
-        return Reading(WARN, value, self.best, line, (self.train.median,))
+        newest = self.train.last(_FEW) if self.train.count >= _FEW else math.inf
+        # Losses that are averaged differently are far apart from the start: the distance must have grown.
+        is_left_behind = newest <= min(limits["behind"] * value, _FELL * self.train_at_best) and value > 0.0
+        is_second = self.since is not None
+        if self.since is None:
+            self.since = (now.observation.record, now.observation.step)
+        level = WARN if is_second or is_left_behind else INFO
+        return Reading(level, value, self.best, line, (self.train.median,))
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the evaluations in a row."""
+        return self.since
 
     def headline(self, reading: Reading) -> str:
         """Best, now, and the training loss."""
@@ -235,9 +255,10 @@ RULES = (
         judge=EvaluationLossUp,
         condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
         "`warn` of the best, "
-        "while the training loss (median of 20) has fallen since.",
-        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05},
-        patience=_TWICE,
+        "while the training loss (median of 20) has fallen since; one is enough where the training loss (median of "
+        "five) is at most `behind` of it.",
+        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5},
+        patience={INFO: Patience(2, 2), WARN: AT_ONCE},
         applies=scope.has_loss_to_minimise,
         takes_late=True,
         why="From here on the model learns its training pairs by heart.",

@@ -457,9 +457,19 @@ def test_r6_trap_one_bad_evaluation_is_luck() -> None:
 
 
 def test_d3_evaluation_loss_rises_while_training_loss_falls() -> None:
-    losses = {"loss": lambda r: 0.69 * 0.98**r, "val_loss": every(10, [0.65, 0.6, 0.58, 0.57, 0.63, 0.7, 0.8])}
+    losses = {"loss": lambda r: 0.69 * 0.99**r, "val_loss": every(10, [0.65, 0.6, 0.58, 0.57, 0.63, 0.7, 0.8])}
     assert first(play(80, Algorithm.DPO, **losses), "D3").record == 60
     assert alarms(play(80, Algorithm.GRPO, **losses), "D3") == []
+
+
+def test_d3_needs_one_evaluation_where_the_training_loss_has_left_it_behind() -> None:
+    evaluated = {20: 0.60, 40: 0.72}
+    apart = {"loss": lambda r: 0.69 * 0.97**r, "val_loss": evaluated.get}
+    assert first(play(50, Algorithm.DPO, **apart), "D3").record == 40
+    near = apart | {"loss": lambda r: 0.69 - 0.004 * r}
+    assert alarms(play(50, Algorithm.DPO, **near), "D3") == []
+    always_apart = apart | {"loss": lambda r: 0.1 - 0.0001 * r}
+    assert alarms(play(50, Algorithm.DPO, **always_apart), "D3") == []
 
 
 # -- T1 to T5 ----------------------------------------------------------------------------------------------------
