@@ -31,6 +31,7 @@ class _Unread:
     is_exhausted = False
     is_over = False
     is_network = False
+    is_at_rest = False
 
     def __init__(self, size: int) -> None:
         self.status = TailStatus(TailState.READING, "", size, 0)

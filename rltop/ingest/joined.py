@@ -65,6 +65,11 @@ class JoinedRun(TrackedRun):
             has_moved = self._watch.advance() or has_moved
         return has_moved
 
+    @property
+    def is_resting(self) -> bool:
+        """Would `advance` find nothing to do until the bell rings?"""
+        return self._watch is None and super().is_resting and all(each.is_resting for each in self._all)
+
     def finish(self) -> None:
         """All streams are at their end."""
         super().finish()

@@ -51,6 +51,11 @@ class Recaller:
             self._missing.update(step for step, row in done if row is None)
         return [(step, row) for step, row in done if row is not None]
 
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is being read, and nothing waits to be taken."""
+        return not self._is_busy and not self._done
+
     def is_missing(self, step: int) -> bool:
         """The file was asked, and no longer has the row."""
         return step in self._missing

@@ -32,6 +32,8 @@ from rltop.store.stream import Stream
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
+CROWD = 64
+"""Of more runs than that, it is not asked one by one whether they have changed."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before a preview would pay."""
 
@@ -101,6 +103,7 @@ class Session:
         self._open_feed = open_feed
         self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
         self._found = list(found)
+        self._wakings = 0
         self.runs: list[TrackedRun] = [self._track(each, open_feed) for each in found]
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
@@ -239,8 +242,10 @@ class Session:
         if news is not None:
             self.update(news)
         has_moved = False
-        for _ in range(len(self.runs)):
-            run = self.runs[self._turn % len(self.runs)]
+        awake = [run for run in self.runs if not run.is_resting]
+        self._wakings += bool(awake)
+        for _ in awake:
+            run = awake[self._turn % len(awake)]
             has_moved = run.advance(budget) or has_moved
             if budget.is_spent():
                 break
@@ -279,7 +284,9 @@ class Session:
 
     @property
     def version(self) -> Hashable:
-        """Moves with everything that a view may show, time aside."""
+        """Moves with everything that a view may show, time aside; of many runs, whenever one of them has been awake."""
+        if len(self.runs) > CROWD:
+            return self._wakings
         return tuple(run.version for run in self.runs)
 
     def close(self) -> None:

@@ -101,6 +101,19 @@ class TrackedRun(Condition):
             self.finish()
         return has_moved
 
+    @property
+    def is_resting(self) -> bool:
+        """Would `advance` find nothing to do until the bell rings?"""
+        return (
+            self._has_caught_up
+            and self._settles_at is None
+            and self._checkpoints is None
+            and not self._previews
+            and not self._main.has_waiting
+            and (self._recaller is None or self._recaller.is_idle)
+            and self._main.feed.is_at_rest
+        )
+
     def read_newest(self, budget: Budget) -> None:
         """Take in the newest rows of a long file, as far as they are there at once."""
         while self._previews and not budget.is_spent() and self._previews[0].advance(budget):

@@ -20,5 +20,10 @@ class AwaitedFeed:
         del max_bytes
         return []
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Never: it is asked each time."""
+        return False
+
     def close(self) -> None:
         """Nothing is held."""

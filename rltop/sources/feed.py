@@ -43,6 +43,11 @@ class Feed(Protocol):
         """Nothing will ever come again: a recording that has been given out."""
         ...
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Nothing can be taken, and whoever reads will ring when that changes; False where nobody would."""
+        ...
+
     def close(self) -> None:
         """Stop; nothing comes any more."""
         ...
@@ -107,6 +112,11 @@ class DirectFeed:
     @property
     def is_over(self) -> bool:
         """Never: a file can always grow."""
+        return False
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Never: nobody else looks."""
         return False
 
     def close(self) -> None:

@@ -89,6 +89,11 @@ class PipeFeed:
         """What a pipe brings is never cached."""
         return False
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Never: it is asked each time."""
+        return False
+
     def close(self) -> None:
         """Read no further; the thread ends with the program if nothing comes."""
         self._has_room.clear()

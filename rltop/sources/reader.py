@@ -97,6 +97,11 @@ class ThreadedFeed:
         """Never: a file can always grow."""
         return False
 
+    @property
+    def is_at_rest(self) -> bool:
+        """All that the last look showed has been taken, and it showed the end of the file."""
+        return self._follow.queue.is_empty and self._follow.status.state is TailState.AT_END
+
     def poke(self) -> None:
         """Look at the file now."""
         self._follow.wake(look=True)

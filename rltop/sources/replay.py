@@ -188,6 +188,11 @@ class ReplayFeed:
             return 0.0
         return max(0.0, self._due_at - self._clock.monotonic())
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Never: it is asked each time."""
+        return False
+
     def close(self) -> None:
         """Let go of the file; nothing comes any more."""
         self._tail.close()

@@ -80,6 +80,11 @@ class SequenceFeed:
         """The file whose turn it is lies on a network file system."""
         return self._feed.is_network
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Never: it is asked each time."""
+        return False
+
     def close(self) -> None:
         """Follow no longer."""
         self._feed.close()

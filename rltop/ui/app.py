@@ -54,6 +54,10 @@ TICK_S = 1.0
 """How often ages and the state word are brought up to date without new data."""
 
 
+ASK_GAP = 300.0
+"""What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
+
+
 class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     """`top` for one run or several."""
 
@@ -187,8 +191,11 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
 
     def _has_aged(self, page: Page) -> bool:
         """Would the page say anything else by now, without new data? To be asked now and then."""
-        self._asks_at_s = self._clock.monotonic() + TICK_S
-        return page.face() != self._drawn_face
+        began_s = self._clock.monotonic()
+        face = page.face()
+        now_s = self._clock.monotonic()
+        self._asks_at_s = now_s + max(TICK_S, ASK_GAP * (now_s - began_s))
+        return face != self._drawn_face
 
     def draw(self) -> None:
         """Paint the page on top, whatever has or has not changed."""

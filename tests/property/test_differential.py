@@ -53,6 +53,7 @@ class PiecesFeed:
     """A file that arrives in pieces of random sizes."""
 
     is_over = False
+    is_at_rest = False
     is_network = False
 
     def __init__(self, data: bytes, seed: int) -> None:
@@ -180,6 +181,7 @@ class LivesFeed:
     """Lives of one file, each in pieces of random sizes, with a reset between two of them."""
 
     is_over = False
+    is_at_rest = False
     is_network = False
 
     def __init__(self, lives: list[tuple[bytes, bool]], seed: int | None) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from rltop.cli.opening import direct
-from rltop.clock import FakeClock
+from rltop.cli.opening import direct, threaded
+from rltop.clock import FakeClock, SystemClock
 from rltop.decode.jsonl import JsonlOptions
 from rltop.ingest import session as session_module
 from rltop.ingest.found import Found, name_of
@@ -19,6 +20,7 @@ from rltop.ingest.session import Session
 from rltop.model import Place
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
+from rltop.sources.reader import Reader, ReaderOptions
 from rltop.store.series import StoreOptions
 
 
@@ -31,6 +33,7 @@ class ScriptedFeed:
 
     is_network = False
     is_over = False
+    is_at_rest = False
 
     def __init__(self) -> None:
         self.events: list[Chunk | Reset] = []
@@ -219,3 +222,30 @@ def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
     assert run.stream.rows == rows + 1
     assert run.state in (RunState.ENDED, RunState.FINISHED)
     assert run.age_s is None or run.age_s > 1_000_000
+
+
+def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    rung = threading.Event()
+    reader = Reader(ReaderOptions(), on_data=rung.set)
+    found = Found(str(path), name_of(str(path)), path.stat().st_size)
+    session = Session([found], threaded(reader), SystemClock())
+    run = session.runs[0]
+
+    def reaches(step: int) -> bool:
+        for _ in range(400):
+            while session.step(50.0):
+                pass
+            if run.stream.last_step == step and run.is_resting:
+                return True
+            rung.wait(0.05)
+            rung.clear()
+        return False
+
+    assert reaches(1)
+    with path.open("ab") as file:
+        file.write(b'{"step": 2, "loss": 1.0}\n')
+    assert reaches(2)
+    session.close()
+    reader.close()
