@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 STOP_WAIT_S = 0.2
 
+MOST_FOLDERS = 32
+"""Each folder costs watchdog a thread; files in the others are seen when they are looked at."""
+
 Changed = Callable[[Sequence[str]], None]
 """Told the paths that an event is about: two, where a file was moved."""
 
@@ -63,6 +66,9 @@ class Watcher:
         """
         with self._lock:
             if self._is_closed:
+                return False
+            if directory not in self._folders and len(self._folders) >= MOST_FOLDERS:
+                self.reason = f"{directory}: {MOST_FOLDERS} folders are watched already"
                 return False
             try:
                 folder = self._watch(directory)

@@ -12,7 +12,7 @@ import pytest
 from fake_filesystem import os_error
 
 from rltop.sources import watch
-from rltop.sources.watch import Watcher
+from rltop.sources.watch import MOST_FOLDERS, Watcher
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
 
@@ -101,3 +101,17 @@ def test_a_closed_watcher_watches_nothing(tmp_path: Path, watcher: Watcher) -> N
     assert watcher.wake_on_change(str(tmp_path), lambda paths: None)
     watcher.close()
     assert not watcher.wake_on_change(str(tmp_path), lambda paths: None)
+
+
+def test_of_many_folders_only_the_first_are_watched(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(MOST_FOLDERS + 2)]
+    for folder in folders:
+        folder.mkdir()
+    watcher = Watcher()
+    try:
+        watched = [watcher.wake_on_change(str(folder), lambda paths: None) for folder in folders]
+        assert watched == [True] * MOST_FOLDERS + [False] * 2
+        assert "watched already" in watcher.reason
+        assert watcher.wake_on_change(str(folders[0]), lambda paths: None)
+    finally:
+        watcher.close()
