@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from rltop.derive.rolling import AskedWindow, Frozen
 from rltop.health import scope
+from rltop.health.coin import Coin
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
@@ -46,21 +47,29 @@ class StuckAtChance(Judge):
         self.loss_at_start, self.word = start, word
         self.loss = AskedWindow(_LEVEL)
         self.margin = AskedWindow(_LEVEL)
+        self.sure_wait = int(limits.get("sure_wait", limits["wait"]))
+        self.coin = Coin(self.sure_wait)
         self.settled = AfterWarmUp()
 
     def read(self, now: Moment) -> Reading | None:
-        """Medians of ten, because small batches jump."""
+        """Medians of ten, because small batches jump; sooner where accuracy and margin leave no doubt."""
         loss, margin = now.values.get("loss"), now.values.get("dpo_margin")
         if loss is None or margin is None:
             return None
         self.loss.push(loss)
         self.margin.push(margin)
-        if self.settled.observe(now) < self.limits["wait"]:
-            return QUIET
+        settled = self.settled.observe(now)
+        is_early = settled < self.limits["wait"]
+        if is_early:
+            self.coin.observe(now.values.get("dpo_accuracy"), margin)
+            if settled < self.sure_wait:
+                return QUIET
         if (
             abs(self.loss.median - self.loss_at_start) >= self.limits["loss"]
             or abs(self.margin.median) >= self.limits["margin"]
         ):
+            return QUIET
+        if is_early and not self.coin.is_certain(self.limits["sure"]):
             return QUIET
         return Reading(WARN, self.loss.median, self.loss_at_start, None, (self.margin.median,))
 
@@ -172,14 +181,21 @@ class CoinToss(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = AskedWindow(50)
+        self.coin = Coin(int(limits["sure_wait"]))
+        self.settled = AfterWarmUp()
 
     def read(self, now: Moment) -> Reading | None:
-        """Median of 50 records."""
+        """Median of 50 records; sooner where accuracy and margin leave no doubt."""
         value = now.values.get("rm_accuracy")
         if value is None:
             return None
         self.window.push(value)
-        if now.record < self.limits["wait"] or self.window.median > self.limits["warn"]:
+        if now.record < self.limits["wait"]:
+            self.coin.observe(value, now.values.get("rm_margin"))
+            is_settled = self.settled.observe(now) >= self.limits["sure_wait"]
+            if not is_settled or not self.coin.is_certain(self.limits["sure"]):
+                return QUIET
+        elif self.window.median > self.limits["warn"]:
             return QUIET
         return Reading(WARN, self.window.median, 0.5, self.limits["warn"])
 
@@ -236,11 +252,12 @@ RULES = (
         judge=StuckAtChance,
         condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of ln 2 "
         "and margin within "
-        "`margin` of 0.",
-        limits={"wait": 50, "loss": 0.005, "margin": 0.02},
+        "`margin` of 0; `sure_wait` records are enough where accuracy and margin are within two standard errors of "
+        "one half and 0 and exclude an accuracy of `sure`.",
+        limits={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.54},
         patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
         calm=5,
-        warm_up=50,
+        warm_up=25,
         applies=scope.is_preference,
         why="That is where training begins; staying there, the model learns no preference.",
         causes=_LABELS,
@@ -327,10 +344,12 @@ RULES = (
         group=Group.LEARNING,
         metrics=("rm_accuracy",),
         judge=CoinToss,
-        condition="Accuracy (median of 50) at or below `warn` after `wait` records.",
-        limits={"warn": 0.52, "wait": 200},
+        condition="Accuracy (median of 50) at or below `warn` after `wait` records; `sure_wait` records after the "
+        "learning rate's warm-up are enough where accuracy and margin are within two standard errors of one half and "
+        "0 and exclude an accuracy of `sure`.",
+        limits={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.54},
         patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
-        warm_up=200,
+        warm_up=25,
         applies=scope.is_reward_model,
         why="What such a model rewards is noise.",
         causes=_LABELS,
