@@ -38,11 +38,13 @@ class IngestOptions(NamedTuple):
 class Bell:
     """Rung by a reading thread when there is something to take; the screen listens.
 
-    The feeds exist before the screen does, so the two meet here.
+    The feeds exist before the screen does, so the two meet here. `rings` moves with
+    every ring.
     """
 
     def __init__(self) -> None:
         self._listener: Callable[[], None] | None = None
+        self.rings = 0
 
     def listen(self, listener: Callable[[], None] | None) -> None:
         """Call `listener` at each ring, from whatever thread rings."""
@@ -50,6 +52,7 @@ class Bell:
 
     def ring(self) -> None:
         """There is something new."""
+        self.rings += 1
         listener = self._listener
         if listener is not None:
             listener()

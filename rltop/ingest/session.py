@@ -34,6 +34,8 @@ PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
 CROWD = 64
 """Of more runs than that, it is not asked one by one whether they have changed."""
+ASK_S = 1.0
+"""Runs that all rest are asked so often whether they still do, whether or not a bell has rung."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before a preview would pay."""
 
@@ -104,6 +106,7 @@ class Session:
         self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
         self._found = list(found)
         self._wakings = 0
+        self._heard, self._asks_at_s = -1, 0.0
         self.runs: list[TrackedRun] = [self._track(each, open_feed) for each in found]
 
     def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
@@ -242,7 +245,7 @@ class Session:
         if news is not None:
             self.update(news)
         has_moved = False
-        awake = [run for run in self.runs if not run.is_resting]
+        awake = self._awake()
         self._wakings += bool(awake)
         for _ in awake:
             run = awake[self._turn % len(awake)]
@@ -251,6 +254,15 @@ class Session:
                 break
             self._turn += 1
         return has_moved
+
+    def _awake(self) -> Sequence[TrackedRun]:
+        """The runs that have something to do; when all rested and no bell has rung, they are not asked each time."""
+        now, rings = self._clock.monotonic(), self.bell.rings
+        if rings == self._heard and now < self._asks_at_s:
+            return ()
+        awake = [run for run in self.runs if not run.is_resting]
+        self._heard, self._asks_at_s = rings, now if awake else now + ASK_S
+        return awake
 
     def read_newest(self, budget_ms: float) -> None:
         """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
