@@ -19,6 +19,8 @@ from rltop.units import number, percent
 
 LN2 = math.log(2.0)
 _LEVEL = 10
+_NOT_BETTER, _RISEN = 2, 1.02
+"""Evaluations without a new best, and how far above the best a loss has risen and not merely wobbled."""
 
 
 class AfterWarmUp:
@@ -130,48 +132,97 @@ class ChosenFalls(Judge):
         )
 
 
+class _Best:
+    """The newest of some evaluations, the best, and how many came since that; `sign` 1.0 where less is better."""
+
+    def __init__(self, sign: float) -> None:
+        self.sign = sign
+        self.newest: float | None = None
+        self.best: float | None = None
+        self.since = 0
+
+    def clone(self) -> _Best:
+        """An independent copy."""
+        twin = _Best(self.sign)
+        twin.newest, twin.best, twin.since = self.newest, self.best, self.since
+        return twin
+
+    def observe(self, value: float | None) -> None:
+        """Take an evaluation in, if there was one."""
+        if value is None:
+            return
+        self.newest = value
+        self.since += 1
+        if self.best is None or self.sign * value < self.sign * self.best:
+            self.best, self.since = value, 0
+
+
 class LearnedByHeart(Judge):
-    """D2 and RM1: training accuracy of nearly 1, with an evaluation that says otherwise."""
+    """D2 and RM1: training accuracy of nearly 1, with an evaluation that says otherwise.
+
+    It says so by an accuracy that is lower, or by a loss that rises from its best and
+    is a multiple of the training loss: the ranking of easy pairs outlasts their margin.
+    """
 
     def __init__(self, limits: Mapping[str, float], *, metric: str) -> None:
         super().__init__(limits)
         self.metric = metric
         self.window = AskedWindow(_LEVEL)
-        self.evaluations = AskedWindow(8)
-        self.best_evaluation = float("-inf")
-        self.since_best = 0
+        self.losses = AskedWindow(_LEVEL)
+        self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
+
+    def clone(self) -> LearnedByHeart:
+        """An independent copy."""
+        twin = super().clone()
+        twin.accuracy, twin.loss = self.accuracy.clone(), self.loss.clone()
+        return twin
 
     def read(self, now: Moment) -> Reading | None:
         """Median of ten records against the newest evaluation."""
-        evaluated = now.values.get("val_acc")
-        if evaluated is not None:
-            self.evaluations.push(evaluated)
-            self.since_best += 1
-            if evaluated > self.best_evaluation:
-                self.best_evaluation, self.since_best = evaluated, 0
-        value = now.values.get(self.metric)
+        values = now.values
+        self.accuracy.observe(values.get("val_acc"))
+        self.loss.observe(values.get("val_loss"))
+        loss, value = values.get("loss"), values.get(self.metric)
+        if loss is not None:
+            self.losses.push(loss)
         if value is None:
             return None
         self.window.push(value)
         if self.window.count < _LEVEL or self.window.median < self.limits["warn"]:
             return QUIET
-        level = INFO
-        newest = self.evaluations.values[-1] if self.evaluations.count else None
-        if newest is not None and newest < self.window.median - self.limits["gap"] and self.since_best >= 2:
-            level = WARN
-        return Reading(level, self.window.median, newest, self.limits["warn"])
+        level = WARN if self._is_worse(self.window.median) or self._is_dearer() else INFO
+        loss_now = math.nan if self.loss.newest is None else self.loss.newest
+        return Reading(level, self.window.median, self.accuracy.newest, self.limits["warn"], (loss_now,))
+
+    def _is_worse(self, accuracy: float) -> bool:
+        newest = self.accuracy.newest
+        return newest is not None and newest < accuracy - self.limits["gap"] and self.accuracy.since >= _NOT_BETTER
+
+    def _is_dearer(self) -> bool:
+        newest, best = self.loss.newest, self.loss.best
+        if newest is None or best is None or self.losses.count < _LEVEL or self.loss.since < _NOT_BETTER:
+            return False
+        return newest > _RISEN * best and newest > self.limits["behind"] * self.losses.median
 
     def headline(self, reading: Reading) -> str:
         """Training and evaluation."""
-        if reading.baseline is None:
-            return f"training accuracy {percent(reading.value)} and no evaluation to compare it with"
-        return f"training accuracy {percent(reading.value)}, evaluation {percent(reading.baseline)}"
+        text = f"training accuracy {percent(reading.value)}"
+        loss = reading.extra[0]
+        if reading.level >= WARN and self._is_dearer():
+            return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
+        if reading.baseline is not None:
+            return f"{text}, evaluation {percent(reading.baseline)}"
+        if not math.isnan(loss):
+            return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
+        return f"{text} and no evaluation to compare it with"
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Training and evaluation."""
         parts = [Evidence("training accuracy", reading.value, Unit.FRACTION)]
         if reading.baseline is not None:
             parts.append(Evidence("evaluation accuracy", reading.baseline, Unit.FRACTION))
+        if not math.isnan(reading.extra[0]):
+            parts.append(Evidence("evaluation loss", reading.extra[0]))
         return tuple(parts)
 
 
@@ -274,8 +325,9 @@ RULES = (
         judge=lambda limits: LearnedByHeart(limits, metric="dpo_accuracy"),
         condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
         "has not improved "
-        "for two evaluations: WARN; without an evaluation: INFO.",
-        limits={"warn": 0.99, "gap": 0.1},
+        "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
+        "loss: WARN; else INFO.",
+        limits={"warn": 0.99, "gap": 0.1, "behind": 2.0},
         patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
         applies=scope.is_pairwise,
         why="Pairs that are all told apart teach nothing more; what grows now is the margin on these pairs only.",
@@ -328,8 +380,9 @@ RULES = (
         judge=lambda limits: LearnedByHeart(limits, metric="rm_accuracy"),
         condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
         "has not improved "
-        "for two evaluations: WARN; without an evaluation: INFO.",
-        limits={"warn": 0.98, "gap": 0.15},
+        "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
+        "loss: WARN; else INFO.",
+        limits={"warn": 0.98, "gap": 0.15, "behind": 2.0},
         patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
         applies=scope.is_reward_model,
         why="A reward model that knows its pairs by heart scores surface, not quality.",

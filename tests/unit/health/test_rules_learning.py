@@ -571,6 +571,21 @@ def test_d2_trap_no_evaluation_is_information() -> None:
     assert first(worse, "D2").record >= 30
 
 
+def test_d2_takes_an_evaluation_loss_that_rises_and_leaves_the_training_loss_behind() -> None:
+    def run(evaluations: list[float]) -> Engine:
+        return play(
+            120,
+            Algorithm.DPO,
+            dpo_accuracy=lambda record: min(1.0, 0.5 + record / 60),
+            loss=lambda record: max(0.02, 0.69 - record / 50),
+            val_loss=lambda record: evaluations[record // 20] if record % 20 == 0 else None,
+        )
+
+    assert "D2" in {event.rule for event in alarms(run([0.69, 0.5, 0.45, 0.5, 0.55, 0.6, 0.65]))}
+    assert "D2" not in {event.rule for event in alarms(run([0.69, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25]))}
+    assert "D2" not in {event.rule for event in alarms(run([0.03, 0.025, 0.02, 0.021, 0.022, 0.022, 0.022]))}
+
+
 def test_d5_trap_negative_chosen_rewards_are_normal() -> None:
     engine = play(
         100, Algorithm.DPO, dpo_chosen=lambda r: -r / 50, dpo_margin=lambda r: r / 50, logps_chosen=noisy(-45, 0.03)
