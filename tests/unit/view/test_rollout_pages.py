@@ -213,7 +213,7 @@ def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -
 
 def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
-    frame = "system\nYou are a helpful assistant. " * 20, "\nassistant\n"
+    frame = "system\nYou solve problems, step by step. " * 20, "\nanswer\n"
     rows = [
         {"step": 1, "prompt": f"{frame[0]}What is {number} + 1?{frame[1]}", "completion": str(i)}
         for number in (17, 23, 5)
