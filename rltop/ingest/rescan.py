@@ -21,8 +21,8 @@ INTERVAL_S = 10.0
 AWAITED_S = 1.0
 """The same while there is nothing to show yet."""
 LONGEST_S = 300.0
-_SHARE = 0.01
-"""Part of the time that may be spent looking: a scan of 1 s is repeated after 100 s."""
+_SHARE = 0.004
+"""Part of the time that may be spent looking: a scan of 1 s is repeated after 250 s."""
 
 
 class Rescanner:
