@@ -142,7 +142,14 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     def _settle(self) -> None:
         """The screen stands: now there is time for what no first frame needs."""
         self._has_settled = True
-        self.draw()
+        if self._is_paused:
+            self._look_for_rollouts()
+        else:
+            self.draw()
+
+    def _look_for_rollouts(self) -> None:
+        if self._has_settled and self.followed.loading is None:
+            self.session.look_for_rollouts(self.followed)
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
@@ -200,8 +207,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     def draw(self) -> None:
         """Paint the page on top, whatever has or has not changed."""
         self._pace.begin()
-        if self._has_settled and self.followed.loading is None:
-            self.session.look_for_rollouts(self.followed)
+        self._look_for_rollouts()
         self._drawn_version = self.session.version
         if self.page is not None:
             self._drawn_face = self.page.face()

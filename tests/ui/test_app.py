@@ -13,7 +13,7 @@ from rltop.ingest.options import IngestOptions
 from rltop.metrics.families import family_index
 from rltop.model import VerdictState
 from rltop.store.series import StoreOptions
-from rltop.ui.app import RltopApp
+from rltop.ui.app import SETTLED_S, RltopApp
 from rltop.ui.bindings import CONTEXTS, binding_ids
 from rltop.ui.commands import RltopCommands
 from rltop.ui.options import UiOptions
@@ -194,7 +194,8 @@ async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -
         assert "paused" in status_text(app)
         write_rows(path, rows(20, 31), mode="a")
         app.session.step(1000)
-        await pilot.pause(0.4)
+        # Longer than what is put off until the screen stands.
+        await pilot.pause(SETTLED_S + 0.2)
         assert page_text(app) == before
         assert app.followed.stream.last_step == 50
         await press(pilot, "m")
