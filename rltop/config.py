@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop.decode.jsonl import JsonlOptions
 from rltop.errors import ConfigError
@@ -19,6 +19,7 @@ from rltop.resources import config_folder, folder
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather
 from rltop.sources.options import ReaderOptions
 from rltop.store.series import StoreOptions
+from rltop.structs import NamedTuple
 from rltop.ui.options import UiOptions
 
 FILE_NAME = "config.toml"

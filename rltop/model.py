@@ -10,9 +10,9 @@ import unicodedata
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple, Struct, field
 
 GAP = float("nan")
 """A cell in which nothing was logged. Whether a value was *not finite* is a `Mark`, never a NaN in a column."""
@@ -160,9 +160,6 @@ class CellMark(NamedTuple):
 
 class Record(NamedTuple):
     """One decoded row.
-
-    A named tuple rather than a frozen dataclass: one is built for every row, and
-    the dataclass costs four times as much.
 
     Attributes:
         step: the trainer's own step.
@@ -472,8 +469,7 @@ RECENT_LINES = 100
 """So many of the newest lines are looked at for those that cannot be read."""
 
 
-@dataclass(slots=True)
-class Counts:
+class Counts(Struct, frozen=False):
     """Everything that was read, and everything that was not understood.
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be

@@ -12,9 +12,10 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rltop.errors import ConfigError
+from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

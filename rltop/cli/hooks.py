@@ -15,13 +15,12 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.model import Level
 from rltop.report.notices import Notice
 from rltop.settings import VERDICT_VARIABLES
+from rltop.structs import NamedTuple, Struct, field
 
 ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"
 STALL_FAMILY = "liveness"
@@ -41,8 +40,7 @@ _CONTROL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
-@dataclass(frozen=True, slots=True)
-class HookOptions:
+class HookOptions(Struct):
     """What a person asked for.
 
     Attributes:
@@ -65,8 +63,7 @@ class _Call(NamedTuple):
     about: str
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct, frozen=False):
     """A command that runs; its process leads a process group of its own."""
 
     call: _Call

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -38,6 +37,7 @@ from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
+from rltop.structs import Struct
 
 SLICE_MS = 50.0
 TICK_S = 0.25
@@ -47,8 +47,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KILLED = 128
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(Struct):
     """How a run is watched.
 
     Attributes:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.records import MAX_STEP, RecordBuilder
 from rltop.decode.trace_events import Event, EventReader
 from rltop.decode.values import MAX_KEY_CHARS, clipped_key
 from rltop.model import Counts, Place, Record, TimedSpan
+from rltop.structs import Struct, field
 
 MAX_HELD = 400_000
 """Spans of one step that are held; the rest of a step that never ends is left out, and counted."""
@@ -34,8 +34,7 @@ Worker = tuple[str, int]
 """Role and rank."""
 
 
-@dataclass(slots=True)
-class _Thread:
+class _Thread(Struct, frozen=False):
     """Spans that one thread has begun and not ended: name, start in µs, and the step it was told."""
 
     open: list[tuple[str, float, int | None]] = field(default_factory=list)

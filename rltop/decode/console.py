@@ -13,7 +13,6 @@ it is kept. A line that is no metric line is no bad line.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 
 from rltop.decode.console_errors import ConsoleError, read_error
 from rltop.decode.console_lines import Found, read_line, strip_escapes
@@ -24,6 +23,7 @@ from rltop.decode.records import RecordBuilder
 from rltop.decode.values import number_of
 from rltop.metrics.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.model import Counts, Label, Place, Record
+from rltop.structs import Struct
 
 _MAX_METRIC_BYTES = 1024 * 1024
 _MAX_BAR_BYTES = 1024
@@ -32,8 +32,7 @@ _MAX_WAITING = 256
 _OWN_STEP_KEYS = ("step", "global_step")
 
 
-@dataclass(frozen=True, slots=True)
-class ConsoleOptions:
+class ConsoleOptions(Struct):
     """How a console log is read.
 
     Attributes:
@@ -44,8 +43,7 @@ class ConsoleOptions:
     may_count_rows: bool = True
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=False):
     """A row that waits for its step: a training row for its own, another for that of the row before."""
 
     found: Found

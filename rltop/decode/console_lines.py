@@ -8,12 +8,12 @@ Knows nothing of files, steps that are not written, or records.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import orjson
 
 from rltop.decode.values import flat_items, number_of
 from rltop.model import NonFinite
+from rltop.structs import Struct, field
 
 MAX_METRIC_CHARS = 256 * 1024
 """A longer line is no metric line: printed rollouts and configurations are."""
@@ -53,8 +53,7 @@ _MARKS = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\
 Row = dict[str, object]
 
 
-@dataclass(slots=True)
-class Found:
+class Found(Struct, frozen=False):
     """Metrics found in a line.
 
     Attributes:

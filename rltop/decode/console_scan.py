@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from rltop.decode.framing import MAX_LINE_BYTES
 from rltop.model import Counts
+from rltop.structs import NamedTuple
 
 
 class Kind(enum.IntFlag):

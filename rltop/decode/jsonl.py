@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from array import array
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import orjson
 
@@ -21,6 +21,7 @@ from rltop.decode.records import MAX_STEP, is_out_of_range, step_of, time_of
 from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, clipped_key, number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 from rltop.model import CellMark, Counts, Place, Record, Shape
+from rltop.structs import NamedTuple
 
 _SHAPES_KEPT = 1024
 _STEP_KEY_SETTLED = 4

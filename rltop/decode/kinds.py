@@ -10,13 +10,13 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import PurePath
-from typing import NamedTuple
 
 import orjson
 
 from rltop.decode.decoder import Decoder
 from rltop.decode.framing import BOM
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
+from rltop.structs import NamedTuple
 
 HEAD_BYTES = 4096
 """Bytes that settle the kind of a text file, or its first line if that is shorter."""

@@ -11,12 +11,12 @@ from __future__ import annotations
 import importlib
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from rltop.decode import snappy
 from rltop.decode.parquet_values import BOOLEAN, BYTE_ARRAY, Value, hybrid, plain, spread
-from rltop.decode.thrift import Struct, ThriftReader
+from rltop.decode.thrift import ThriftReader, ThriftStruct
 from rltop.errors import DecodeError, SourceError
+from rltop.structs import Struct
 
 MAGIC = b"PAR1"
 MAX_ROWS = 4_000_000
@@ -32,8 +32,7 @@ _UTF8 = 0
 _STRING_TYPE = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(Struct):
     """A flat column: its physical type, whether cells may be empty, and whether bytes are text."""
 
     name: str
@@ -59,7 +58,7 @@ class ParquetTable:
         try:
             meta = _footer(data)
             self._columns = _columns(meta.get(2, ()))
-            self._groups: list[Struct] = meta.get(4, [])
+            self._groups: list[ThriftStruct] = meta.get(4, [])
             self.rows = sum(int(group.get(3, 0)) for group in self._groups)
         except (ValueError, TypeError, AttributeError, IndexError, UnicodeDecodeError) as error:
             raise DecodeError(f"a parquet file whose header cannot be read: {error}") from error
@@ -94,7 +93,7 @@ class ParquetTable:
         return found
 
 
-def _footer(data: bytes) -> Struct:
+def _footer(data: bytes) -> ThriftStruct:
     if len(data) < 12 or not data.startswith(MAGIC) or not data.endswith(MAGIC):
         raise ValueError("it is not whole")
     size = int.from_bytes(data[-8:-4], "little")
@@ -103,7 +102,7 @@ def _footer(data: bytes) -> Struct:
     return ThriftReader(data, len(data) - 8 - size).struct()
 
 
-def _columns(schema: list[Struct]) -> dict[str, _Column]:
+def _columns(schema: list[ThriftStruct]) -> dict[str, _Column]:
     """The flat columns; a nested one is passed over with everything in it."""
     found: dict[str, _Column] = {}
     at = 1
@@ -123,7 +122,7 @@ def _columns(schema: list[Struct]) -> dict[str, _Column]:
     return found
 
 
-def _behind(schema: list[Struct], at: int) -> int:
+def _behind(schema: list[ThriftStruct], at: int) -> int:
     """Where the element after a nested one stands."""
     waiting = 1
     while waiting and at < len(schema):
@@ -132,7 +131,7 @@ def _behind(schema: list[Struct], at: int) -> int:
     return at
 
 
-def _path(chunk: Struct) -> str:
+def _path(chunk: ThriftStruct) -> str:
     path = chunk[3][3]
     return path[0].decode("utf-8", "replace") if len(path) == 1 else ""
 
@@ -140,7 +139,7 @@ def _path(chunk: Struct) -> str:
 class _ChunkReader:
     """The pages of one column in one row group."""
 
-    def __init__(self, data: bytes, column: _Column, meta: Struct, rows: int) -> None:
+    def __init__(self, data: bytes, column: _Column, meta: ThriftStruct, rows: int) -> None:
         self._data = data
         self._column = column
         self._codec = int(meta.get(4, 0))
@@ -176,7 +175,7 @@ class _ChunkReader:
             found += cells
         return found[: self._rows]
 
-    def _page(self, page: bytes, size: int, header: Struct) -> list[Value]:
+    def _page(self, page: bytes, size: int, header: ThriftStruct) -> list[Value]:
         page = self._inflate(page, size)
         count = min(int(header[1]), self._rows)
         if not self._column.is_optional:
@@ -185,7 +184,7 @@ class _ChunkReader:
         levels = hybrid(page[4 : 4 + length], 1, count)
         return spread(self._values(page[4 + length :], int(header[2]), sum(levels)), levels)
 
-    def _page_v2(self, page: bytes, size: int, header: Struct) -> list[Value]:
+    def _page_v2(self, page: bytes, size: int, header: ThriftStruct) -> list[Value]:
         level_bytes, repeat_bytes = int(header.get(5, 0)), int(header.get(6, 0))
         head = level_bytes + repeat_bytes
         if level_bytes < 0 or repeat_bytes < 0:

@@ -11,12 +11,13 @@ import json
 from bisect import insort
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import orjson
 
 from rltop.decode.rollout_rows import Row, placed, read_text, step_of_row
 from rltop.decode.rollouts import Completion, Passage, RolloutText, TextPlace
+from rltop.structs import NamedTuple
 
 PIECE_BYTES = 4 * 1024 * 1024
 """What one call of `refresh` looks through."""

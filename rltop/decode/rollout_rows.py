@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from rltop.decode.records import MAX_STEP
 from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.decode.values import number_of
+from rltop.structs import NamedTuple
 
 Row = Mapping[str, object]
 

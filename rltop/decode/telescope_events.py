@@ -8,12 +8,12 @@ the server of Telescope's own interface; the values are those of rank 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rltop.decode.aggregates import summary
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.telescope_samples import number, rows_of, whole
 from rltop.model import TimedSpan
+from rltop.structs import Struct, field
 
 TRAINER, INFERENCE = "trainer", "inference"
 WEIGHT_SYNC = "weight_broadcast"
@@ -32,8 +32,7 @@ def _metric(operation: str) -> str:
     return "weight_sync_trainer" if name == WEIGHT_SYNC else name
 
 
-@dataclass(slots=True)
-class StepEvents:
+class StepEvents(Struct, frozen=False):
     """Events of one step.
 
     Attributes:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
 
 from rltop.decode.aggregates import gini, mean_over_groups, of_groups, summary
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.values import MAX_KEY_CHARS
+from rltop.structs import Struct, field
 
 MAX_METRICS = 256
 """Sample metrics of one step that are aggregated; an environment returns a handful."""
@@ -42,8 +42,7 @@ def whole(value: Value) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-@dataclass(slots=True)
-class StepSamples:
+class StepSamples(Struct, frozen=False):
     """What is known of the samples of one step.
 
     Attributes:

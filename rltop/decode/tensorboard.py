@@ -10,7 +10,6 @@ framework/tensor.proto.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.protobuf import FIXED32, FIXED64, SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
@@ -18,6 +17,7 @@ from rltop.decode.shaping import Shapes, cells_of, shortened
 from rltop.decode.tensors import scalar_of
 from rltop.decode.tfrecord import TfRecordFramer
 from rltop.model import Counts, Place, Record
+from rltop.structs import NamedTuple
 
 _TAGS_KEPT = 20_000
 _EXAMPLES_KEPT = 8

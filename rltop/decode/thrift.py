@@ -13,7 +13,7 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _SIZES = {_TRUE: 1, _FALSE: 1, _BYTE: 1, _DOUBLE: 8}
 """Bytes of what no parquet header has by itself; within a list a boolean is a byte."""
 
-Struct = dict[int, Any]
+ThriftStruct = dict[int, Any]
 
 
 class ThriftReader:
@@ -27,7 +27,7 @@ class ThriftReader:
         self._data = data
         self.at = at
 
-    def struct(self, depth: int = 0) -> Struct:
+    def struct(self, depth: int = 0) -> ThriftStruct:
         """The struct that begins here.
 
         Raises:
@@ -35,7 +35,7 @@ class ThriftReader:
         """
         if depth > _MAX_DEPTH:
             raise ValueError("structs nested too deeply")
-        fields: Struct = {}
+        fields: ThriftStruct = {}
         number = 0
         while True:
             head = self._byte()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import orjson
 
@@ -21,6 +20,7 @@ from rltop.decode.wandb_items import ItemReader
 from rltop.decode.wandb_run import RunInfo, read_config
 from rltop.metrics.keys import STEP_KEYS
 from rltop.model import CellMark, Counts, NonFinite, Place, Record
+from rltop.structs import NamedTuple
 
 MAGIC = b":W&B\xe1\xbe\x00"
 """Name, magic number 0xBEE1 big-endian, version 0."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 import orjson
 
 from rltop.decode.protobuf import SPAN, fields
+from rltop.structs import Struct, replace
 
 _ID, _PROJECT, _CONFIG, _DISPLAY_NAME = 1, 3, 4, 8
 _UPDATE = 1
@@ -34,8 +34,7 @@ _GROUP_SIZE = (
 _NAMES = frozenset(path[0] for path in (*_TOTAL_STEPS, *_GROUP_SIZE))
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
+class RunInfo(Struct):
     """A run as its file introduces it; None and empty: not said.
 
     Attributes:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.derive.rolling import MAD_TO_SIGMA
+from rltop.structs import NamedTuple, Struct
 
 LEAST_BEFORE = 8
 """Values that it takes to say what is usual."""
@@ -103,8 +102,7 @@ def _sigma_of(distances: Sequence[float]) -> float:
     return MAD_TO_SIGMA * median(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(Struct):
     """Whether and when a series moved.
 
     Attributes:
@@ -209,8 +207,7 @@ def _moved(
     return Movement(points[begin][0], usual.centre, after, score, is_spike=is_spike)
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Struct):
     """How the values from a record on differ from those before it.
 
     Attributes:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.derive.rolling import MAD_TO_SIGMA
 from rltop.derive.spans import SpanBook
+from rltop.structs import NamedTuple, Struct
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
@@ -92,8 +91,7 @@ def compare(times: RankTimes) -> list[Lag]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class StageSummary:
+class StageSummary(Struct):
     """One stage over the newest steps.
 
     Attributes:

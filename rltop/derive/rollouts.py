@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from rltop.decode.rollouts import Completion, StepRollouts
 from rltop.derive.groups import gini, group_statistics, length_ratio
 from rltop.derive.middle import median
+from rltop.structs import NamedTuple
 
 ZERO_STD = 1e-6
 """Rewards of a group that spread less carry no signal: float noise on equal values."""

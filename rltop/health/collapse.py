@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from rltop.health import scope
 from rltop.health.moment import Moment, Onset
 from rltop.health.rule import CRIT, INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit, Verdict
+from rltop.structs import NamedTuple
 
 ONSET = "began at step"
 LAST_GOOD = "last good step"

@@ -8,11 +8,11 @@ warms up. Fed once per record before the rules look.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from rltop.derive.rolling import AskedWindow
 from rltop.health.phase import PhaseTrack
 from rltop.model import Algorithm, Observation, Traits
+from rltop.structs import NamedTuple
 
 FLAT_REWARD_STD = 1e-6
 """Below this the rewards of a group are equal up to rounding (a constant reward is rarely exactly 0 in float32)."""

@@ -7,16 +7,15 @@ themselves are imported only when something is to be judged or looked up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from rltop.errors import ConfigError
+from rltop.structs import Struct, field
 
 RuleSettings = Mapping[str, Mapping[str, float | bool]]
 """Rule id → a threshold by its name, or `enabled` → value."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOptions:
+class EngineOptions(Struct):
     """What the user may say about the rules.
 
     Attributes:

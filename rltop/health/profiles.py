@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.health.rule import Group, RuleSpec
 from rltop.metrics.dialect import Identity
 from rltop.model import Algorithm
+from rltop.structs import NamedTuple, Struct, field
 
 RULE = "F5"
 CONFIGURED = "as configured"
@@ -23,8 +22,7 @@ _OFF: Mapping[str, float | bool] = MappingProxyType({"enabled": False})
 _REWARD_RULES = ("R1", "R2", "R3", "R4", "R8", "R9", "R10", "R11", "R12")
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+class Profile(Struct):
     """A named set of thresholds.
 
     Attributes:

@@ -11,13 +11,13 @@ import enum
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, Self
+from typing import Self
 
 from rltop.derive.detectors import OfLast
 from rltop.health.moment import Moment
 from rltop.model import Algorithm, Event, EventState, Evidence, Level, Traits, Verdict, VerdictState
+from rltop.structs import NamedTuple, Struct, field
 
 OK = Level.OK
 INFO = Level.INFO
@@ -147,8 +147,7 @@ def _always(algorithm: Algorithm, traits: Traits) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class RuleSpec:
+class RuleSpec(Struct):
     """A rule as data: everything about it but its state.
 
     Attributes:

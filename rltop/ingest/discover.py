@@ -12,7 +12,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rltop.decode.kinds import WANDB, Kind, bare_name
@@ -24,6 +23,7 @@ from rltop.ingest.roles import WANDB_PARTS
 from rltop.ingest.sniff import SAMPLES, sniff
 from rltop.metrics.ranges import Ranges
 from rltop.model import Label
+from rltop.structs import Struct, field
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
@@ -40,8 +40,7 @@ Seen = dict[str, tuple[int, Kind | None, str, str]]
 """Path → size when it was judged, kind, why it is no metric stream, and what it calls its run."""
 
 
-@dataclass(slots=True)
-class Discovery:
+class Discovery(Struct, frozen=False):
     """What was found, and what was looked at and left; `seen` spares a second look into a file.
 
     A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.

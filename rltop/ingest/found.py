@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from rltop.decode.kinds import Kind, bare_name
 from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import Label
+from rltop.structs import NamedTuple
 
 
 class Found(NamedTuple):

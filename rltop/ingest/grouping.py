@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rltop.decode.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, TRACE, WANDB, WHOLE_JSON, bare_name
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.roles import MAIN_ROLES, Spot, place, titled_part
 from rltop.model import Label
+from rltop.structs import Struct, field
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
@@ -27,8 +27,7 @@ _RANK = {
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
-@dataclass(slots=True)
-class Grouped:
+class Grouped(Struct, frozen=False):
     """Runs, newest first, and the files that say the same again."""
 
     runs: list[Found] = field(default_factory=list)

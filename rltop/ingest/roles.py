@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from rltop.decode.kinds import TENSORBOARD, bare_name
 from rltop.ingest.found import Found
+from rltop.structs import NamedTuple
 
 INNER_FOLDERS = frozenset(
     {"tb", "tensorboard", "runs", "logs", "log", "wandb", "files", "latest", "worker_logs", "monitor", "trace"}

@@ -10,7 +10,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from heapq import merge
-from typing import NamedTuple
 
 from rltop.decode.rollouts import (
     MAX_COMPLETIONS,
@@ -23,6 +22,7 @@ from rltop.decode.rollouts import (
 )
 from rltop.derive.rollouts import StepSummary, summarise
 from rltop.ingest.rollout_places import dumps_beside, given_dumps
+from rltop.structs import NamedTuple
 
 HELD_STEPS = 4
 """Steps whose completions are held: the one on the screen and those beside it."""

@@ -7,7 +7,6 @@ reads no clock of its own and starts no thread: feeds bring the bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -29,6 +28,7 @@ from rltop.sources.feed import Feed
 from rltop.sources.sequence import SequenceFeed
 from rltop.store.run import Run, RunStore
 from rltop.store.stream import Stream
+from rltop.structs import replace
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""

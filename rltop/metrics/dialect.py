@@ -7,11 +7,10 @@ trainer, and `identify` reads it. Knows nothing of rows or files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop.model import Algorithm, Signal, Traits
+from rltop.structs import NamedTuple, Struct
 
 NESTED = "nested"
 """Envelope of rows like `{"step": 1, "data": {…}}`. Any other envelope is the name of the step key."""
@@ -62,8 +61,7 @@ class Stage(NamedTuple):
     per_token_key: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TimingPlan:
+class TimingPlan(Struct, eq=False):
     """How a trainer's timing keys nest; compared by identity, as plans are constants.
 
     Attributes:
@@ -116,8 +114,7 @@ class TraitEvidence(NamedTuple):
     any_of: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class Dialect(Struct, eq=False):
     """A trainer's way of writing metrics; compared by identity.
 
     Attributes:

@@ -7,8 +7,8 @@ Owns one line per trainer, as data; the message "no metrics here" and the page
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import NamedTuple
+
+from rltop.structs import NamedTuple, Struct
 
 
 class StreamKind(enum.StrEnum):
@@ -21,8 +21,7 @@ class StreamKind(enum.StrEnum):
     NONE = "no local file"
 
 
-@dataclass(frozen=True, slots=True)
-class HowTo:
+class HowTo(Struct):
     """What turns one trainer's metric stream on.
 
     Attributes:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rltop import units
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
+from rltop.structs import Struct
 
 _Name = tuple[str, str]
 """Stream and rule."""
@@ -30,8 +30,7 @@ class NoticeKind(enum.StrEnum):
     FACT = "fact"
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct):
     """One thing that has happened.
 
     Attributes:
@@ -61,8 +60,7 @@ class Notice:
     is_past: bool = False
 
 
-@dataclass(slots=True)
-class _Episode:
+class _Episode(Struct, frozen=False):
     """A verdict that has been announced and is not over."""
 
     number: int

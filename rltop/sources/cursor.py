@@ -7,12 +7,12 @@ may be given out. Knows nothing of paths.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from rltop.clock import Clock
 from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, is_binary
 from rltop.sources.filesystem import FileSystem, read_fully
 from rltop.sources.fingerprint import Fingerprint
+from rltop.structs import Struct
 
 READ_BYTES = 1024 * 1024
 """One read; larger ones are not faster."""
@@ -36,8 +36,7 @@ class Outcome(enum.Enum):
     SHORT = "less than was read before"
 
 
-@dataclass(slots=True)
-class Hole:
+class Hole(Struct, frozen=False):
     """NUL bytes at the reading position, so far neither data nor nothing.
 
     Attributes:

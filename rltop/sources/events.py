@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import NamedTuple
 
 from rltop.errors import SourceError
+from rltop.structs import NamedTuple
 
 
 class Chunk(NamedTuple):

@@ -11,7 +11,9 @@ import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from rltop.structs import NamedTuple
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 

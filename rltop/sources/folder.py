@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import posixpath
 import stat
-from dataclasses import dataclass
 
 from rltop.clock import Clock
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.sources.sight import is_missing, unreachable
+from rltop.structs import Struct
 
 SUFFIX = ".zip"
 SCAN_S = 1.0
@@ -25,8 +25,7 @@ MAX_ENTRIES = 4096
 _READ_BYTES = 1024 * 1024
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(Struct, frozen=False):
     """A file being read: its handle, what it looked like at the start, and how far it has been read."""
 
     path: str

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
-from typing import NamedTuple
 
 from rltop.sources.cursor import Cursor, Outcome
 from rltop.sources.events import ResetReason, TailOptions
 from rltop.sources.filesystem import FileSystem
 from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet, unreachable
+from rltop.structs import NamedTuple
 
 
 class _Life(NamedTuple):

@@ -10,7 +10,6 @@ import posixpath
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from rltop.clock import Clock
 from rltop.sources.events import TailOptions, TailState, TailStatus
@@ -21,6 +20,7 @@ from rltop.sources.sight import is_missing, unreachable
 from rltop.sources.tail import Tail
 from rltop.sources.tail_start import find_tail_start
 from rltop.sources.watch import Watcher
+from rltop.structs import Struct, field
 
 RESOLVE_S = 60.0
 """How often links are resolved again and the watch on the folder is renewed."""
@@ -44,8 +44,7 @@ _CHANGES_KEPT = 4096
 """Past that the oldest are forgotten, and seen by polling."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(Struct):
     """Time between two looks, growing by `backoff` up to `longest_s` while nothing comes."""
 
     shortest_s: float
@@ -53,8 +52,7 @@ class Pace:
     backoff: float
 
 
-@dataclass(slots=True, eq=False)
-class Follow:
+class Follow(Struct, frozen=False, eq=False):
     """One file that is followed: what the thread and the feed share.
 
     The feed's side reads `status`, `start`, `mount`, `thread` and `is_watched`, takes

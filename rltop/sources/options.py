@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from rltop.sources.events import TailOptions
 from rltop.sources.filesystem import MountRules
+from rltop.structs import NamedTuple
 
 
 class ReaderOptions(NamedTuple):

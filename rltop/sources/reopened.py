@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import posixpath
 from contextlib import suppress
-from dataclasses import dataclass
 
 from rltop.clock import Clock
 from rltop.sources.cursor import Cursor, Outcome
@@ -18,6 +17,7 @@ from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.sources.fingerprint import ANCHOR_BYTES, HEAD_BYTES
 from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet
+from rltop.structs import Struct
 
 DOUBT_NOTE = "the file does not look like what was read before; looking again"
 STALE_NAME_NOTE = "the folder names a newer file here, but this machine still sees the old one"
@@ -29,8 +29,7 @@ SURE_BYTES = HEAD_BYTES + ANCHOR_BYTES
 """From here on another file cannot agree with what was read by chance."""
 
 
-@dataclass(slots=True)
-class _Drain:
+class _Drain(Struct, frozen=False):
     """The old file under its new name, to be read to its end."""
 
     path: str

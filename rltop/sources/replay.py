@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError
@@ -17,6 +16,7 @@ from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailState, TailStatus
 from rltop.sources.filesystem import FileSystem, LocalFileSystem, read_fully
 from rltop.sources.sight import Refused
 from rltop.sources.tail import Tail
+from rltop.structs import Struct
 
 READ_BYTES = 256 * 1024
 SNIFF_BYTES = 1024 * 1024
@@ -36,8 +36,7 @@ ROWS_PER_TIME = 8
 """At most so many rows for each one that tells the time; the others come together with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayOptions:
+class ReplayOptions(Struct):
     """How a recording is given out.
 
     Attributes:

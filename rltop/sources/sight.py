@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import posixpath
 import stat
-from typing import NamedTuple
 
 from rltop.errors import SourceError
 from rltop.sources.cursor import Outcome
 from rltop.sources.events import TailState, TailStatus
 from rltop.sources.filesystem import FileStat, FileSystem
+from rltop.structs import NamedTuple
 
 
 class Sight(NamedTuple):

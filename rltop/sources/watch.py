@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from rltop.structs import Struct
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
@@ -24,8 +25,7 @@ Changed = Callable[[Sequence[str]], None]
 """Told the paths that an event is about: two, where a file was moved."""
 
 
-@dataclass(slots=True)
-class _Folder:
+class _Folder(Struct, frozen=False):
     """A watched folder: which one it was when the watch was set, and whom to wake."""
 
     inode: int

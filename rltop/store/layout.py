@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import itemgetter
 
 from rltop.metrics.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.model import GAP, Counts, Shape
+from rltop.structs import Struct
 
 _SHAPES_KEPT = 1024
 _REFUSED_KEPT = 20_000
@@ -21,8 +21,7 @@ _REFUSED_KEPT = 20_000
 Gather = Callable[["array[float]"], tuple[float, ...]]
 
 
-@dataclass(slots=True)
-class Layout:
+class Layout(Struct, frozen=False):
     """Where the cells of one shape go: worked out once per shape.
 
     Attributes:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from rltop.model import Label
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
+from rltop.structs import Struct, field
 
 
-@dataclass(slots=True)
-class Run:
+class Run(Struct, frozen=False):
     """What one training job wrote.
 
     Attributes:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 from rltop.model import NonFinite
+from rltop.structs import NamedTuple, Struct
 
 
 class Point(NamedTuple):
@@ -52,8 +51,7 @@ class Stretch(NamedTuple):
     is_approximate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(Struct):
     """All points of a stretch of steps, folded.
 
     Attributes:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite, Place, Record
 from rltop.store.blocks import Block
@@ -19,6 +18,7 @@ from rltop.store.marks import MarkRegister
 from rltop.store.query import StreamQueries
 from rltop.store.segment import Segment
 from rltop.store.series import Mark, StoreOptions
+from rltop.structs import NamedTuple
 
 _RECALLED_KEPT = 64
 _SEGMENTS_KEPT = 64

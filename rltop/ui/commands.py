@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from rltop import units
 from rltop.model import Label, VerdictState
+from rltop.structs import NamedTuple
 from rltop.ui.bindings import APP_BINDINGS
 from rltop.view.lines import Target, TargetKind
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from textual.message import Message
 
 from rltop.view.lines import Target
 
 
-@dataclass
 class Opened(Message):
     """Enter or a click on a selected cell: open what is behind it."""
 
-    target: Target
+    def __init__(self, target: Target) -> None:
+        super().__init__()
+        self.target = target
 
 
-@dataclass
 class Selected(Message):
     """The selection has moved, or what can be seen of the rows; None where nothing can be selected."""
 
-    target: Target | None
+    def __init__(self, target: Target | None) -> None:
+        super().__init__()
+        self.target = target
 
     def can_replace(self, message: Message) -> bool:
         """Only the newest selection matters."""

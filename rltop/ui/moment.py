@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
 
+from rltop.structs import Struct, replace
 from rltop.view.glyphs import Glyphs
 from rltop.view.source import RunSource, part_of, step_in
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Struct):
     """Everything that a page needs besides its own target.
 
     Attributes:

@@ -6,11 +6,10 @@ stands for the step; the dots are `spark`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rltop import units
 from rltop.derive.change import LOOKBACK_RECORDS
 from rltop.model import Signal
+from rltop.structs import Struct
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Line, Piece
@@ -26,8 +25,7 @@ _LEAST_RECORDS = 8
 _AFTER_TIMES = 1.5
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct):
     """The steps that the charts share.
 
     Attributes:

@@ -7,10 +7,10 @@ the event log) and how they are written in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
+from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind

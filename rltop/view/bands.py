@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from rltop import units
@@ -17,6 +16,7 @@ from rltop.metrics.families import Family, Member, family_index
 from rltop.model import Signal, Unit
 from rltop.store.series import Bucket
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 from rltop.view.signals import signal_of
 from rltop.view.source import RunSource
 

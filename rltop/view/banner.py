@@ -7,10 +7,10 @@ the composite rule's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.model import Label, Level, Verdict, VerdictState
+from rltop.structs import Struct
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
@@ -21,8 +21,7 @@ _FAMILY = "collapse"
 _NAMED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Banner:
+class Banner(Struct):
     """What a collapse is dated with.
 
     Attributes:

@@ -8,7 +8,6 @@ the folding of old rows changes the past. Held per stream, and gone with it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from rltop.derive.timing import step_timing
@@ -16,6 +15,7 @@ from rltop.metrics.dialect import TimingPlan
 from rltop.model import StepTiming
 from rltop.store.series import Bucket
 from rltop.store.stream import Stream
+from rltop.structs import Struct, field
 from rltop.view.spark import Window
 
 _MAX_LINES = 1024
@@ -24,8 +24,7 @@ _MAX_STEPS = 1024
 Stamp = tuple[int, int, int | None, int | None]
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct, frozen=False):
     """What is known of one stream, and the state of its past that it rests on."""
 
     stamp: Stamp

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.derive.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
@@ -18,6 +17,7 @@ from rltop.health.chains import Fact, Link
 from rltop.health.diagnosis import links_of, symptom_of
 from rltop.model import Label, Signal, Verdict
 from rltop.store.series import Stretch
+from rltop.structs import Struct, replace
 from rltop.view.aligned import Frame, frame_around, read_aligned
 from rltop.view.markers import Marker, read_markers
 from rltop.view.metric import catalogue_title
@@ -38,8 +38,7 @@ _MOST_INSTANCES = 16
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ChainLink:
+class ChainLink(Struct):
     """One thing that was looked at.
 
     Attributes:
@@ -59,8 +58,7 @@ class ChainLink:
     line: SparkData | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChainView:
+class ChainView(Struct):
     """The chain of one verdict.
 
     Attributes:

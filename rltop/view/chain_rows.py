@@ -6,10 +6,10 @@ Owns the columns; what the links say was read in `chain`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.model import Label, Unit
+from rltop.structs import Struct
 from rltop.view.aligned import LEAST_CELLS, MOST_CELLS, add_axis, aligned_line
 from rltop.view.cells import RowBuilder, clip_middle, text_row, wrap
 from rltop.view.chain import ChainLink, ChainView
@@ -23,8 +23,7 @@ _NUMBER = 4
 _LEVEL = 9
 
 
-@dataclass(frozen=True, slots=True)
-class ChainColumns:
+class ChainColumns(Struct):
     """Where things stand in a row.
 
     Attributes:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.derive.change import SIGMAS, Shift, shift_between
 from rltop.metrics.keys import is_bookkeeping_key
 from rltop.model import Label, Signal
 from rltop.store.series import Stretch
+from rltop.structs import Struct
 from rltop.view.aligned import Frame, add_axis, aligned_line, frame_around, read_aligned
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
@@ -40,8 +40,7 @@ _MOST_SIGMAS = 99.0
 _NUMBER = 9
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct):
     """One key and how it moved.
 
     Attributes:
@@ -62,8 +61,7 @@ class Changed:
         return self.is_nonfinite or abs(self.shift.score) >= SIGMAS
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeView:
+class ChangeView(Struct):
     """What changed around a step.
 
     Attributes:

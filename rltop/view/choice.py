@@ -6,12 +6,12 @@ Owns the choice only; nothing is read here but the value beside a row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.metrics.keys import is_bookkeeping_key
 from rltop.metrics.rows import ROW_SETS
 from rltop.model import Label, Signal
+from rltop.structs import NamedTuple
 from rltop.view.bands import families_of
 from rltop.view.signals import generic_signal
 from rltop.view.source import RunSource, step_in

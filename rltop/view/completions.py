@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.decode.rollouts import Completion, Passage, RolloutText, TextPlace
 from rltop.derive.rollouts import GroupSummary
 from rltop.model import Label
+from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind

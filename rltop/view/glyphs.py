@@ -7,15 +7,14 @@ sign of its own in both sets. Every sign takes exactly one cell.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from rltop.model import Level, RunState
+from rltop.structs import Struct, field
 from rltop.view.widths import char_width
 
 
-@dataclass(frozen=True, slots=True)
-class Glyphs:
+class Glyphs(Struct):
     """One set of signs.
 
     Attributes:

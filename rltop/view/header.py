@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop import units
 from rltop.derive.middle import median
 from rltop.metrics.dialect import Identity
 from rltop.model import Counts, Label, RunState
+from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder, clip
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Piece, Row

@@ -7,11 +7,11 @@ Owns the columns and how they shrink; which metrics there are comes from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Direction, Level, Metric, Unit
 from rltop.store.series import Mark
+from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder, clip, clip_middle
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from rltop import units
 from rltop.model import EventState, Level
+from rltop.structs import Struct
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row
@@ -39,8 +39,7 @@ class MarkerKind(enum.IntEnum):
     ONSET = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
+class Marker(Struct):
     """One thing that happened.
 
     Attributes:

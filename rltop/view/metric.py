@@ -7,13 +7,13 @@ screen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.derive.middle import median
 from rltop.metrics.catalog import CATALOG
 from rltop.metrics.spelling import spelling_of
 from rltop.model import Direction, Label, Level
+from rltop.structs import Struct
 from rltop.view.badges import verdicts_at
 from rltop.view.bands import band_around, families_of
 from rltop.view.cells import RowBuilder, clip_middle, fill, too_small, wrap
@@ -37,8 +37,7 @@ _DIRECTIONS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Statistic:
+class Statistic(Struct):
     """One number of the table: its name, its value, and a remark."""
 
     name: str
@@ -48,8 +47,7 @@ class Statistic:
     role: str = "value"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricView:
+class MetricView(Struct):
     """Everything the page of one metric shows.
 
     Attributes:

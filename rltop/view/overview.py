@@ -8,12 +8,12 @@ learning, where does the time go, who is slow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Counts, Event, RunState, Verdict
+from rltop.structs import NamedTuple, Struct
 from rltop.view.badges import BadgeGroup, build_badges, paint_badges, verdicts_at
 from rltop.view.bands import text_around
 from rltop.view.banner import Banner, build_banner, paint_banner
@@ -218,8 +218,7 @@ def _newest_events(run: RunSource, at: int | None) -> tuple[Event, ...]:
     return tuple(events[i] for i in shown)
 
 
-@dataclass(slots=True)
-class _Plan:
+class _Plan(Struct, frozen=False):
     """How the height is shared out; later plans ask for less."""
 
     sentence: int

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from rltop import resources
 from rltop.errors import ThemeError
+from rltop.structs import NamedTuple, Struct, field, replace
 from rltop.view.lines import ROLES
 
 NAMED_COLOURS = (
@@ -53,8 +53,7 @@ class RoleStyle(NamedTuple):
         return self._replace(fg=None, bg=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Palette:
+class Palette(Struct):
     """A theme: a style for every role, and the colours of the rest.
 
     Attributes:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.model import Level, Signal, Verdict, VerdictState
 from rltop.store.series import Bucket
+from rltop.structs import Struct
 from rltop.view.bands import Band, edge_points
 from rltop.view.glyphs import LEVEL_ROLES
 from rltop.view.signals import SignalReading, shown_step
@@ -22,8 +22,7 @@ SMOOTHING = 0.9
 """Weight of the past in the smoothed curve: about ten records long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Zoom:
+class Zoom(Struct):
     """The stretch of steps that a chart shows; both ends are inside."""
 
     first: int
@@ -56,16 +55,14 @@ class Zoom:
         return Zoom(self.first + shift, self.last + shift)
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
+class Curve(Struct):
     """Points of one curve; steps rise, values are finite, lengths are equal."""
 
     steps: tuple[float, ...]
     values: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PlotLevel:
+class PlotLevel(Struct):
     """A horizontal line: a threshold or a baseline."""
 
     value: float
@@ -73,8 +70,7 @@ class PlotLevel:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlotMark:
+class PlotMark(Struct):
     """A vertical line: a restart, the beginning of a verdict, the time cursor, a value not finite."""
 
     step: int
@@ -82,8 +78,7 @@ class PlotMark:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlotData:
+class PlotData(Struct):
     """One chart.
 
     Attributes:

@@ -6,11 +6,11 @@ Owns the order and the words; what is compared with what is `derive.ranks`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.derive.ranks import SUMMED_STEPS, StageSummary
 from rltop.model import Label, Level, Unit, Verdict, VerdictState
+from rltop.structs import Struct
 from rltop.view.badges import verdicts_at
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
@@ -22,8 +22,7 @@ LEAST = (40, 12)
 RULE = "P15"
 
 
-@dataclass(frozen=True, slots=True)
-class RanksView:
+class RanksView(Struct):
     """Everything the page of the ranks shows.
 
     Attributes:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.derive.groups import RatioRange, expected_ratio
 from rltop.derive.rollouts import GroupSummary
 from rltop.model import Label
+from rltop.structs import NamedTuple
 from rltop.view.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind

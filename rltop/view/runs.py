@@ -6,10 +6,10 @@ Owns the order, the filter and the columns; a row is read from any `RunSource`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.model import Label, Level, RunState, VerdictState
+from rltop.structs import Struct
 from rltop.view.cells import RowBuilder, clip_middle, fill, text_row, too_small
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.header import STATE_ROLES, age_text
@@ -25,8 +25,7 @@ _STATES = (
 """Of equally bad runs, those that may need somebody come before those that go on, and these before what is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunEntry:
+class RunEntry(Struct):
     """One run in a list of runs.
 
     Attributes:
@@ -111,8 +110,7 @@ def _urgency(entry: RunEntry) -> tuple[int, int, float, str]:
     return -level, _STATES.index(entry.state), age_s // 60, entry.path.raw
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(Struct):
     """Cells of each column; 0 leaves it out."""
 
     name: int

@@ -9,10 +9,10 @@ not show.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, RunState, SpanKind, Verdict, VerdictState
+from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder, wrap
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import is_difference

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from rltop.derive.middle import median
 from rltop.metrics.keys import split_key
@@ -18,6 +17,7 @@ from rltop.metrics.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
 from rltop.store.series import Mark, Point
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 from rltop.view.cache import read_buckets
 from rltop.view.source import RunSource
 from rltop.view.spark import SparkData, anchored_window, spark_data

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from rltop.model import Signal
 from rltop.store.series import Bucket
+from rltop.structs import NamedTuple
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Line, Piece
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rltop import units
 from rltop.derive.groups import StragglerKind, StragglerReading, straggler_reading
 from rltop.derive.rolling import Frozen
 from rltop.model import Level, Signal, Unit, Verdict, VerdictState
+from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.model import Label, RunState
+from rltop.structs import Struct
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
@@ -14,8 +14,7 @@ from rltop.view.source import RunSource, step_in
 from rltop.view.widths import cell_width
 
 
-@dataclass(frozen=True, slots=True)
-class StreamEntry:
+class StreamEntry(Struct):
     """One stream: its name, the step that it is at on the screen, and whether it goes on."""
 
     name: Label
@@ -23,8 +22,7 @@ class StreamEntry:
     state: RunState
 
 
-@dataclass(frozen=True, slots=True)
-class StreamsView:
+class StreamsView(Struct):
     """The streams of a run, the main one first, and how many ranks there are besides."""
 
     entries: tuple[StreamEntry, ...]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
 from rltop.store.stream import Stream
+from rltop.structs import Struct, field
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
@@ -31,8 +31,7 @@ _MOST_LANES = 14
 _FIXED_ROWS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(Struct):
     """Which events are shown.
 
     Attributes:
@@ -58,8 +57,7 @@ class EventFilter:
         return not text or text in f"{event.rule} {event.family} {event.message}".casefold()
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(Struct):
     """A stretch over which a rule fired.
 
     Attributes:
@@ -75,8 +73,7 @@ class Firing:
     last: int | None
 
 
-@dataclass(slots=True)
-class Lane:
+class Lane(Struct, frozen=False):
     """The events of one family: stretches, and the steps of facts."""
 
     family: str
@@ -90,8 +87,7 @@ class Lane:
         return max((firing.level for firing in self.firings), default=Level.INFO)
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct):
     """The events that pass a filter; made once per log and filter.
 
     Attributes:

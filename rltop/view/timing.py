@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from rltop import units
 from rltop.derive.middle import median
 from rltop.model import Label, Unit
+from rltop.structs import Struct
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
@@ -30,8 +30,7 @@ _ALL_NUMBERS = 9 + 10 + 10 + 8 + 8
 """Cells of last, median, p95, share and trend."""
 
 
-@dataclass(frozen=True, slots=True)
-class StageStatistic:
+class StageStatistic(Struct):
     """One stage over the last steps.
 
     Attributes:
@@ -56,8 +55,7 @@ class StageStatistic:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
-class TimingPageView:
+class TimingPageView(Struct):
     """Everything the timing page shows.
 
     Attributes:

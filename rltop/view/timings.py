@@ -11,13 +11,13 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
-from typing import NamedTuple
 
 from rltop import units
 from rltop.derive.middle import median
 from rltop.derive.timing import OVERLAP, step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
 from rltop.view.cache import read_timings
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource, measured_part, step_in

@@ -8,14 +8,13 @@ quantity are one line, named by all of their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from rltop import units
 from rltop.metrics.dialect import Identity
 from rltop.metrics.families import Family
 from rltop.metrics.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
 from rltop.model import Label, Level, Signal, Verdict
+from rltop.structs import NamedTuple, Struct, field
 from rltop.view.badges import verdicts_at
 from rltop.view.bands import braces, families_of, text_around
 from rltop.view.cells import RowBuilder, clip_middle, fill, text_row, too_small
@@ -31,8 +30,7 @@ LEAST = (40, 12)
 _BOOKKEEPING = "Bookkeeping"
 
 
-@dataclass(frozen=True, slots=True)
-class TreeKey:
+class TreeKey(Struct):
     """One key and its place in the tree.
 
     Attributes:
@@ -61,8 +59,7 @@ class TreeKey:
         return 1 + len(self.others)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeIndex:
+class TreeIndex(Struct):
     """All keys of a run in the order of the tree; made once per set of keys.
 
     Attributes:
@@ -150,8 +147,7 @@ def _names(path: KeyPath, keys: Sequence[str]) -> str:
     return braces(keys)
 
 
-@dataclass(frozen=True, slots=True)
-class TreeLine:
+class TreeLine(Struct):
     """One line of the tree: a section, a group, or a metric.
 
     Attributes:
@@ -179,8 +175,7 @@ class TreeLine:
     short: Label | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TreeView:
+class TreeView(Struct):
     """The part of the tree that is in view.
 
     Attributes:

@@ -6,11 +6,10 @@ is `chain`'s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from rltop import units
 from rltop.health import registry
 from rltop.model import Event, Label, Verdict, VerdictState
+from rltop.structs import Struct, replace
 from rltop.view.badges import verdicts_at
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.chain import ChainView, build_chain
@@ -25,8 +24,7 @@ LEAST = (40, 12)
 _LABEL = 11
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictView:
+class VerdictView(Struct):
     """Everything the page of one verdict shows.
 
     Attributes:

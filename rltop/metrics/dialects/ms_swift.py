@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rltop.metrics.dialect import Alias, Dialect
 from rltop.metrics.dialects import trl
+from rltop.structs import replace
 
 _STEP_KEYS = ("global_step/max_steps", "iteration")
 _OWN_KEYS = ("train_speed(*", "memory(GiB)")

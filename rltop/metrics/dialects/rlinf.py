@@ -9,10 +9,9 @@ log-probabilities.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rltop.metrics.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.structs import replace
 
 _CRITIC = ("critic/training/*", "train/critic/*")
 _EPISODES = ("env/success_once", "env/episode_len", "env/return", "env/success_at_end")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rltop.metrics.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.metrics.dialects import tinker
 from rltop.model import Algorithm
+from rltop.structs import replace
 
 BACKEND: Dialect = replace(
     tinker.DIALECT,

@@ -6,10 +6,9 @@ and `eval/…` in TensorBoard and the trackers.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rltop.metrics.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.structs import replace
 
 _GROUP = frozenset({Algorithm.GRPO, Algorithm.RLOO})
 _ROLLOUTS = _GROUP | {Algorithm.PPO}

@@ -7,10 +7,9 @@ of the dialect leaves it out instead of reading it wrongly.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rltop.metrics.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.structs import replace
 
 _CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean")
 _UPDATE = ("actor/pg_loss", "actor/ppo_kl", "actor/grad_norm", "timing_s/update_actor", "critic/advantages/mean")

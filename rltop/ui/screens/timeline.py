@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from textual import on
 from textual.binding import BindingType
 
+from rltop.structs import replace
 from rltop.ui.bindings import TIMELINE_BINDINGS
 from rltop.ui.messages import Selected
 from rltop.ui.screens.filtered import FilteredPage

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from rltop import units
 from rltop.model import Unit
+from rltop.structs import Struct
 from rltop.view.plot import Curve, PlotData, PlotLevel, PlotMark
 
 FAR = 3.0
@@ -27,8 +27,7 @@ _LEAST_TICKS = 3
 MINUS = "\N{MINUS SIGN}"
 
 
-@dataclass(frozen=True, slots=True)
-class Axes:
+class Axes(Struct):
     """A chart that can be drawn: finite, with limits and ticks.
 
     Attributes:

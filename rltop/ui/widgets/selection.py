@@ -6,8 +6,8 @@ Pure; knows rows and targets, not the screen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from rltop.structs import NamedTuple
 from rltop.view.lines import Hot, Row, Target
 
 

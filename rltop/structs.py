@@ -1,0 +1,232 @@
+"""Value types that cost nothing until they are used.
+
+`NamedTuple` and `Struct` are `typing.NamedTuple` and `dataclasses.dataclass(slots=True)`
+to whoever writes, reads and type-checks a class. They differ in when the constructor
+is generated: at the first instance instead of at the import. A screen that has to be
+there before a key is released imports some two hundred such classes and makes
+instances of half of them; generating all constructors took a third of its start
+(`bench/bench_start.py`), and importing `dataclasses` alone, which pulls in `inspect`
+and the parser of Python, a tenth.
+
+That a struct is frozen is the type checker's business: at run time nothing pays for it.
+"""
+
+from __future__ import annotations
+
+from _collections import _tuplegetter  # type: ignore[import-not-found]
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Struct")
+
+_MISSING = object()
+_Namespace = dict[str, Any]
+
+
+class _Field:
+    """What a class says of one of its fields beyond its default."""
+
+    __slots__ = ("compare", "default", "factory", "repr")
+
+    def __init__(self, default: object, factory: Callable[[], object] | None, repr: bool, compare: bool) -> None:
+        self.default = default
+        self.factory = factory
+        self.repr = repr
+        self.compare = compare
+
+
+def field(
+    *,
+    default: object = _MISSING,
+    default_factory: Callable[[], object] | None = None,
+    repr: bool = True,
+    compare: bool = True,
+) -> Any:
+    """A field of a `Struct` that needs more than a default.
+
+    Args:
+        default: the value where none is given.
+        default_factory: makes the value where none is given, one for each instance.
+        repr: shown by `repr`.
+        compare: looked at by `==` and `hash`.
+    """
+    return _Field(default, default_factory, repr, compare)
+
+
+def _annotated(namespace: _Namespace) -> tuple[str, ...]:
+    """Names of the fields that a class body declares, in order."""
+    declared = namespace.get("__annotations__", {})
+    return tuple(name for name, said in declared.items() if not str(said).startswith(("ClassVar", "typing.ClassVar")))
+
+
+def _written(name: str, head: str, body: list[str], known: _Namespace) -> Callable[..., Any]:
+    """A function from its source; `known` are the names that it may use."""
+    scope: _Namespace = {}
+    lines = "".join(f"  {line}\n" for line in body)
+    exec(f"def make({', '.join(known)}):\n def {name}({head}):\n{lines or '  pass'}\n return {name}", {}, scope)
+    return cast("Callable[..., Any]", scope["make"](**known))
+
+
+def _parameters(names: tuple[str, ...], defaults: _Namespace, owner: type) -> tuple[str, _Namespace]:
+    """Parameters of a constructor in source form, and the defaults that they name."""
+    parts: list[str] = []
+    known: _Namespace = {}
+    for name in names:
+        if name in defaults:
+            known[f"_{len(known)}_default"] = defaults[name]
+            parts.append(f"{name}=_{len(known) - 1}_default")
+        elif known:
+            raise TypeError(f"{owner.__qualname__}.{name} has no default, but follows a field that has one")
+        else:
+            parts.append(name)
+    return ", ".join(parts), known
+
+
+def _first_init(self: Struct, *values: object, **named: object) -> None:
+    """The first instance: has the constructor written that makes this one and all others."""
+    made = type(self)
+    made.__init__ = _struct_init(made)  # type: ignore[method-assign]
+    made.__init__(self, *values, **named)
+
+
+class _StructType(type):
+    """Turns the annotations of a class into slots."""
+
+    def __new__(
+        mcs, name: str, bases: tuple[type, ...], namespace: _Namespace, *, frozen: bool = True, eq: bool = True
+    ) -> _StructType:
+        own = _annotated(namespace)
+        fields: dict[str, _Field | None] = {}
+        for base in bases:
+            fields.update(getattr(base, "_struct_fields", {}))
+        for each in own:
+            default = namespace.pop(each, _MISSING)
+            fields[each] = default if isinstance(default, _Field) else _Field(default, None, repr=True, compare=True)
+        namespace["__slots__"] = own
+        namespace["_struct_fields"] = fields
+        # In every class: the constructor that a base class may have by now knows fewer fields.
+        namespace.setdefault("__init__", _first_init)
+        if not eq:
+            namespace["__eq__"] = object.__eq__
+            namespace["__hash__"] = object.__hash__
+        elif not frozen:
+            namespace.setdefault("__hash__", None)
+        return super().__new__(mcs, name, bases, namespace)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class Struct(metaclass=_StructType):
+    """A class of named, slotted fields: frozen and hashable unless declared with `frozen=False`.
+
+        class Pace(Struct):
+            shortest_s: float
+            backoff: float = 2.0
+
+    `eq=False` compares and hashes by identity. `__post_init__` runs after the fields
+    are set. Subclasses add fields.
+    """
+
+    if TYPE_CHECKING:
+        _struct_fields: ClassVar[dict[str, _Field]]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return _compared(self) == _compared(other)
+
+    def __hash__(self) -> int:
+        return hash(_compared(self))
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={getattr(self, name)!r}" for name, about in self._struct_fields.items() if about.repr)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
+
+def _compared(struct: Struct) -> tuple[object, ...]:
+    return tuple([getattr(struct, name) for name, about in struct._struct_fields.items() if about.compare])
+
+
+def _struct_init(made: type[Struct]) -> Callable[..., None]:
+    """The constructor of a struct type."""
+    fields = made._struct_fields
+    defaults, factories, body = {}, {}, []
+    for name, about in fields.items():
+        if about.factory is not None:
+            factories[f"_{name}_factory"] = about.factory
+            defaults[name] = _MISSING
+            body.append(f"self.{name} = _{name}_factory() if {name} is _MISSING else {name}")
+            continue
+        if about.default is not _MISSING:
+            defaults[name] = about.default
+        body.append(f"self.{name} = {name}")
+    if hasattr(made, "__post_init__"):
+        body.append("self.__post_init__()")
+    parameters, known = _parameters(tuple(fields), defaults, made)
+    return _written("__init__", f"self, {parameters}", body, {**known, **factories, "_MISSING": _MISSING})
+
+
+def replace(struct: R, **changes: object) -> R:
+    """A copy of a struct with other values in some of its fields."""
+    values = {name: getattr(struct, name) for name in struct._struct_fields}
+    return type(struct)(**{**values, **changes})
+
+
+if TYPE_CHECKING:
+    from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - re-exported
+else:
+
+    class _NamedTupleType(type):
+        """Turns the annotations of a class into the places of a tuple."""
+
+        def __new__(mcs, name, bases, namespace):
+            base = bases[0] if bases else tuple
+            if base is tuple:
+                return super().__new__(mcs, name, (tuple,), {**namespace, "__slots__": ()})
+            fields = _annotated(namespace) or base._fields
+            defaults = {each: namespace.pop(each) for each in fields if each in namespace}
+            for place, each in enumerate(fields):
+                namespace[each] = _tuplegetter(place, None)
+            namespace.update(__slots__=(), _fields=fields, _field_defaults=defaults, __match_args__=fields)
+            return super().__new__(mcs, name, bases, namespace)
+
+    class NamedTuple(metaclass=_NamedTupleType):
+        """A tuple whose places have names; everything `typing.NamedTuple` gives."""
+
+        _fields: ClassVar = ()
+        _field_defaults: ClassVar = {}
+
+        def __new__(cls, *values, **named):
+            """The first instance: has the constructor written that makes this one and all others."""
+            cls.__new__ = made = _tuple_new(cls)
+            return made(cls, *values, **named)
+
+        @classmethod
+        def _make(cls, values):
+            made = tuple.__new__(cls, values)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"{cls.__qualname__} has {len(cls._fields)} fields, not {len(made)}")
+            return made
+
+        def _replace(self, /, **changes):
+            made = tuple.__new__(type(self), map(changes.pop, self._fields, self))
+            if changes:
+                raise ValueError(f"{type(self).__qualname__} has no {', '.join(changes)}")
+            return made
+
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+        def __repr__(self):
+            shown = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+            return f"{type(self).__qualname__}({', '.join(shown)})"
+
+    def _tuple_new(made):
+        """The constructor of a named tuple."""
+        parameters, known = _parameters(made._fields, made._field_defaults, made)
+        values = "".join(f"{name}, " for name in made._fields)
+        body = [f"return _new(_cls, ({values}))"]
+        return _written("__new__", f"_cls, {parameters}", body, {**known, "_new": tuple.__new__})
