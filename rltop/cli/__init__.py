@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rltop.errors import EXIT_FAULT, EXIT_USAGE, RltopError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 _CLOSED_PIPE = 141
 _INTERRUPTED = 130
@@ -19,11 +23,12 @@ _INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; the exit codes are in `errors`."""
     from rltop.cli import voice
-    from rltop.cli.arguments import parse
+    from rltop.cli.plain import plain
 
     voice.hold_standard_streams()
     try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
+        words = sys.argv[1:] if argv is None else argv
+        arguments = plain(words) or _parsed(words)
         code = int(arguments.command(arguments))
         voice.finish_saying()
     except voice.OutputError as error:
@@ -45,3 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         voice.complain(*describe_fault(error, os.environ))
         return EXIT_FAULT
     return code
+
+
+def _parsed(words: Sequence[str]) -> Namespace:
+    from rltop.cli.arguments import parse
+
+    return parse(words)

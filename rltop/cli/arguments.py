@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from rltop import __version__
+from rltop.cli.plain import COMMANDS, show
 from rltop.settings import add_flags
 
 _COMMANDS = """\
@@ -42,15 +43,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: for --help and --version, and for what argparse refuses.
     """
-    words = {
-        "callback": _callback_parser,
-        "check": _check_parser,
-        "watch": _watch_parser,
-        "replay": _replay_parser,
-        "demo": _demo_parser,
-    }
-    if argv and argv[0] in words:
-        return words[argv[0]]().parse_args(argv[1:])
+    parsers = dict(
+        zip(COMMANDS, (_callback_parser, _check_parser, _watch_parser, _replay_parser, _demo_parser), strict=True)
+    )
+    if argv and argv[0] in parsers:
+        return parsers[argv[0]]().parse_args(argv[1:])
     return _show_parser().parse_args(argv)
 
 
@@ -74,7 +71,7 @@ def _show_parser() -> argparse.ArgumentParser:
     _add_once(parser)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
     add_flags(parser)
-    parser.set_defaults(command=_show)
+    parser.set_defaults(command=show)
     return parser
 
 
@@ -238,12 +235,6 @@ def _fraction(text: str) -> float:
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
     return value
-
-
-def _show(arguments: argparse.Namespace) -> int:
-    from rltop.cli.show import show
-
-    return show(arguments)
 
 
 def _check(arguments: argparse.Namespace) -> int:

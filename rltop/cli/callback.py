@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from rltop import __version__
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 HEADER = f"""\
 # rltop_callback.py: printed by `rltop callback` of rltop {__version__}; made to be copied. Python 3.9 or newer.
@@ -22,7 +25,7 @@ HEADER = f"""\
 """
 
 
-def callback(arguments: argparse.Namespace) -> int:
+def callback(arguments: Namespace) -> int:
     """Print the file; always 0."""
     del arguments
     sys.stdout.write(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rltop.cli.looking import load_config
 from rltop.cli.opening import read_whole, runs_of
@@ -16,10 +15,13 @@ from rltop.ingest.found import Found
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Event, EventState, Level, VerdictState
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 _WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
 
 
-def check(arguments: argparse.Namespace) -> int:
+def check(arguments: Namespace) -> int:
     """Judge files and print what fires at their end; the exit code says whether anything does.
 
     Several files are judged one after the other; one that cannot be read is said
@@ -56,9 +58,7 @@ def _each(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
             yield path, error
 
 
-def _many(
-    arguments: argparse.Namespace, config: Config, spec: Any, runs: Iterable[Found | tuple[str, RltopError]]
-) -> int:
+def _many(arguments: Namespace, config: Config, spec: Any, runs: Iterable[Found | tuple[str, RltopError]]) -> int:
     """Each run in turn, none of them kept: an array in JSON, else one text under the other."""
     codes = set()
     for number, found in enumerate(runs):
@@ -78,7 +78,7 @@ def _many(
     return next((code for code in _WORST_FIRST if code in codes), EXIT_OK)
 
 
-def _one(arguments: argparse.Namespace, config: Config, spec: Any, found: Found, *, is_only: bool) -> tuple[int, str]:
+def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_only: bool) -> tuple[int, str]:
     """Exit code and text of one run."""
     session = read_whole(found, config, FakeClock())
     run = session.runs[0]
@@ -88,7 +88,7 @@ def _one(arguments: argparse.Namespace, config: Config, spec: Any, found: Found,
         session.close()
 
 
-def _text(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun, *, is_only: bool) -> str:
+def _text(arguments: Namespace, config: Config, spec: Any, run: TrackedRun, *, is_only: bool) -> str:
     if spec is not None or arguments.rules:
         return _about_rules(arguments, config, spec, run)
     if arguments.json:
@@ -101,7 +101,7 @@ def _text(arguments: argparse.Namespace, config: Config, spec: Any, run: Tracked
     return check_text(run, use_color=_has_color(config), is_ascii=_is_ascii(config), since=arguments.since)
 
 
-def _about_rules(arguments: argparse.Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
+def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
     """The table of rules, or one of them, in general or as judged in a run."""
     options = config.ingest.health
     if arguments.json:
@@ -142,7 +142,7 @@ def _put(text: str, end: str = "\n") -> None:
     say(text + end)
 
 
-def _code(arguments: argparse.Namespace, run: TrackedRun) -> int:
+def _code(arguments: Namespace, run: TrackedRun) -> int:
     if not any(each.stream.rows for each in (run, *run.beside)):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT

@@ -5,12 +5,12 @@ Light on purpose: all that stands between the typed command and the first frame.
 
 from __future__ import annotations
 
-import argparse
 import glob
 import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rltop.config import Config, load
 from rltop.errors import RltopError, SourceError
@@ -19,11 +19,14 @@ from rltop.ingest.found import Found, name_of
 from rltop.metrics.howto import HOWTO
 from rltop.model import Label
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 LOOK_DEADLINE_S = 2.0
 """How long the first look at a path may take before the screen comes up without it."""
 
 
-def load_config(arguments: argparse.Namespace) -> Config:
+def load_config(arguments: Namespace) -> Config:
     """Settle every option from flags, environment and file.
 
     Raises:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rltop.cli.opening import direct, read_pipe
 from rltop.cli.voice import complain, is_ascii_only, is_terminal, say
@@ -15,11 +15,14 @@ from rltop.ingest.found import Found
 from rltop.ingest.session import Session
 from rltop.model import Level
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
 
 
-def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> int:
+def print_once(found: Found, config: Config, arguments: Namespace) -> int:
     """Read a file, print it and leave; what was read is all there is, unless `--live`.
 
     Raises:
@@ -29,7 +32,7 @@ def print_once(found: Found, config: Config, arguments: argparse.Namespace) -> i
     return _print(session, config, arguments)
 
 
-def _read(found: Found, config: Config, arguments: argparse.Namespace) -> Session:
+def _read(found: Found, config: Config, arguments: Namespace) -> Session:
     """A session in which a run has been read as far as it goes."""
     clock = SystemClock()
     session = Session([found], direct(clock), clock, config.ingest._replace(has_preview=False))
@@ -45,7 +48,7 @@ def _read(found: Found, config: Config, arguments: argparse.Namespace) -> Sessio
     return session
 
 
-def print_several(found: Sequence[Found], config: Config, arguments: argparse.Namespace) -> int:
+def print_several(found: Sequence[Found], config: Config, arguments: Namespace) -> int:
     """Read several runs, one after the other, and print a line of each; in JSON an array of whole documents.
 
     Returns:
@@ -73,18 +76,18 @@ def print_several(found: Sequence[Found], config: Config, arguments: argparse.Na
     return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS
 
 
-def _width(arguments: argparse.Namespace) -> int:
+def _width(arguments: Namespace) -> int:
     columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal() else DEFAULT_WIDTH
     return max(MIN_WIDTH, arguments.width or columns)
 
 
-def print_piped(pipe: int, config: Config, arguments: argparse.Namespace) -> int:
+def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
     """Read a pipe to its end, print it and leave."""
     session = read_pipe(pipe, SystemClock(), config.ingest._replace(has_preview=False))
     return _print(session, config, arguments)
 
 
-def _print(session: Session, config: Config, arguments: argparse.Namespace) -> int:
+def _print(session: Session, config: Config, arguments: Namespace) -> int:
     run = session.runs[0]
     has_rows = any(each.stream.rows for each in (run, *run.beside))
     if run.state_note and not has_rows:

@@ -6,6 +6,7 @@ that the first frame does not need comes before it.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -96,9 +97,14 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
     palette = load_palette(config.ui.theme, config.ui.themes_folder)
     if not config.ui.has_colour:
         palette = palette.without_colour()
-    with TerminalGuard.open() as guard:
-        paint_early(guard, build, palette)
-        yield guard
+    # What is imported stays: looking for garbage in it a hundred times takes a tenth of the start.
+    gc.disable()
+    try:
+        with TerminalGuard.open() as guard:
+            paint_early(guard, build, palette)
+            yield guard
+    finally:
+        gc.enable()
 
 
 def _run(
@@ -118,6 +124,8 @@ def _run(
     try:
         from rltop.ui.app import run
 
+        gc.freeze()
+        gc.enable()
         return run(session, config.ui, guard)
     finally:
         session.close()

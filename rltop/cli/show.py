@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rltop.cli.looking import load_config, look, nothing_found
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
@@ -15,12 +15,15 @@ from rltop.ingest.found import Found, name_of
 from rltop.model import Label
 from rltop.resources import folder
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 DEMO = Path("verl", "tool_slowdown", "metrics.jsonl")
 DEMO_SPEED = 180.0
 """The recording's steps take 83 to 180 s: about two rows a second."""
 
 
-def show(arguments: argparse.Namespace) -> int:
+def show(arguments: Namespace) -> int:
     """Watch what was named, or what the current directory has."""
     config = load_config(arguments)
     if arguments.paths == [STANDARD_INPUT]:
@@ -45,7 +48,7 @@ def show(arguments: argparse.Namespace) -> int:
     return watch(discovery.found, config, (arguments.paths or ["."]) if discovery.may_grow else ())
 
 
-def _show_pipe(config: Config, arguments: argparse.Namespace) -> int:
+def _show_pipe(config: Config, arguments: Namespace) -> int:
     """Watch what comes through standard input."""
     pipe = take_standard_input()
     if _is_text(arguments):
@@ -57,18 +60,18 @@ def _show_pipe(config: Config, arguments: argparse.Namespace) -> int:
     return watch_pipe(pipe, config)
 
 
-def replay(arguments: argparse.Namespace) -> int:
+def replay(arguments: Namespace) -> int:
     """Play a recording as if it were being written now."""
     return _play(arguments.path, name_of(arguments.path), arguments)
 
 
-def demo(arguments: argparse.Namespace) -> int:
+def demo(arguments: Namespace) -> int:
     """Play the bundled recording in which something goes wrong."""
     arguments.speed = arguments.speed or DEMO_SPEED
     return _play(str(folder("fixtures") / DEMO), Label.of(f"demo {DEMO.parent.name}"), arguments)
 
 
-def _play(path: str, name: Label, arguments: argparse.Namespace) -> int:
+def _play(path: str, name: Label, arguments: Namespace) -> int:
     from rltop.cli.opening import file_size
 
     config = load_config(arguments)
@@ -86,7 +89,7 @@ def _play(path: str, name: Label, arguments: argparse.Namespace) -> int:
     return play(found, config, speed=arguments.speed, warm_start=arguments.warm_start)
 
 
-def _is_text(arguments: argparse.Namespace) -> bool:
+def _is_text(arguments: Namespace) -> bool:
     return bool(arguments.once or arguments.json or not is_terminal() or not _has_keys())
 
 

@@ -6,7 +6,6 @@ is said by `report.notices`, what is run on it by `cli.hooks`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -16,7 +15,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
@@ -38,6 +37,9 @@ from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document,
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
 from rltop.structs import Struct
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 SLICE_MS = 50.0
 TICK_S = 0.25
@@ -251,7 +253,7 @@ def is_alive(pid: int) -> bool:
     return state not in {"Z", "X"}
 
 
-def watch(arguments: argparse.Namespace) -> int:
+def watch(arguments: Namespace) -> int:
     """Watch runs without a screen until they are over; the exit codes are in `errors`.
 
     Raises:
@@ -315,7 +317,7 @@ def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
     return list(found.values()), growing
 
 
-def _watch(session: Session, arguments: argparse.Namespace, clock: Clock, bell: Bell) -> int:
+def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell) -> int:
     log = Log(clock, is_json=arguments.json, names_runs=len(session.runs) > 1)
     flags = {ON_CRIT: arguments.on_crit, ON_WARN: arguments.on_warn, ON_STALL: arguments.on_stall}
     hook_options = HookOptions(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from rltop.structs import NamedTuple
@@ -62,13 +62,18 @@ _WORDS = {
     "p95": Statistic.OTHER,
     "p99": Statistic.OTHER,
 }
-_WORD = "|".join(sorted(_WORDS, key=len, reverse=True))
-_LEVEL = re.compile(rf"(?P<base>.+)/(?P<level>{_WORD})(?:@|_at_)(?P<k>\w+)(?:/(?P<inner>{_WORD}))?")
-_BELOW = re.compile(rf"(?P<base>.+)/(?P<word>{_WORD})")
-_BEFORE = re.compile(rf"(?P<base>(?:.*/)?)(?P<word>{_WORD})(?:_of)?_(?P<name>[^/]+)")
-_BEHIND = re.compile(rf"(?P<base>(?:.*/)?[^/_](?:[^/]*[^/_])?)_(?P<word>{_WORD})")
-_SIDES = re.compile(r"(?P<base>(?:.*[/_])?clip_ratio)/(?P<side>low|high|region)_(?P<word>mean|min|max)")
-"""Shares clipped at the lower and the upper edge and at either: parts of one share, each with its own extreme."""
+
+
+def _by_piece(place: int) -> Mapping[str, tuple[str, ...]]:
+    """The words by the piece between underscores with which they begin (0) or end (-1), longest first."""
+    found: dict[str, tuple[str, ...]] = {}
+    for word in sorted(_WORDS, key=len, reverse=True):
+        piece = word.split("_")[place]
+        found[piece] = (*found.get(piece, ()), word)
+    return found
+
+
+_BY_HEAD, _BY_TAIL = _by_piece(0), _by_piece(-1)
 
 _SPLIT = (("val-aux/", "val-core/"),)
 """Sections over which veRL spreads the statistics of one validation score: (details, what counts)."""
@@ -118,6 +123,40 @@ class Family(NamedTuple):
         return next((member for member in rest if member.statistic in wanted), None)
 
 
+@lru_cache(maxsize=1)
+def _levels() -> re.Pattern[str]:
+    """`…/mean@8/std`: compiled for runs that log such keys, long as it is."""
+    words = "|".join(sorted(_WORDS, key=len, reverse=True))
+    return re.compile(rf"(?P<base>.+)/(?P<level>{words})(?:@|_at_)(?P<k>\w+)(?:/(?P<inner>{words}))?", re.DOTALL)
+
+
+def _level(key: str) -> tuple[str, Statistic, str] | None:
+    """The statistic of a score over k attempts, and where there are two words, of its spread over tasks."""
+    found = _levels().fullmatch(key)
+    if found is None:
+        return None
+    level, inner = found["level"], found["inner"]
+    statistic = _WORDS[level]
+    if inner and _WORDS[inner] is not Statistic.MEAN:
+        # The spread of the means over tasks is a spread; that of the best is a detail.
+        statistic = _WORDS[inner] if statistic is Statistic.MEAN else Statistic.OTHER
+    word = f"{level} {inner}" if inner and inner != "mean" else level
+    return f"{found['base']}@{found['k']}", statistic, word
+
+
+_EDGES = {("low", "min"): Statistic.MIN, ("high", "max"): Statistic.MAX, ("region", "mean"): Statistic.MEAN}
+
+
+def _side(key: str) -> tuple[str, Statistic, str] | None:
+    """Shares clipped at the lower and the upper edge and at either: parts of one share, each with its own extreme."""
+    base, _, last = key.rpartition("/")
+    side, _, word = last.partition("_")
+    is_share = base.endswith(("/clip_ratio", "_clip_ratio")) or base == "clip_ratio"
+    if not is_share or side not in {"low", "high", "region"} or word not in {"mean", "min", "max"}:
+        return None
+    return base, _EDGES.get((side, word), Statistic.OTHER), f"{side} {word}"
+
+
 @lru_cache(maxsize=20_000)
 def place_of(key: str) -> tuple[str, Statistic, str] | None:
     """The family that a key may belong to by its spelling, what it is in it, and the word for that.
@@ -125,24 +164,22 @@ def place_of(key: str) -> tuple[str, Statistic, str] | None:
     None where the key names no statistic. The name alone proves nothing: a family is
     made of several keys, see `families`.
     """
-    if found := _LEVEL.fullmatch(key):
-        level, inner = found["level"], found["inner"]
-        statistic = _WORDS[level]
-        if inner and _WORDS[inner] is not Statistic.MEAN:
-            # The spread of the means over tasks is a spread; that of the best is a detail.
-            statistic = _WORDS[inner] if statistic is Statistic.MEAN else Statistic.OTHER
-        word = f"{level} {inner}" if inner and inner != "mean" else level
-        return f"{found['base']}@{found['k']}", statistic, word
-    if found := _SIDES.fullmatch(key):
-        side, word = found["side"], found["word"]
-        edge = {("low", "min"): Statistic.MIN, ("high", "max"): Statistic.MAX, ("region", "mean"): Statistic.MEAN}
-        return found["base"], edge.get((side, word), Statistic.OTHER), f"{side} {word}"
-    if found := _BELOW.fullmatch(key):
-        return found["base"], _WORDS[found["word"]], found["word"]
-    if found := _BEFORE.fullmatch(key):
-        return found["base"] + found["name"], _WORDS[found["word"]], found["word"]
-    if found := _BEHIND.fullmatch(key):
-        return found["base"], _WORDS[found["word"]], found["word"]
+    if ("@" in key or "_at_" in key) and (level := _level(key)):
+        return level
+    if "clip_ratio/" in key and (side := _side(key)):
+        return side
+    base, _, last = key.rpartition("/")
+    if base and last in _WORDS:
+        return base, _WORDS[last], last
+    for word in _BY_HEAD.get(last.partition("_")[0], ()):
+        rest = last[len(word) :]
+        if last.startswith(word) and rest.startswith("_") and len(rest) > 1:
+            name = rest[4:] if rest.startswith("_of_") and len(rest) > 4 else rest[1:]
+            return key[: len(key) - len(last)] + name, _WORDS[word], word
+    for word in _BY_TAIL.get(last.rpartition("_")[2], ()):
+        quantity = last.removesuffix(f"_{word}")
+        if quantity and quantity is not last and quantity[0] != "_" and quantity[-1] != "_":
+            return key[: -len(word) - 1], _WORDS[word], word
     return None
 
 

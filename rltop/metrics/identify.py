@@ -111,18 +111,32 @@ def _build(
 
 
 def _best(keys: Sequence[str], envelope: str) -> tuple[Dialect, Algorithm]:
-    """The dialect and algorithm of the heaviest fingerprint that matches."""
-    best, weight = (GENERIC, Algorithm.UNKNOWN), 0
-    for dialect in ALL:
-        spelling = spelling_of(dialect)
-        positions: dict[str, int] = {}
-        for i, key in enumerate(keys):
-            positions.setdefault(key, i)
-            positions.setdefault(spelling.plain(key), i)
-        for fingerprint in dialect.fingerprints:
-            if fingerprint.weight > weight and _fits(fingerprint, positions, envelope):
-                best, weight = (dialect, fingerprint.algorithm), fingerprint.weight
-    return best
+    """The dialect and algorithm of the heaviest fingerprint that matches; of equals the first."""
+    positions: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
+    for fingerprint, dialect in _fingerprints():
+        if dialect.prefixes not in positions:
+            positions[dialect.prefixes] = _positions(keys, dialect)
+        if _fits(fingerprint, positions[dialect.prefixes], envelope):
+            return dialect, fingerprint.algorithm
+    return GENERIC, Algorithm.UNKNOWN
+
+
+@lru_cache(maxsize=1)
+def _fingerprints() -> tuple[tuple[Fingerprint, Dialect], ...]:
+    """Those of all dialects, heaviest first."""
+    found = [(fingerprint, dialect) for dialect in ALL for fingerprint in dialect.fingerprints]
+    return tuple(sorted((each for each in found if each[0].weight > 0), key=lambda each: -each[0].weight))
+
+
+def _positions(keys: Sequence[str], dialect: Dialect) -> dict[str, int]:
+    """Where each key first stands, as it is written and as the dialect's own file spells it."""
+    positions: dict[str, int] = {}
+    plain = spelling_of(dialect).plain
+    for i, key in enumerate(keys):
+        positions.setdefault(key, i)
+        if dialect.prefixes:
+            positions.setdefault(plain(key), i)
+    return positions
 
 
 def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:

@@ -52,6 +52,13 @@ class Pattern:
         """Whether `key` is one of the keys that the pattern stands for."""
         return self.covered(key) is not None
 
+    def is_in(self, keys: Collection[str] | Mapping[str, object]) -> bool:
+        """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
+        if self.is_exact:
+            return self.text in keys
+        prefix = self._prefix
+        return any(self.covered(key) is not None for key in keys if key.startswith(prefix))
+
 
 @lru_cache(maxsize=4096)
 def compiled(text: str) -> Pattern:
@@ -77,14 +84,9 @@ class PatternSet:
 
     def is_in(self, keys: Collection[str] | Mapping[str, object]) -> bool:
         """Whether at least one of `keys` matches; `keys` must answer `in` quickly."""
-        if any(key in keys for key in self._exact):
-            return True
-        return any(pattern.matches(key) for pattern in self._wild for key in keys)
+        return any(key in keys for key in self._exact) or any(pattern.is_in(keys) for pattern in self._wild)
 
 
 def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
     """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly."""
-    pattern = compiled(text)
-    if pattern.is_exact:
-        return text in keys
-    return any(pattern.matches(key) for key in keys)
+    return compiled(text).is_in(keys)

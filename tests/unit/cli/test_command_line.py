@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from rltop.cli import main
+from rltop.cli.arguments import parse
+from rltop.cli.plain import COMMANDS, plain
 
 FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
 
@@ -35,6 +37,19 @@ def run(argv: list[object], capsys: pytest.CaptureFixture[str]) -> tuple[int, st
         code = int(leaving.code or 0)
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+@pytest.mark.parametrize("words", [[], ["run.jsonl"], ["a", "b/", "*.jsonl"], [""], ["a", "check"]])
+def test_paths_alone_mean_what_the_parser_makes_of_them(words: list[str]) -> None:
+    short = plain(words)
+    assert short is not None
+    assert vars(short) == {name: value for name, value in vars(parse(words)).items() if name in vars(short)}
+    assert all(value is None for name, value in vars(parse(words)).items() if name not in vars(short))
+
+
+@pytest.mark.parametrize("words", [["-"], ["--once", "a"], ["a", "--json"], *([word, "a"] for word in COMMANDS)])
+def test_everything_else_is_left_to_the_parser(words: list[str]) -> None:
+    assert plain(words) is None
 
 
 @pytest.mark.parametrize(
