@@ -436,7 +436,8 @@ class Event(NamedTuple):
 
     `stream` names the stream of the run whose records and steps it counts in; "" is
     the main one. `since_step` is where what the rule speaks of began, which is
-    before the record that established it; None for a fact.
+    before the record that established it; None for a fact. `metric` and `key` are what
+    the message speaks of, by its canonical name and by the trainer's key, where it is one.
     """
 
     record: int
@@ -448,6 +449,8 @@ class Event(NamedTuple):
     message: str
     stream: str = ""
     since_step: int | None = None
+    metric: str = ""
+    key: str = ""
 
 
 class RunState(enum.StrEnum):

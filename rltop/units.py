@@ -214,12 +214,12 @@ def change(value: float, base: float, unit: Unit = Unit.NONE, *, is_difference: 
     """How `value` compares with `base`: ×3.1, −12 %, or +0.021.
 
     A factor where they are more than half apart, per cent where they are close;
-    the plain difference where a ratio says nothing (a base of zero, another
+    the plain difference where a ratio says nothing (a base of zero or below, another
     sign) or where the caller asks for it.
     """
     if not (math.isfinite(value) and math.isfinite(base)):
         return UNKNOWN
-    if is_difference or base == 0 or (value < 0) != (base < 0):
+    if is_difference or base <= 0 or value < 0:
         return difference(value, base, unit)
     ratio = value / base
     if 2 / 3 < ratio < 1.5:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from rltop.derive.middle import median
 from rltop.derive.rolling import MAD_TO_SIGMA
@@ -25,6 +26,8 @@ SIGMAS = 4.0
 """Distance from the usual range at which a value is outside of it."""
 LASTING = 3
 """Values in a row outside, on the same side, that are a move and not noise."""
+RECENT_RECORDS = 16
+"""What was back inside so many values before the onset is another story."""
 
 _MEAN_TO_SIGMA = 1.2533
 _BEGUN_SIGMAS = 2.0
@@ -34,6 +37,8 @@ _FLOOR = 0.0125
 _TREND_SIGMAS = 2.0
 _PACE = 2.0
 _AFTER = 5
+_LEAST_PART = 1 / 32
+_COUNTED = 3
 
 
 class Usual(NamedTuple):
@@ -45,6 +50,8 @@ class Usual(NamedTuple):
         slope: change per record; 0 where it is not clearer than the noise.
         length: how many values there were.
         reach: the largest distance of any of them from the trend.
+        grain: how far apart neighbouring values of something counted are; 0 where nothing is.
+        least: sigma is never taken to be less than this.
     """
 
     centre: float
@@ -52,6 +59,8 @@ class Usual(NamedTuple):
     slope: float
     length: int
     reach: float
+    grain: float = 0.0
+    least: float = 0.0
 
     def score(self, value: float, ahead: int) -> float:
         """How far `value` is outside of what is usual, in sigmas, with its sign.
@@ -68,10 +77,16 @@ class Usual(NamedTuple):
         gone = min(ahead, 2 * self.length) + (self.length - 1) / 2
         far = self.centre + _PACE * self.slope * gone
         low, high = (self.centre, far) if far >= self.centre else (far, self.centre)
-        distance = value - high if value > high else value - low if value < low else 0.0
+        return self._sigmas(value - high if value > high else value - low if value < low else 0.0, value)
+
+    def distance(self, value: float) -> float:
+        """How far `value` is from the old level, in sigmas, with its sign, whatever the trend."""
+        return self._sigmas(value - self.centre, value)
+
+    def _sigmas(self, distance: float, value: float) -> float:
         if not distance:
             return 0.0
-        sigma = max(self.sigma, _FLOOR * max(abs(self.centre), abs(value)))
+        sigma = max(self.sigma, self.least, _FLOOR * max(abs(self.centre), abs(value)))
         return distance / sigma if sigma > 0 else math.copysign(math.inf, distance)
 
 
@@ -113,6 +128,8 @@ class Movement(Struct):
             value that was not a finite number.
         is_known: there was enough before the onset to say what is usual.
         is_spike: a few values that came back, rather than a new level.
+        is_drift: it was on its way all along, so that no step can be told; `after`
+            is its level at the onset, far from the one before.
     """
 
     step: int | None
@@ -121,6 +138,7 @@ class Movement(Struct):
     score: float = 0.0
     is_known: bool = True
     is_spike: bool = False
+    is_drift: bool = False
 
 
 def movement(
@@ -130,15 +148,18 @@ def movement(
     nonfinite: Iterable[int] = (),
     *,
     until: int | None = None,
+    whole: float = 0.0,
 ) -> Movement:
     """Find where a series left its usual range around `onset`.
 
     Usual is what the older half of the 64 values before the onset say. A move is
     three values in a row more than 4 sigma outside, on the same side, and begins
     where they left 2 sigma; or a single value 8 sigma outside that is twice as far
-    out as any of the usual ones; or a value that was not a finite number. The
-    numbers are a judgement: what a person sees in the line is found, and the noise
-    of the recorded healthy runs stays inside.
+    out as any of the usual ones; or a value that was not a finite number. What was
+    back inside 16 values before the onset is passed over. Of a share of things that
+    are counted, one thing more or less is no move. The numbers are a judgement: what
+    a person sees in the line is found, and the noise of the recorded healthy runs
+    stays inside.
 
     Args:
         steps: of the values, rising.
@@ -146,6 +167,7 @@ def movement(
         onset: first step of the symptom.
         nonfinite: steps on which a value was logged that was not finite.
         until: nothing after this step is looked at; None is no limit.
+        whole: what a share of all things amounts to (1, or 100 for per cent); 0 for what is no share.
     """
     points = [(s, v) for s, v in zip(steps, values, strict=True) if math.isfinite(v) and (until is None or s <= until)]
     at = bisect_left(points, (onset, -math.inf))
@@ -156,33 +178,76 @@ def movement(
     usual = usual_of([value for _, value in points[first : first + kept]]) if at - first >= LEAST_BEFORE else None
     if usual is None:
         return Movement(bad, score=math.inf if bad is not None else 0.0, is_known=bad is not None)
-    found = _first_move(points[first + kept : at + HORIZON_RECORDS], usual)
+    if whole:
+        grain = _grain([value for _, value in points[first : at + HORIZON_RECORDS]], whole)
+        usual = usual._replace(grain=grain, least=min(grain, _LEAST_PART * whole))
+    found = _first_move(points[first + kept : at + HORIZON_RECORDS], usual, at - first - kept)
     if bad is not None and (found.step is None or bad <= found.step):
         return Movement(bad, usual.centre, score=math.inf)
+    if found.step is None and usual.slope:
+        return _drift([value for _, value in points[max(first + kept, at - 2) : at + 3]], usual)
     return found
 
 
-def _first_move(points: Sequence[tuple[int, float]], usual: Usual) -> Movement:
+def _grain(values: Sequence[float], whole: float) -> float:
+    """The smallest distance between the few different values of something counted; 0 where they are many."""
+    different = sorted(set(values))
+    if len(different) < 2 or len(different) * _COUNTED > len(values):
+        return 0.0
+    # What is computed in single precision differs in the last digits.
+    apart = [b - a for a, b in pairwise(different) if b - a > 1e-4 * whole]
+    return min(apart, default=0.0)
+
+
+def _drift(around: Sequence[float], usual: Usual) -> Movement:
+    """What has not left its path may have come far on it."""
+    level = median(around) if around else usual.centre
+    gone = usual.distance(level)
+    if abs(gone) < SIGMAS:
+        return Movement(None, usual.centre)
+    return Movement(None, usual.centre, level, gone, is_drift=True)
+
+
+def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -> Movement:
+    """The first move that was not over long before `onset`, a place in `points`."""
     scores = [usual.score(value, i + 1) for i, (_, value) in enumerate(points)]
-    side, length = 0, 0
+    side = length = over = 0
     for i, score in enumerate(scores):
+        if i < over:
+            continue
         now = 1 if score >= SIGMAS else -1 if score <= -SIGMAS else 0
         length = length + 1 if now and now == side else 1 if now else 0
         side = now
-        if length >= LASTING:
+        is_spike = length < LASTING and _is_spike(points[i][1], score, usual)
+        if length < LASTING and not is_spike:
+            continue
+        over = _over(scores, i)
+        if over <= onset - RECENT_RECORDS:
+            side = length = 0
+            continue
+        if not is_spike:
             begin = _beginning(scores, i - length + 1, side)
             return _moved(points, scores, usual, begin, i - length + 1, is_spike=False)
-        if _is_spike(points[i][1], score, usual):
-            # Three in a row may still come: the spike is then the first of them.
-            rest = scores[i : i + LASTING]
-            lasts = len(rest) == LASTING and all(one * score > 0 and abs(one) >= SIGMAS for one in rest)
-            begin = _beginning(scores, i, side) if lasts else i
-            return _moved(points, scores, usual, begin, i, is_spike=not lasts)
+        # Three in a row may still come: the spike is then the first of them.
+        rest = scores[i : i + LASTING]
+        lasts = len(rest) == LASTING and all(one * score > 0 and abs(one) >= SIGMAS for one in rest)
+        begin = _beginning(scores, i, side) if lasts else i
+        return _moved(points, scores, usual, begin, i, is_spike=not lasts)
     return Movement(None, usual.centre)
 
 
+def _over(scores: Sequence[float], i: int) -> int:
+    """Where a move that stands at `i` has come back: the first of three in a row inside; the end if it never has."""
+    inside = 0
+    for j in range(i + 1, len(scores)):
+        inside = inside + 1 if abs(scores[j]) < SIGMAS else 0
+        if inside == LASTING:
+            return j - LASTING + 1
+    return len(scores)
+
+
 def _is_spike(value: float, score: float, usual: Usual) -> bool:
-    return abs(score) >= _SPIKE_SIGMAS and abs(value - usual.centre) > _SPIKE_REACH * usual.reach
+    return abs(score) >= _SPIKE_SIGMAS and abs(value - usual.centre) > _SPIKE_REACH * max(usual.reach, usual.grain)
 
 
 def _beginning(scores: Sequence[float], i: int, side: int) -> int:

@@ -13,7 +13,7 @@ from rltop.derive.detectors import OfLast
 from rltop.derive.rolling import Window
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence
 from rltop.units import number
 
@@ -77,6 +77,10 @@ class AdvantageScale(Judge):
         if self.off.push(is_off) and is_off:
             return Reading(INFO, mean, 0.0, line, words=("mean",))
         return None
+
+    def about(self, reading: Reading) -> About | None:
+        """The mean, or whichever of the extremes is logged."""
+        return About("adv_mean") if reading.words[0] == "mean" else None
 
     def headline(self, reading: Reading) -> str:
         """Which of the three, with its numbers."""

@@ -154,7 +154,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
                     _link("time_old_log_prob time_ref time_forward", "or the passes without gradient"),
                     _link("time_reward", "or whatever scores the answers"),
                     _link("time_per_token_gen", "slower per token, or only more tokens"),
-                    _link("total_tokens num_tokens", "more tokens explain a longer step"),
+                    _link("total_tokens", "more tokens explain a longer step"),
                     _link("group_len_ratio time_gen_sample_max slowest_response_len", "a few answers hold up all"),
                     _link("slowest_tool time_tool_sample_max", "how much of the slowest rollout waits for tools"),
                     _link("preempted_max preempted_mean", "rollouts evicted from the cache start over"),

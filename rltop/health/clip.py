@@ -15,7 +15,7 @@ from rltop.derive.rolling import Frozen, Window
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import number, percent
 
@@ -126,6 +126,10 @@ class ClipAsymmetry(Judge):
         if more <= self.floor or more <= self.factor * less:
             return QUIET
         return Reading(INFO, more, less, self.floor, words=("upper" if high >= low else "lower",))
+
+    def about(self, reading: Reading) -> About:
+        """The side that cuts more."""
+        return About("clip_frac_high" if reading.words[0] == "upper" else "clip_frac_low")
 
     def headline(self, reading: Reading) -> str:
         """Both sides."""

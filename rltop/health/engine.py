@@ -107,6 +107,8 @@ class Engine:
                 continue
             event = rule.advance(now, reading)
             if event is not None:
+                metric, key = self._subject(rule)
+                event = event._replace(metric=metric, key=key)
                 happened.append(event)
                 self._note(event, rule)
         return happened
@@ -134,6 +136,13 @@ class Engine:
         self.events += told
         return told
 
+    def _subject(self, rule: Rule) -> tuple[str, str]:
+        """What the verdict of a rule speaks of: the metric, and the trainer's key."""
+        about = rule.judge.about(rule.reading) if rule.reading is not QUIET else None
+        if about is None:
+            return self.identity.subject(rule.spec.metrics)
+        return self.identity.subject((about.metric, *rule.spec.metrics), about.instance)
+
     def _note(self, event: Event, rule: Rule) -> None:
         """Log a transition, and remember which families stand and since when: composites ask."""
         self.events.append(event)
@@ -149,7 +158,7 @@ class Engine:
         # Records are counted in the segment here, in the run there.
         began = now.record - (event.record - rule.since_record)
         if onset is None or began < onset.record:
-            now.onsets[family] = Onset(began, rule.since_step, event.rule, self.identity.subject(rule.spec.metrics)[0])
+            now.onsets[family] = Onset(began, rule.since_step, event.rule, event.metric)
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
@@ -256,7 +265,7 @@ class Engine:
             return []
         record = self._now.observation.record
         shown = [
-            rule.verdict(*self.identity.subject(rule.spec.metrics))
+            rule.verdict(*self._subject(rule))
             for rule in self._rules
             if rule.spec.id not in self._muted and rule.is_shown(record)
         ]

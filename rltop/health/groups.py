@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import number, percent
 
@@ -83,6 +83,10 @@ class Discarded(Judge):
         if flat / self.flat >= stale / self.stale:
             return Reading(WARN, flat, None, self.flat, words=("have no difference in reward",))
         return Reading(WARN, stale, None, self.stale, words=("were cancelled, mostly for age",))
+
+    def about(self, reading: Reading) -> About:
+        """Whichever of both shares is farther beyond its line."""
+        return About("cancelled_frac" if reading.words[0].startswith("were cancelled") else "filter_pass_rate")
 
     def headline(self, reading: Reading) -> str:
         """The share and why."""

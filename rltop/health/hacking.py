@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Label, Unit
 from rltop.units import number, percent
 
@@ -176,6 +176,10 @@ class PartTraded(Judge):
         if level >= line or not is_real or reward <= part.reward + self.limits["gain"] * abs(part.reward):
             return None
         return 1.0 - level / part.best, level, part.best
+
+    def about(self, reading: Reading) -> About:
+        """The part that fell."""
+        return About("reward_component", reading.words[0])
 
     def headline(self, reading: Reading) -> str:
         """The part, and the sum."""

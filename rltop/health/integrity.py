@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from rltop.derive.detectors import OfLast
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Level, NonFinite
+from rltop.health.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Evidence, Level, NonFinite, Unit
 
 FATAL = ("grad_norm", "policy_loss", "loss")
 """What goes straight into the weights: one null here is a NaN that a writer could not spell."""
@@ -69,6 +69,10 @@ class NonFiniteValue(Judge):
         streak = self.null_streaks.get(name, 0) + 1
         return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
 
+    def about(self, reading: Reading) -> About:
+        """The first of those that were not numbers."""
+        return About(reading.words[1].split(" ")[0])
+
     def headline(self, reading: Reading) -> str:
         """Which key, where, and which others with it."""
         step, first, *others = reading.words
@@ -77,7 +81,7 @@ class NonFiniteValue(Judge):
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """How many values of the row were not numbers."""
-        return (Evidence("values that are not numbers", reading.value),)
+        return (Evidence("values that are not numbers", reading.value, Unit.COUNT),)
 
 
 class UndefinedStatistic(Judge):
@@ -108,6 +112,10 @@ class UndefinedStatistic(Judge):
         if len(derived) < len(marks) or not derived or "nonfinite" in now.alarms:
             return QUIET
         return Reading(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
+
+    def about(self, reading: Reading) -> About:
+        """The statistic that is undefined."""
+        return About(reading.words[0])
 
     def headline(self, reading: Reading) -> str:
         """Which statistic, and how it was written."""
@@ -217,13 +225,17 @@ class NoLongerLogged(Judge):
         """The record is a training record all the same."""
         return "grad_norm" in values or "loss" in values or "policy_loss" in values
 
+    def about(self, reading: Reading) -> About:
+        """The one that is missing."""
+        return About(reading.words[0])
+
     def headline(self, reading: Reading) -> str:
         """Which one, and for how long."""
         return f"{reading.words[0]} was in every record and has not been logged for {reading.value:.0f}"
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """How many records lack it."""
-        return (Evidence("records without it", reading.value),)
+        return (Evidence("records without it", reading.value, Unit.COUNT),)
 
 
 RULES = (

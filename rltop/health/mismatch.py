@@ -13,7 +13,7 @@ from rltop.derive.rolling import AskedWindow, Ema, Frozen
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level
 from rltop.units import number
 
@@ -147,6 +147,10 @@ class FirstUpdate(Judge):
         if step is not None and not now.traits.is_async and abs(step) > self.limits["step"]:
             return Reading(INFO, step, 0.0, self.limits["step"], words=("sampler",))
         return QUIET if reference is not None or step is not None else None
+
+    def about(self, reading: Reading) -> About:
+        """The distance that should be 0."""
+        return About("kl_ref" if reading.words[0] == "reference" else "kl_old")
 
     def headline(self, reading: Reading) -> str:
         """How far, and from what."""

@@ -9,7 +9,7 @@ from rltop.derive.rolling import Frozen, Window
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.preference import StuckAtChance
-from rltop.health.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence
 from rltop.units import number
 
@@ -95,6 +95,10 @@ class ClassMissing(Judge):
         return Reading(
             INFO, float(self.lasting.bits.bit_count()), None, None, words=("rejected" if has_chosen else "chosen",)
         )
+
+    def about(self, reading: Reading) -> About:
+        """The class that is missing."""
+        return About(f"dpo_{reading.words[0]}")
 
     def headline(self, reading: Reading) -> str:
         """Which class, how often."""

@@ -74,6 +74,18 @@ class Reading(NamedTuple):
     words: tuple[str, ...] = ()
 
 
+class About(NamedTuple):
+    """What a verdict speaks of.
+
+    Attributes:
+        metric: canonical name.
+        instance: which of its keys, where a run logs it under several.
+    """
+
+    metric: str
+    instance: str = ""
+
+
 QUIET = Reading(OK)
 """The one reading of a record with nothing wrong; compared by identity on the fast path."""
 
@@ -113,6 +125,10 @@ class Judge(ABC):
         if reading.threshold is not None:
             parts.append(Evidence("threshold", reading.threshold))
         return tuple(parts)
+
+    def about(self, reading: Reading) -> About | None:
+        """What the sentence speaks of, where that need not be the first of the rule's metrics that is logged."""
+        return None
 
     def began(self) -> tuple[int, int] | None:
         """(Record, step) at which the verdict began, where the judge dates it better than its own readings do."""

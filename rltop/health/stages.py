@@ -14,7 +14,7 @@ from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
 from rltop.health.performance import own_time
-from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import duration, number, percent
 
@@ -151,6 +151,10 @@ class AuxiliaryStage(Judge):
             if level > worst.level or (level == worst.level and share > worst.value):
                 worst = Reading(level, share, None, line, (seconds, base or 0.0), (name.removeprefix("time_"),))
         return worst
+
+    def about(self, reading: Reading) -> About:
+        """The stage."""
+        return About(f"time_{reading.words[0]}")
 
     def headline(self, reading: Reading) -> str:
         """Which stage, how long, how much of the step."""

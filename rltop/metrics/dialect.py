@@ -178,13 +178,15 @@ class Identity(NamedTuple):
         found = self.signals.get(name)
         return found[0] if found else None
 
-    def subject(self, names: Sequence[str]) -> tuple[str, str]:
+    def subject(self, names: Sequence[str], instance: str = "") -> tuple[str, str]:
         """The first of the metrics `names` that the stream logs, and the trainer's key for it.
 
-        The first of all with an empty key where it logs none of them.
+        The first of all with an empty key where it logs none of them. Of several keys
+        the one of `instance`, else the primary one.
         """
         for name in names:
-            signal = self.primary(name)
-            if signal is not None:
-                return name, signal.key
+            found = self.signals.get(name)
+            if found:
+                own = next((signal for signal in found if instance and signal.instance == instance), found[0])
+                return name, own.key
         return (names[0] if names else ""), ""

@@ -81,10 +81,11 @@ def _past_verdict(run: RunSource, event: Event, at: int) -> Verdict:
     from rltop.health import registry  # noqa: PLC0415 - every rule there is: not before the first frame
 
     spec = registry.BY_ID.get(event.rule)
-    measured = spec.metrics if spec else ()
-    metric, key = run.identity.subject(measured) if run.identity is not None else ("", "")
+    metric, key = event.metric, event.key
+    if not metric and spec is not None and run.identity is not None:
+        metric, key = run.identity.subject(spec.metrics)
     # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
-    told = "" if event.step == at else f" (at {units.step(event.step)})"
+    told = "" if event.step == at else f", as of step {units.step(event.step)}"
     return Verdict(
         rule=event.rule,
         title=spec.title if spec else event.family,

@@ -15,7 +15,7 @@ from rltop import units
 from rltop.derive.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
 from rltop.health.chains import Fact, Link
 from rltop.health.diagnosis import links_of, symptom_of
-from rltop.model import Label, Signal, Verdict
+from rltop.model import Label, Signal, Unit, Verdict
 from rltop.store.series import Stretch
 from rltop.structs import Struct, replace
 from rltop.view.aligned import Frame, frame_around, read_aligned
@@ -36,6 +36,8 @@ _AFTER_ROWS = 64
 _MOST_CELLS_READ = 200_000
 _MOST_INSTANCES = 16
 _NAMED = 3
+_ONSET = "the onset"
+_SET = frozenset({"lr", "lr_critic"})
 
 
 class ChainLink(Struct):
@@ -100,7 +102,7 @@ def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) ->
     for link in links_of(verdict):
         found = reader.fact(link) if link.fact is not None else reader.metric(link)
         if found is not None:
-            if not _is_same(found, subject):
+            if not any(reader.says_no_more(found, told) for told in (subject, *links)):
                 links.append(found)
         elif link.fact is None:
             missing.append(catalogue_title(link.metrics[0]))
@@ -125,13 +127,6 @@ def _markers(run: RunSource, frame: Frame | None, verdict: Verdict, at: int | No
     return read_markers(run, frame.first, last, verdict.metric)
 
 
-def _is_same(link: ChainLink, subject: ChainLink | None) -> bool:
-    """Does a fact say no more than the metric that the verdict is about?"""
-    if subject is None or link.signal is None or subject.signal is None:
-        return False
-    return link.signal.key == subject.signal.key and link.moved.step == subject.moved.step
-
-
 def _subject(run: RunSource, verdict: Verdict, reader: _Reader) -> ChainLink | None:
     signals = () if run.identity is None else run.identity.signals.get(verdict.metric, ())
     own = next((signal for signal in signals if signal.key == verdict.key), None)
@@ -139,7 +134,7 @@ def _subject(run: RunSource, verdict: Verdict, reader: _Reader) -> ChainLink | N
         own = signal_of(run, verdict.key)
     if own is None:
         own = signals[0] if signals else None
-    return None if own is None else reader.link_of(own, own.metric.title, "")
+    return None if own is None else reader.link_of(own, _title(own, len(signals)), "")
 
 
 class _Reader:
@@ -196,6 +191,24 @@ class _Reader:
         # A restart clips what is held: the first row of the new segment is the restart itself.
         return first <= step <= (last if self.at is None else min(last, self.at))
 
+    def says_no_more(self, link: ChainLink, told: ChainLink | None) -> bool:
+        """Is it the same move of the same key, or the same numbers under another name?"""
+        if told is None or link.signal is None or told.signal is None:
+            return False
+        if link.signal.key == told.signal.key:
+            return link.moved.step == told.moved.step
+        # A reward of one part is that part; what stands still is no sign of being the same.
+        if link.moved.before != told.moved.before or link.moved.step != told.moved.step:
+            return False
+        values = self._values(link.signal)
+        return len(set(values)) > 1 and values == self._values(told.signal)
+
+    def _values(self, signal: Signal) -> list[float]:
+        """The finite values around the onset, in the unit of the signal."""
+        column = self._columns.get(signal.key)
+        found = (_cell(row, column) for row in self._around.rows)
+        return [signal.read(value) for value in found if math.isfinite(value)]
+
     def link_of(self, signal: Signal, title: str, question: str, *, has_line: bool = True) -> ChainLink:
         """What a signal says of itself."""
         moved = self._movement(signal)
@@ -216,7 +229,9 @@ class _Reader:
             # Logged too seldom for the rows around: all that is held.
             steps, values = self.run.stream.series(signal.key)
         marks = [mark.step for mark in self.run.stream.marks(signal.key) if self._is_near(mark.step)]
-        moved = movement(steps, values, self.onset, marks, until=self.at)
+        is_share = signal.metric.unit in (Unit.FRACTION, Unit.PERCENT)
+        whole = abs((1.0 if signal.metric.unit is Unit.FRACTION else 100.0) / signal.scale) if is_share else 0.0
+        moved = movement(steps, values, self.onset, marks, until=self.at, whole=whole)
         return replace(
             moved,
             before=signal.read(moved.before),
@@ -246,17 +261,22 @@ def _is_clear(link: ChainLink) -> bool:
     return link.signal is None or abs(link.moved.score) >= CLEAR_SIGMAS
 
 
+def _is_set(link: ChainLink) -> bool:
+    """Is it given from outside rather than measured?"""
+    return link.signal is not None and link.signal.metric.name in _SET
+
+
 def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
     """The link that moved clearly before every other and before the subject."""
+    if subject is not None and subject.moved.is_drift:
+        return None
     moved = sorted((link.records, i) for i, link in enumerate(links) if link.records is not None and _is_clear(link))
     if not moved:
         return None
     records, i = moved[0]
     rest = [other for other, _ in moved[1:]]
-    if subject is not None and subject.records is not None:
-        rest.append(subject.records)
-    elif records > 0:
-        return None
+    # Where the symptom's own line does not say when it began, its rule does.
+    rest.append(0 if subject is None or subject.records is None else subject.records)
     return i if all(other - records > TOGETHER_RECORDS for other in rest) else None
 
 
@@ -267,33 +287,52 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
         return "the run logs nothing of this chain"
     if not known:
         return f"too few records before step {units.step(verdict.since_step)} to say what moved first"
-    name = subject.title if subject is not None else "the symptom"
+    has_moved = subject is not None and subject.records is not None
+    name = _quoted(subject.title) if subject is not None and has_moved else _ONSET
     origin = subject.records if subject is not None and subject.records is not None else 0
-    moved = sorted(
-        (
-            (link.records - origin, i, link)
-            for i, link in enumerate(links)
-            if link.records is not None and _is_clear(link)
-        ),
+    gaps = sorted(
+        ((link.records - origin, i, link) for i, link in enumerate(links) if link.records is not None),
         key=lambda one: one[:2],
     )
-    if not moved:
+    moved = [(gap, link) for gap, _, link in gaps if _is_clear(link)]
+    drifting = [link.title for link in (*((subject,) if subject is not None else ()), *links) if link.moved.is_drift]
+    if moved:
+        text = _order(moved, first is not None, name)
+    elif drifting and not gaps:
+        text = "nothing in this chain left its course at once"
+    else:
+        text = _faint([link for _, _, link in gaps])
+    if drifting:
+        text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} drifting already"
+    return f"{text}. An order, not yet a cause" if any(gap < -TOGETHER_RECORDS for gap, _ in moved) else text
+
+
+def _faint(links: Sequence[ChainLink]) -> str:
+    """Nothing moved so far that it could not be chance."""
+    if not links:
         return "nothing else in this chain clearly left its usual range: the symptom stands alone"
-    before = [(-gap, link) for gap, _, link in moved if gap < -TOGETHER_RECORDS]
-    together = [link.title for gap, _, link in moved if abs(gap) <= TOGETHER_RECORDS]
-    after = [link.title for gap, _, link in moved if gap > TOGETHER_RECORDS]
+    verb = "strayed, but less" if len(links) == 1 else "strayed, but each less"
+    return f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: no order can be told"
+
+
+def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -> str:
+    """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising."""
+    before = [(-gap, link) for gap, link in moved if gap < -TOGETHER_RECORDS]
+    together = [link.title for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
+    after = [link.title for gap, link in moved if gap > TOGETHER_RECORDS]
     if before:
         gap, leader = before[0]
-        verb = "moved first," if first is not None else "moved"
-        text = f"{_quoted(leader.title)} {verb} {_records(gap)} before {_quoted(name)}"
+        verb = "moved first," if has_first else "moved"
+        text = f"{_quoted(leader.title)} {verb} {_records(gap)} before {name}"
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
-        if others:
-            text += f"; also before it: {', '.join(others)}"
-        return f"{text}. An order, not yet a cause"
+        return f"{text}; also before it: {', '.join(others)}" if others else text
     if together:
-        what = f"{_listed(together)} moved with {_quoted(name)}, within a record: no order can be told"
+        what = f"{_listed(together)} moved with {name}, within a record: no order can be told"
+        if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
+            what += ", but a learning rate is set, not measured: it did not follow"
         return f"nothing moved before it; {what}" if after else what
-    return f"nothing in this chain moved before {_quoted(name)} did; {_listed(after)} followed"
+    did = "" if name == _ONSET else " did"
+    return f"nothing in this chain moved before {name}{did}; {_listed(after)} followed"
 
 
 def _quoted(title: str) -> str:

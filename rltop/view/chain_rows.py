@@ -21,6 +21,7 @@ from rltop.view.widths import cell_width
 
 _NUMBER = 4
 _LEVEL = 9
+_LEVELS = 21
 
 
 class ChainColumns(Struct):
@@ -50,7 +51,7 @@ def columns_of(width: int) -> ChainColumns:
     title, word = (15, 14) if width < 60 else (19, 16)
     has_sigma, has_levels = width >= 56, width >= 104
     key = 34 if width >= 150 else 0
-    line = _NUMBER + title + key + (21 if has_levels else 0) + (7 if has_sigma else 0) + 1 + word
+    line = _NUMBER + title + key + (_LEVELS if has_levels else 0) + (7 if has_sigma else 0) + 1 + word
     cells = min(MOST_CELLS, width - line - 1)
     return ChainColumns(title, key, has_levels, has_sigma, word, line, cells if cells >= LEAST_CELLS else 0)
 
@@ -60,7 +61,7 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
     columns = columns_of(width)
     rows = [Row(()), _paint_head(view, columns, width, glyphs)]
     if view.subject is not None:
-        rows.append(_paint_link(view.subject, "", view, columns, width, glyphs))
+        rows.append(_paint_link(view.subject, "", view, columns, width, glyphs, is_subject=True))
     for i, link in enumerate(view.links):
         rows.append(_paint_link(link, str(i + 1), view, columns, width, glyphs, is_first=i == view.first))
     if view.markers and view.frame is not None and columns.cells:
@@ -92,8 +93,9 @@ def _paint_link(
     glyphs: Glyphs,
     *,
     is_first: bool = False,
+    is_subject: bool = False,
 ) -> Row:
-    has_moved = link.moved.step is not None
+    has_moved = link.moved.step is not None or link.moved.is_drift
     role = "strong" if has_moved else "dim"
     builder = RowBuilder(width, glyphs).add(f" {number:>2} ", "strong" if has_moved else "dim")
     builder.left(
@@ -103,10 +105,13 @@ def _paint_link(
         key = "" if link.signal is None else Label.of(link.signal.key).display
         builder.left(clip_middle(key, columns.key - 1), columns.key, "key")
     if columns.has_levels:
-        _add_levels(builder, link, glyphs)
+        _add_levels(builder, link, glyphs, has_key=bool(columns.key))
     if columns.has_sigma:
-        builder.right(sigma_text(link.moved.score) if has_moved and link.moved.score else "", 7, role)
-    builder.add(" ").left(moved_text(link, is_first=is_first), columns.word, "note" if has_moved else "dim")
+        far = sigma_text(link.moved.score) if link.moved.score else ""
+        builder.right(f"{far}{'sd' if glyphs.is_ascii else 'σ'}" if far else "", 7, role)
+    builder.add(" ").left(
+        moved_text(link, is_first=is_first, is_subject=is_subject), columns.word, "note" if has_moved else "dim"
+    )
     if link.line is not None and view.frame is not None and columns.cells:
         builder.to(columns.line).line(aligned_line(link.line, view.frame, glyphs, "restart"))
     if link.signal is None:
@@ -114,15 +119,19 @@ def _paint_link(
     return builder.row(Target(TargetKind.METRIC, link.signal.key))
 
 
-def _add_levels(builder: RowBuilder, link: ChainLink, glyphs: Glyphs) -> None:
-    """From where to where it moved; where it did not, its usual level."""
+def _add_levels(builder: RowBuilder, link: ChainLink, glyphs: Glyphs, *, has_key: bool) -> None:
+    """From where to where it moved; where it did not, its usual level; of what has no level, its key."""
     moved, signal = link.moved, link.signal
     if signal is None:
-        builder.left("", 21)
+        builder.left("", _LEVELS)
+        return
+    if math.isnan(moved.before) and math.isinf(moved.score) and not has_key:
+        builder.left(f"  {clip_middle(Label.of(signal.key).display, _LEVELS - 3)}", _LEVELS, "key")
         return
     unit = signal.metric.unit
-    builder.right(_level(moved.before, unit), 9, "value" if moved.step is not None else "dim")
-    if moved.step is None:
+    has_moved = moved.step is not None or moved.is_drift
+    builder.right(_level(moved.before, unit), 9, "value" if has_moved else "dim")
+    if not has_moved:
         builder.left("", 12)
         return
     after = "NaN/Inf" if math.isinf(moved.score) else _level(moved.after, unit)
@@ -136,10 +145,13 @@ def _level(value: float, unit: Unit) -> str:
     return text if cell_width(text) <= _LEVEL else units.quantity(value, unit)[0]
 
 
-def moved_text(link: ChainLink, *, is_first: bool = False) -> str:
-    """When it moved against the onset, counted in records."""
+def moved_text(link: ChainLink, *, is_first: bool = False, is_subject: bool = False) -> str:
+    """When it moved against the onset, counted in records; of the symptom itself never that it did not change."""
+    if link.moved.is_drift:
+        return "drifting"
     if link.moved.step is None:
-        return "no change" if link.moved.is_known else "too few before"
+        unmoved = "no clear move" if is_subject else "no change"
+        return unmoved if link.moved.is_known else "too few before"
     records = link.records or 0
     sign = units.MINUS if records < 0 else "+"
     gap = f" ({sign}{units.step(abs(records))})" if records else ""

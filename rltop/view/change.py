@@ -195,8 +195,9 @@ def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyph
 def _summary(view: ChangeView) -> str:
     if not view.judged:
         return f"too little before: {view.before} records, and it takes 8 values of a key to say what is usual"
-    keys = "key has" if view.moved == 1 else "keys have"
-    text = f"{units.count(view.moved)} of {units.count(view.judged)} {keys} left the usual range"
+    keys = "key" if view.judged == 1 else "keys"
+    verb = "has" if view.moved == 1 else "have"
+    text = f"{units.count(view.moved)} of {units.count(view.judged)} {keys} {verb} left the usual range"
     text += f" ({units.count(SIGMAS)} sigma) of the {view.before} records before"
     if view.unknown:
         text += f"; {units.count(view.unknown)} logged too seldom to tell"
@@ -251,5 +252,5 @@ def sigma_text(score: float) -> str:
     if math.isinf(score):
         return ""
     size = abs(score)
-    text = f">{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 10 else f"{size:.0f}"
+    text = f">{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
     return f"{units.MINUS if score < 0 else '+'}{text}"

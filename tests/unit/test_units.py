@@ -120,7 +120,7 @@ def test_share(fraction: float, text: str) -> None:
         (25.0, 1.0, "×25"),
         (2500.0, 1.0, "×2,500"),
         (0.03, 1.0, "×0.03"),
-        (-3.0, -1.0, "×3.0"),
+        (-3.0, -1.0, "−2.00"),
         (0.0, 0.0, "±0"),
         (math.nan, 1.0, "—"),
         (1.0, math.nan, "—"),
@@ -128,6 +128,11 @@ def test_share(fraction: float, text: str) -> None:
 )
 def test_change(value: float, base: float, text: str) -> None:
     assert units.change(value, base) == text
+
+
+@pytest.mark.parametrize(("value", "base"), [(-0.445, -0.015), (-130.0, -120.0), (-1.0, 0.5), (0.5, -1.0), (2.0, 0.0)])
+def test_a_ratio_to_what_is_not_above_zero_says_nothing(value: float, base: float) -> None:
+    assert units.change(value, base) == units.difference(value, base)
 
 
 def test_change_as_difference() -> None:

@@ -85,6 +85,55 @@ def test_a_constant_that_changes_has_moved_and_one_that_does_not_has_not() -> No
     assert movement(range(148), [0.0] * 148, 120).step is None
 
 
+def test_what_came_back_long_before_is_passed_over_and_what_came_back_lately_is_not() -> None:
+    for ago, is_found in ((30, False), (9, True)):
+        values = noisy(160, 9)
+        values[120 - ago] = 40.0
+        assert (movement(range(160), values, 120).step is not None) == is_found
+    values = noisy(160, 9)
+    values[88:92] = [3.0] * 4
+    values[120:] = [0.2] * 40
+    moved = movement(range(160), values, 120)
+    assert (moved.step, moved.score < 0) == (120, True)
+
+
+@pytest.mark.parametrize(("answers", "whole"), [(32, 1.0), (64, 100.0)])
+def test_one_answer_more_of_a_share_is_no_move(answers: int, whole: float) -> None:
+    one = whole / answers
+    values = [0.0] * 160
+    for step in (95, 108, 118, 125):
+        values[step] = one
+    assert movement(range(160), values, 120).step is not None
+    assert movement(range(160), values, 120, whole=whole).step is None
+    values[120:] = [whole * (0.5 + i % 3 / answers) for i in range(40)]
+    moved = movement(range(160), values, 120, whole=whole)
+    assert moved.step == 120
+    assert moved.score > 8
+
+
+def test_a_share_of_few_things_that_jumps_for_good_has_moved() -> None:
+    values = [0.0] * 120 + [1.0] * 40
+    assert movement(range(160), values, 120, whole=1.0).step == 120
+    quarter = [0.0] * 120 + [0.25] * 40
+    assert movement(range(160), quarter, 120, whole=1.0).step == 120
+
+
+def test_a_share_that_is_no_count_keeps_its_own_scale() -> None:
+    values = [value * 0.001 * (6 if step >= 120 else 1) for step, value in enumerate(noisy(160, 8))]
+    assert movement(range(160), values, 120, whole=1.0).step == 120
+
+
+def test_what_has_come_far_on_its_way_drifts() -> None:
+    dice = random.Random(5)
+    values = [3.0 - 0.02 * step + dice.gauss(0, 0.01) for step in range(140)]
+    moved = movement(range(140), values, 120)
+    assert moved.step is None
+    assert moved.is_drift
+    assert moved.after < moved.before
+    assert moved.score < 0
+    assert not movement(range(200), noisy(200, 3), 120).is_drift
+
+
 def test_what_is_not_finite_has_moved() -> None:
     values = noisy(160, 2)
     values[117] = NAN

@@ -16,6 +16,8 @@ from rltop.view.widths import cell_width
 from tests.fake_run import FakeRun, a_verdict, run_of
 
 ONSET = 200
+FINGERPRINT = {"frac_reward_zero_std": 0.0, "completions/mean_length": 120.0, "reward_std": 0.2}
+"""What only TRL's GRPO writes together."""
 
 
 def trl_run(steps: int = 240, nan_at: int | None = None, **moves: int) -> FakeRun:
@@ -146,3 +148,73 @@ def test_enter_opens_each_link() -> None:
     hot = [hot.target for row in paint_chain(view, 120, UNICODE) for hot in row.hot]
     assert [target.name for target in hot] == ["reward", *(link.signal.key for link in view.links if link.signal)]
     assert {target.kind for target in hot} == {TargetKind.METRIC}
+
+
+def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
+    dice = random.Random(3)
+    rows = [
+        {"step": step, "reward": 0.5 + dice.gauss(0, 0.01), "entropy": 3.0 - 0.012 * step + dice.gauss(0, 0.01),
+         "completions/clipped_ratio": 0.5 if step >= 180 else 0.0}
+        for step in range(1, 241)
+    ]  # fmt: skip
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    verdict = a_verdict("E1", family="entropy", metric="entropy", key="entropy", since_step=ONSET, next=())
+    view = build_chain(run, verdict, None, 60)
+    assert view.subject is not None
+    assert view.subject.moved.is_drift
+    assert view.first is None
+    assert "truncated moved 20 records before the onset" in view.conclusion
+    assert "entropy was drifting already" in view.conclusion
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_chain(view, 120, UNICODE))
+    assert "drifting" in text
+    assert "σ" in text
+
+
+def test_a_reward_of_one_part_is_said_once() -> None:
+    lines = []
+    dice = random.Random(2)
+    for step in range(1, 241):
+        reward = (0.8 if step < ONSET else 0.1) + dice.gauss(0, 0.01)
+        row = {"step": step, "reward": reward, "rewards/right/mean": reward, "entropy": 1.0, **FINGERPRINT}
+        lines.append(json.dumps(row) + "\n")
+    run = run_of("".join(lines).encode())
+    assert run.identity is not None
+    assert run.identity.primary("reward_component") is not None
+    view = chain(run)
+    assert "reward part" not in by_title(view)
+    assert "stands alone" in view.conclusion
+
+
+def test_two_that_stand_still_are_still_two() -> None:
+    view = chain(trl_run(reward=ONSET))
+    assert {"entropy", "learning rate", "gradient norm"} <= set(by_title(view)) | {"gradient norm"}
+    assert "learning rate" in by_title(view)
+
+
+def test_a_symptom_whose_line_shows_nothing_is_never_said_to_have_moved() -> None:
+    run = trl_run(entropy=ONSET)
+    view = chain(run)
+    assert view.subject is not None
+    assert view.subject.records is None
+    assert "with the onset" in view.conclusion
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_chain(view, 120, UNICODE))
+    assert "no clear move" in text
+
+
+def test_a_learning_rate_that_changed_with_it_is_no_consequence() -> None:
+    view = chain(trl_run(reward=ONSET, learning_rate=ONSET))
+    assert "no order can be told" in view.conclusion
+    assert "it did not follow" in view.conclusion
+
+
+def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
+    lines = []
+    for step in range(1, 241):
+        row = {"step": step, "reward": 0.5, "rewards/format/mean": 0.5, "rewards/right/mean": 0.6, **FINGERPRINT}
+        lines.append(json.dumps(row) + "\n")
+    verdict = a_verdict(
+        "R10", family="reward", metric="reward_component", key="rewards/right/mean", since_step=ONSET, next=()
+    )
+    view = build_chain(run_of("".join(lines).encode()), verdict, None, 60)
+    assert view.subject is not None
+    assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")

@@ -278,7 +278,7 @@ def test_a_past_verdict_is_the_one_of_the_time(run: FakeRun) -> None:
     view = build_verdict(run, "T2", 1170)
     assert view.verdict is not None
     assert (view.verdict.level, view.verdict.since_step) == (Level.WARN, 1165)
-    assert view.verdict.headline == "answers are 1.6× as long as at the start (at 1,165)"
+    assert view.verdict.headline == "answers are 1.6× as long as at the start, as of step 1,165"
     begun = build_verdict(run, "T2", 1165).verdict
     assert begun is not None and begun.headline == "answers are 1.6× as long as at the start"
 
