@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Collection
 from itertools import islice
 from statistics import fmean, stdev
 
 _SIGMAS = 2.0
+_MOST = 4
 
 
 class Coin:
@@ -20,8 +22,8 @@ class Coin:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.accuracy: deque[float] = deque(maxlen=size)
-        self.margin: deque[float] = deque(maxlen=size)
+        self.accuracy: deque[float] = deque(maxlen=_MOST * size)
+        self.margin: deque[float] = deque(maxlen=_MOST * size)
 
     def observe(self, accuracy: float | None, margin: float | None) -> None:
         """Take in one record; one that lacks either says nothing."""
@@ -30,19 +32,21 @@ class Coin:
             self.margin.append(margin)
 
     def is_certain(self, below: float) -> bool:
-        """Whether `size` records look like a coin, and exclude an accuracy (0..1) of `below` or more.
+        """Whether the records look like a coin, and exclude an accuracy (0..1) of `below` or more.
 
-        Two standard errors of the mean, from the spread of the records
-        themselves. O(size). Source: Student's t, rounded; judgement for `below`.
+        `size` of them at least, and as many more (four times as many are kept) as it takes
+        for the error to be smaller than the distance from one half to `below`: with
+        fewer pairs only an unlucky draw would exclude it. Two standard errors of the
+        mean, from the spread of the records themselves. O(size). Source: Student's t, rounded; judgement for `below`.
         """
         if len(self.accuracy) < self.size:
             return False
-        right, error = _mean_and_error(self.accuracy)
-        if abs(right - 0.5) > error or right + error >= below:
+        right, error = mean_and_error(self.accuracy)
+        if abs(right - 0.5) > error or right + error >= below or error > below - 0.5:
             return False
-        half = self.size // 2
+        half = len(self.margin) // 2
         for held in (self.margin, tuple(islice(self.margin, half, None))):
-            margin, error = _mean_and_error(held)
+            margin, error = mean_and_error(held)
             if abs(margin) > error:
                 return False
         return True
@@ -54,6 +58,6 @@ class Coin:
         return twin
 
 
-def _mean_and_error(values: deque[float] | tuple[float, ...]) -> tuple[float, float]:
-    """Mean, and two standard errors of it."""
-    return fmean(values), _SIGMAS * stdev(values) / math.sqrt(len(values))
+def mean_and_error(values: Collection[float], sigmas: float = _SIGMAS) -> tuple[float, float]:
+    """Mean, and `sigmas` standard errors of it, of two values or more. O(size)."""
+    return fmean(values), sigmas * stdev(values) / math.sqrt(len(values))

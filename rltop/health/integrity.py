@@ -13,6 +13,7 @@ from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level, NonFinite, Unit
+from rltop.units import number
 
 FATAL = ("grad_norm", "policy_loss", "loss")
 """What goes straight into the weights: one null here is a NaN that a writer could not spell."""
@@ -157,22 +158,37 @@ class NotUpdating(Judge):
         self.before: float | None = None
 
     def read(self, now: Moment) -> Reading | None:
-        """Gradient below `gradient` while less than `zero_share` of the groups are flat."""
+        """Gradient below `gradient`; what rewards said holds until answers are generated again."""
         norm, reward = now.values.get("grad_norm"), now.reward
-        if norm is None or reward.value is None:
+        if norm is None:
             return None
-        before, self.before = self.before, reward.value
-        if norm >= self.gradient or now.lr == 0.0:
-            return QUIET
+        if reward.count == 0:
+            return self._against_loss(norm, now)
         if reward.zero_share is None:
-            has_moved = before is not None and reward.value != before
-            is_idle = reward.is_high or self._is_flat(now.values) or not has_moved
-            return QUIET if is_idle else Reading(WARN, norm, None, self.gradient)
-        if reward.zero_share >= self.limits["zero_share"]:
+            return None if reward.value is None else self._against_mean(norm, reward.value, now)
+        is_flat = reward.zero_share >= self.limits["zero_share"]
+        if norm >= self.gradient or now.lr == 0.0 or is_flat:
             return QUIET
         if now.values.get("reward_std", 1.0) <= self.limits["reward_std"]:
             return QUIET
         return Reading(CRIT, norm, None, self.gradient)
+
+    def _against_mean(self, norm: float, value: float, now: Moment) -> Reading:
+        """Nobody logs how many groups are flat."""
+        before, self.before = self.before, value
+        if norm >= self.gradient or now.lr == 0.0:
+            return QUIET
+        has_moved = before is not None and value != before
+        is_idle = now.reward.is_high or self._is_flat(now.values) or not has_moved
+        return QUIET if is_idle else Reading(WARN, norm, None, self.gradient)
+
+    def _against_loss(self, norm: float, now: Moment) -> Reading | None:
+        """Without a reward: a loss that is to fall, and has not, has a gradient."""
+        if not scope.has_loss_to_minimise(now.algorithm, now.traits):
+            return None
+        loss = now.values.get("loss", 0.0)
+        is_idle = norm >= self.gradient or now.lr == 0.0 or loss <= self.limits["loss"]
+        return QUIET if is_idle else Reading(CRIT, norm, None, self.gradient, (loss,))
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
         """The batch itself says that its answers, or their advantages, do not differ."""
@@ -184,7 +200,8 @@ class NotUpdating(Judge):
 
     def headline(self, reading: Reading) -> str:
         """The contradiction in one line."""
-        return f"gradient norm {reading.value:.1g} although rewards differ: the optimiser is not training"
+        reason = f"the loss is {number(reading.extra[0])}" if reading.extra else "rewards differ"
+        return f"gradient norm {reading.value:.1g} although {reason}: the optimiser is not training"
 
 
 class NoLongerLogged(Judge):
@@ -303,8 +320,9 @@ RULES = (
         judge=NotUpdating,
         condition="Gradient norm below `gradient` while the rewards inside groups differ (standard deviation above "
         "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0: CRIT. Where the share of flat "
-        "groups is not logged, while the mean reward moves and is not at its top: WARN.",
-        limits={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6},
+        "groups is not logged, while the mean reward moves and is not at its top: WARN. Where a loss is minimised, "
+        "while it is above `loss`: CRIT.",
+        limits={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6, "loss": 1e-3},
         patience={CRIT: Patience(5, 5), WARN: Patience(5, 5), INFO: Patience(5, 5)},
         why="There is something to learn and nothing arrives at the weights: the run burns its machines for nothing.",
         causes=(

@@ -50,11 +50,13 @@ class LearnedByHeart(Judge):
 
     It says so by an accuracy that is lower, or by a loss that rises from its best and
     is a multiple of the training loss: the ranking of easy pairs outlasts their margin.
+    An accuracy that is very much lower says so before training is perfect. Where nothing
+    is evaluated, pairs that were all seen several times over speak for themselves.
     """
 
-    def __init__(self, limits: Mapping[str, float], *, metric: str) -> None:
+    def __init__(self, limits: Mapping[str, float], *, metric: str, not_better: int) -> None:
         super().__init__(limits)
-        self.metric = metric
+        self.metric, self.not_better = metric, not_better
         self.window = AskedWindow(_LEVEL)
         self.losses = AskedWindow(_LEVEL)
         self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
@@ -76,15 +78,27 @@ class LearnedByHeart(Judge):
         if value is None:
             return None
         self.window.push(value)
-        if self.window.count < _LEVEL or self.window.median < self.limits["warn"]:
+        if self.window.count < _LEVEL:
             return QUIET
-        level = WARN if self._is_worse(self.window.median) or self._is_dearer() else INFO
+        usual = self.window.median
+        if usual < self.limits["warn"] and not self._is_far_apart(usual):
+            return QUIET
+        is_known = usual >= self.limits["warn"] and (self._is_worse(usual) or self._is_dearer())
+        level = WARN if is_known or self._is_far_apart(usual) or self._is_worn_out(values.get("epoch")) else INFO
         loss_now = math.nan if self.loss.newest is None else self.loss.newest
-        return Reading(level, self.window.median, self.accuracy.newest, self.limits["warn"], (loss_now,))
+        return Reading(level, usual, self.accuracy.newest, self.limits["warn"], (loss_now, values.get("epoch", 0.0)))
 
     def _is_worse(self, accuracy: float) -> bool:
         newest = self.accuracy.newest
-        return newest is not None and newest < accuracy - self.limits["gap"] and self.accuracy.since >= _NOT_BETTER
+        return newest is not None and newest < accuracy - self.limits["gap"] and self.accuracy.since >= self.not_better
+
+    def _is_far_apart(self, accuracy: float) -> bool:
+        """No luck of an evaluation of fifty pairs (four of its standard errors are 0.28) makes up for the distance."""
+        return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.limits["apart"]
+
+    def _is_worn_out(self, epoch: float | None) -> bool:
+        is_unchecked = self.accuracy.newest is None and self.loss.newest is None
+        return is_unchecked and epoch is not None and epoch >= self.limits["epochs"]
 
     def _is_dearer(self) -> bool:
         newest, best = self.loss.newest, self.loss.best
@@ -102,7 +116,8 @@ class LearnedByHeart(Judge):
             return f"{text}, evaluation {percent(reading.baseline)}"
         if not math.isnan(loss):
             return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
-        return f"{text} and no evaluation to compare it with"
+        seen = f" on pairs seen {number(reading.extra[1])} times" if reading.level >= WARN else ""
+        return f"{text}{seen} and no evaluation to compare it with"
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """Training and evaluation."""

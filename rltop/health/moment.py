@@ -20,6 +20,8 @@ SOLVED_SHARE = 0.97
 SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
 _ENDING = 0.05
+_ALL, _SOME, _FAR = 0.99, 0.5, 0.3
+"""Groups without contrast: all, not yet most; and the part of the reward's range that is no step of learning."""
 
 
 class RewardTrack:
@@ -37,14 +39,18 @@ class RewardTrack:
         start: `usual` when it first stood on five records.
         top, bottom: extremes of single records.
         count: records with a reward.
+        is_sudden: since one record to the next every answer scores the same, elsewhere than
+            before: not a task that was solved, for that shows in some groups first.
     """
 
     __slots__ = (
+        "_last",
         "_window",
         "before",
         "best",
         "bottom",
         "count",
+        "is_sudden",
         "start",
         "top",
         "usual",
@@ -55,12 +61,14 @@ class RewardTrack:
 
     def __init__(self) -> None:
         self._window = AskedWindow(10)
+        self._last = 0.0
         self.value: float | None = None
         self.zero_share: float | None = None
         self.usual = self.before = self.best = self.worst = self.start = 0.0
         self.top = float("-inf")
         self.bottom = float("inf")
         self.count = 0
+        self.is_sudden = False
 
     def observe(self, values: Mapping[str, float]) -> None:
         """Take the reward of a record in, if it has one."""
@@ -71,6 +79,7 @@ class RewardTrack:
         if value is None:
             return
         self.count += 1
+        last, self._last = self._last, value
         if value > self.top:  # noqa: PLR1730 - twice as fast as max(), and this is on the path of every record
             self.top = value
         if value < self.bottom:  # noqa: PLR1730
@@ -85,11 +94,16 @@ class RewardTrack:
             self.best = usual
         elif usual < self.worst:
             self.worst = usual
-        std = values.get("reward_std")
+        std, known = values.get("reward_std"), self.zero_share
         if std is not None and std < FLAT_REWARD_STD:
             self.zero_share = 1.0
         else:
             self.zero_share = values.get("zero_std_frac", 0.0 if std is not None else None)
+        share = self.zero_share
+        if share is None or share < _ALL:
+            self.is_sudden = False
+        elif known is not None and known < _SOME:
+            self.is_sudden = abs(value - last) > _FAR * (self.top - self.bottom)
 
     @property
     def is_constant(self) -> bool:
@@ -100,7 +114,7 @@ class RewardTrack:
     def is_high(self) -> bool:
         """The usual reward stands in the top 3 % of everything seen, and this one has not left the top tenth."""
         reach = self.top - self.bottom
-        if reach <= _CONSTANT or self.usual < self.top - (1.0 - SOLVED_SHARE) * reach:
+        if reach <= _CONSTANT or self.is_sudden or self.usual < self.top - (1.0 - SOLVED_SHARE) * reach:
             return False
         return self.value is None or self.value >= self.top - 0.1 * reach
 
@@ -113,7 +127,7 @@ class RewardTrack:
     @property
     def is_solved(self) -> bool:
         """Reward at its top while nearly every group agrees: nothing left to learn, nothing wrong."""
-        if self.zero_share is None or self.zero_share <= SOLVED_ZERO_STD:
+        if self.zero_share is None or self.zero_share <= SOLVED_ZERO_STD or self.is_sudden:
             return False
         return self.is_high or self._has_just_come_up()
 

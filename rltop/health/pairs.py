@@ -77,11 +77,16 @@ class UnpairedKl(Judge):
 
 
 class ClassMissing(Judge):
-    """K3: batches without a single chosen, or a single rejected, answer."""
+    """K3: batches without a single chosen, or a single rejected, answer.
+
+    Small batches lack one class or the other by chance. That it is nearly always the
+    same one is the proportion of the data: the loss weighs what it never gets to see.
+    """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.lasting = OfLast(int(limits["n"]), int(limits["m"]))
+        self.chosen, self.rejected = (OfLast(int(limits["most"]), int(limits["of"])) for _ in range(2))
 
     def read(self, now: Moment) -> Reading | None:
         """One of the two rewards is there, the other is not, or is not a number."""
@@ -90,11 +95,17 @@ class ClassMissing(Judge):
         if not (has_chosen or has_rejected):
             return None
         is_often = self.lasting.push(has_chosen is not has_rejected)
+        lacks_chosen, lacks_rejected = self.chosen.push(not has_chosen), self.rejected.push(not has_rejected)
+        if lacks_chosen or lacks_rejected:
+            name, lacking, other = (
+                ("chosen", self.chosen, self.rejected) if lacks_chosen else ("rejected", self.rejected, self.chosen)
+            )
+            if other.bits.bit_count() <= self.limits["other"]:
+                return Reading(WARN, float(lacking.bits.bit_count()), self.limits["of"], words=(name,))
         if not is_often or has_chosen is has_rejected:
             return QUIET
-        return Reading(
-            INFO, float(self.lasting.bits.bit_count()), None, None, words=("rejected" if has_chosen else "chosen",)
-        )
+        name = "rejected" if has_chosen else "chosen"
+        return Reading(INFO, float(self.lasting.bits.bit_count()), self.limits["m"], words=(name,))
 
     def about(self, reading: Reading) -> About:
         """The class that is missing."""
@@ -102,9 +113,10 @@ class ClassMissing(Judge):
 
     def headline(self, reading: Reading) -> str:
         """Which class, how often."""
+        many = "most" if reading.level >= WARN else "some"
         return (
-            f"no {reading.words[0]} answer in some batches ({reading.value:.0f} of the last "
-            f"{self.limits['m']:.0f} lack a class)"
+            f"no {reading.words[0]} answer in {many} batches ({reading.value:.0f} of the last "
+            f"{reading.baseline or 0.0:.0f} lack {'it' if reading.level >= WARN else 'a class'})"
         )
 
 
@@ -170,7 +182,7 @@ RULES = (
         metrics=("loss", "dpo_margin"),
         judge=lambda limits: StuckAtChance(limits, start=0.5, word="one half"),
         condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of one half "
-        "and margin within `margin` of 0.",
+        "and margin within `margin` of 0, neither of which (means of 50) has moved by more than two standard errors.",
         limits={"wait": 50, "loss": 0.005, "margin": 0.02},
         patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
         calm=5,
@@ -205,8 +217,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("dpo_chosen", "dpo_rejected"),
         judge=ClassMissing,
-        condition="`n` of the last `m` records log a reward for one of chosen and rejected only: INFO.",
-        limits={"n": 3, "m": 10},
+        condition="`n` of the last `m` records log a reward for one of chosen and rejected only: INFO. The same class "
+        "is missing in `most` of the last `of`, and the other in `other` at most: WARN.",
+        limits={"n": 3, "m": 10, "most": 8, "of": 10, "other": 1},
         calm=10,
         applies=scope.is_kto,
         why="Without both classes in a batch its statistics are undefined, and its gradient pulls one way.",

@@ -6,19 +6,24 @@ normal, and only staying there is not.
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from collections.abc import Mapping
+from statistics import fmean
 
 from rltop.derive.rolling import AskedWindow, Frozen
 from rltop.health import scope
-from rltop.health.coin import Coin
+from rltop.health.coin import Coin, mean_and_error
 from rltop.health.learned_by_heart import LearnedByHeart
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.health.validation import LN2
 from rltop.units import number, percent
 
-LN2 = math.log(2.0)
 _LEVEL = 10
+_SHORT, _LONG = 15, 50
+_SURE, _REAL = 3.0, 7.0
+_TRIFLE = 0.1
+_FEW, _WARM = 5, 20
 
 
 class AfterWarmUp:
@@ -48,6 +53,8 @@ class StuckAtChance(Judge):
         self.loss = AskedWindow(_LEVEL)
         self.margin = AskedWindow(_LEVEL)
         self.sure_wait = int(limits.get("sure_wait", limits["wait"]))
+        self.margins: deque[float] = deque(maxlen=_LONG)
+        self.losses: deque[float] = deque(maxlen=_LONG)
         self.coin = Coin(self.sure_wait)
         self.settled = AfterWarmUp()
 
@@ -58,6 +65,8 @@ class StuckAtChance(Judge):
             return None
         self.loss.push(loss)
         self.margin.push(margin)
+        self.margins.append(margin)
+        self.losses.append(loss)
         settled = self.settled.observe(now)
         is_early = settled < self.limits["wait"]
         if is_early:
@@ -69,9 +78,19 @@ class StuckAtChance(Judge):
             or abs(self.margin.median) >= self.limits["margin"]
         ):
             return QUIET
-        if is_early and not self.coin.is_certain(self.limits["sure"]):
+        if not self._is_certain(is_early):
             return QUIET
         return Reading(WARN, self.loss.median, self.loss_at_start, None, (self.margin.median,))
+
+    def _is_certain(self, is_early: bool) -> bool:
+        if is_early:
+            return self.coin.is_certain(self.limits["sure"])
+        # What is small and moves all the same is a low rate at work, not labels without information.
+        margin, margin_error = mean_and_error(self.margins)
+        loss, loss_error = mean_and_error(self.losses)
+        is_growing = margin > max(margin_error, _TRIFLE * self.limits["margin"])
+        is_falling = loss < self.loss_at_start - max(loss_error, _TRIFLE * self.limits["loss"])
+        return not (is_growing or is_falling)
 
     def headline(self, reading: Reading) -> str:
         """Loss and margin."""
@@ -82,16 +101,22 @@ class StuckAtChance(Judge):
 
 
 class Inverted(Judge):
-    """D6: the rejected answer is preferred."""
+    """D6: the rejected answer is preferred, by more than the luck of batches explains."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.margins: deque[float] = deque(maxlen=_SHORT)
 
     def read(self, now: Moment) -> Reading | None:
-        """A margin below zero after the first records."""
+        """A margin below zero after the first records, and the mean of fifteen below it by its error."""
         margin = now.values.get("dpo_margin")
         if margin is None:
             return None
-        if margin >= self.limits["warn"] or now.record <= self.limits["wait"]:
+        self.margins.append(margin)
+        if margin >= self.limits["warn"] or now.record <= self.limits["wait"] or len(self.margins) < _SHORT:
             return QUIET
-        return Reading(WARN, margin, None, self.limits["warn"])
+        mean, error = mean_and_error(self.margins, _SURE)
+        return QUIET if mean + error >= self.limits["warn"] else Reading(WARN, margin, None, self.limits["warn"])
 
     def headline(self, reading: Reading) -> str:
         """The margin."""
@@ -99,11 +124,17 @@ class Inverted(Judge):
 
 
 class ChosenFalls(Judge):
-    """D5: the likelihood of the chosen answers falls far below its start."""
+    """D5: the likelihood of the chosen answers falls far below its start.
+
+    The start is the first five records: a rate that is far too high moves the next
+    fifteen. What answers of many lengths wobble by counts too: a median of five against
+    one of ten is off by 0.7 of one record's deviation.
+    """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.start = Frozen(skip=0, size=20, minimum=10)
+        self.start = Frozen(skip=0, size=_FEW, minimum=_FEW)
+        self.spread = Frozen(skip=0, size=_WARM, minimum=_LEVEL)
         self.window = AskedWindow(_LEVEL)
 
     def read(self, now: Moment) -> Reading | None:
@@ -111,16 +142,15 @@ class ChosenFalls(Judge):
         value = now.values.get("logps_chosen")
         if value is None:
             return None
-        start = self.start
         self.window.push(value)
-        if not start.is_final:
-            start.push(value)
+        if not self.spread.is_final:
+            self.start.push(value)
+            self.spread.push(value)
+        base, level = self.start.value, self.window.median
+        if self.spread.value is None or base is None or base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
             return QUIET
-        base = start.value or 0.0
-        level = self.window.median
-        if base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
-            return QUIET
-        return Reading(WARN, level, base, base * (1.0 + self.limits["warn"]))
+        line = base * (1.0 + self.limits["warn"]) - self.limits["sigmas"] * self.spread.spread
+        return QUIET if level >= line else Reading(WARN, level, base, line)
 
     def headline(self, reading: Reading) -> str:
         """Start and now."""
@@ -135,24 +165,25 @@ class CoinToss(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = AskedWindow(50)
+        self.window: deque[float] = deque(maxlen=int(limits["wait"]))
         self.coin = Coin(int(limits["sure_wait"]))
         self.settled = AfterWarmUp()
 
     def read(self, now: Moment) -> Reading | None:
-        """Median of 50 records; sooner where accuracy and margin leave no doubt."""
+        """Mean of all the records that are waited for, as eight pairs say little; sooner where there is no doubt."""
         value = now.values.get("rm_accuracy")
         if value is None:
             return None
-        self.window.push(value)
+        self.window.append(value)
         if now.record < self.limits["wait"]:
             self.coin.observe(value, now.values.get("rm_margin"))
             is_settled = self.settled.observe(now) >= self.limits["sure_wait"]
             if not is_settled or not self.coin.is_certain(self.limits["sure"]):
                 return QUIET
-        elif self.window.median > self.limits["warn"]:
+        right = fmean(self.window)
+        if now.record >= self.limits["wait"] and right > self.limits["warn"]:
             return QUIET
-        return Reading(WARN, self.window.median, 0.5, self.limits["warn"])
+        return Reading(WARN, right, 0.5, self.limits["warn"])
 
     def headline(self, reading: Reading) -> str:
         """Accuracy."""
@@ -165,6 +196,7 @@ class MarginGone(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = AskedWindow(_LEVEL)
+        self.margins: deque[float] = deque(maxlen=_SHORT)
         self.best = 0.0
         self.settled = AfterWarmUp()
 
@@ -175,16 +207,28 @@ class MarginGone(Judge):
             return None
         window = self.window
         window.push(value)
-        if window.count == _LEVEL:
-            self.best = max(self.best, window.median)
+        self.margins.append(value)
+        if window.count == _LEVEL and window.median > self.best and self._is_above_noise():
+            self.best = window.median
         if self.settled.observe(now) <= self.limits["wait"]:
             return QUIET
-        if value < self.limits["warn"]:
+        # A margin that swings by more than the line says nothing by being below it.
+        if abs(value) < self.limits["warn"] or (value < 0.0 and self._is_inverted()):
             return Reading(WARN, value, self.best, self.limits["warn"])
         line = self.limits["lost"] * self.best
-        if window.count == _LEVEL and window.median < line:
+        if self.best > 0.0 and window.median < line:
             return Reading(WARN, value, self.best, line)
         return QUIET
+
+    def _is_above_noise(self) -> bool:
+        mean, error = mean_and_error(self.margins, _REAL)
+        return mean > error
+
+    def _is_inverted(self) -> bool:
+        if len(self.margins) < _SHORT:
+            return False
+        mean, error = mean_and_error(self.margins, _SURE)
+        return mean + error < 0.0
 
     def headline(self, reading: Reading) -> str:
         """Margin and best."""
@@ -207,9 +251,10 @@ RULES = (
         judge=StuckAtChance,
         condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of ln 2 "
         "and margin within "
-        "`margin` of 0; `sure_wait` records are enough where accuracy and margin are within two standard errors of "
+        "`margin` of 0, neither of which (means of 50) has moved by more than two standard errors; "
+        "`sure_wait` records are enough where accuracy and margin are within two standard errors of "
         "one half and 0 and exclude an accuracy of `sure`.",
-        limits={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.54},
+        limits={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
         patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
         calm=5,
         warm_up=25,
@@ -226,18 +271,20 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_accuracy",),
-        judge=lambda limits: LearnedByHeart(limits, metric="dpo_accuracy"),
+        judge=lambda limits: LearnedByHeart(limits, metric="dpo_accuracy", not_better=2),
         condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
         "has not improved "
         "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
-        "loss: WARN; else INFO.",
-        limits={"warn": 0.99, "gap": 0.1, "behind": 2.0},
+        "loss, or nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an "
+        "evaluation accuracy `apart` below it: WARN.",
+        limits={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
         patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
         applies=scope.is_pairwise,
         why="Pairs that are all told apart teach nothing more; what grows now is the margin on these pairs only.",
         causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
         next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
-        sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones.",
+        sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones. Published "
+        "recipes take one to three passes (Zephyr, Tulu).",
     ),
     RuleSpec(
         id="D5",
@@ -246,12 +293,12 @@ RULES = (
         group=Group.LEARNING,
         metrics=("logps_chosen", "dpo_chosen"),
         judge=ChosenFalls,
-        condition="Log-probability of the chosen answers (median of ten) more than `warn` below the first twenty "
-        "records, 10 of "
-        "15. Falling rewards of both answers alone are normal and say nothing.",
-        limits={"warn": 0.3},
-        patience=_SLOW,
-        warm_up=20,
+        condition="Log-probability of the chosen answers (median of ten) more than `warn` of the first five records, "
+        "and `sigmas` deviations of the first twenty, below these, 5 of 8. Falling rewards of both answers alone are "
+        "normal and say nothing.",
+        limits={"warn": 0.3, "sigmas": 2.0},
+        patience={level: Patience(5, 8) for level in (INFO, WARN, CRIT)},
+        warm_up=_LEVEL,
         applies=scope.is_preference,
         why="Likelihood is displaced to answers that nobody ranked.",
         causes=("learning rate too high", "beta too small", "pairs that are too similar"),
@@ -265,7 +312,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("dpo_margin",),
         judge=Inverted,
-        condition="Margin below `warn` in 10 of 15 records after the first `wait`.",
+        condition="Margin below `warn`, and the mean of fifteen below it by more than three standard errors, in 10 of "
+        "15 records after the first `wait`.",
         limits={"warn": 0.0, "wait": 50},
         patience=_SLOW,
         warm_up=50,
@@ -281,18 +329,19 @@ RULES = (
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_accuracy",),
-        judge=lambda limits: LearnedByHeart(limits, metric="rm_accuracy"),
-        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
-        "has not improved "
-        "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
-        "loss: WARN; else INFO.",
-        limits={"warn": 0.98, "gap": 0.15, "behind": 2.0},
+        judge=lambda limits: LearnedByHeart(limits, metric="rm_accuracy", not_better=0),
+        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower, or "
+        "evaluation loss 2 % above its best for two evaluations and more than `behind` of the training loss, or "
+        "nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an evaluation "
+        "accuracy `apart` below it: WARN.",
+        limits={"warn": 0.98, "gap": 0.15, "behind": 2.0, "apart": 0.3, "epochs": 2.0},
         patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
         applies=scope.is_reward_model,
         why="A reward model that knows its pairs by heart scores surface, not quality.",
         causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
         next=("val_acc", "val_loss", "rm_margin", "lr"),
-        sources="OpenAssistant reward model card.",
+        sources="OpenAssistant reward model card; reward models are trained for one pass because a second one overfits "
+        "(InstructGPT, Llama 2).",
     ),
     RuleSpec(
         id="RM1b",
@@ -301,10 +350,10 @@ RULES = (
         group=Group.LEARNING,
         metrics=("rm_accuracy",),
         judge=CoinToss,
-        condition="Accuracy (median of 50) at or below `warn` after `wait` records; `sure_wait` records after the "
-        "learning rate's warm-up are enough where accuracy and margin are within two standard errors of one half and "
-        "0 and exclude an accuracy of `sure`.",
-        limits={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.54},
+        condition="Accuracy (mean of `wait` records) at or below `warn` after `wait` records; `sure_wait` records "
+        "after the learning rate's warm-up are enough where accuracy and margin are within two standard errors of one "
+        "half and 0 and exclude an accuracy of `sure`.",
+        limits={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
         patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
         warm_up=25,
         applies=scope.is_reward_model,
@@ -320,8 +369,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("rm_margin",),
         judge=MarginGone,
-        condition="Margin below `warn` in 10 of 15 records, from `wait` records after the learning rate's warm-up "
-        "on, or its median of ten below `lost` of the best.",
+        condition="Margin within `warn` of 0, or below it with the mean of fifteen by three standard errors, in 10 of "
+        "15 records, from `wait` records after the learning rate's warm-up on, or its median of ten below `lost` of "
+        "the best that stood seven standard errors above 0.",
         limits={"warn": 0.02, "lost": 0.2, "wait": 20},
         patience=_SLOW,
         applies=scope.is_reward_model,

@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
+from rltop.derive.detectors import DatedOfLast
 from rltop.derive.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
@@ -202,23 +203,40 @@ class RewardPinned(Judge):
 
 
 class RewardWithoutSpread(Judge):
-    """R11: no spread of rewards although the maximum is not reached."""
+    """R11: no spread of rewards although the maximum is not reached.
+
+    A batch of one hard prompt has none now and then: how many records in a row say
+    something depends on how many had none before.
+    """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.has_varied = False
+        self.flat = DatedOfLast(8, 10)
+        self.varied = self.flat_before = self.streak = 0
 
     def read(self, now: Moment) -> Reading | None:
         """Standard deviation of nothing, after it had been something."""
         std = now.values.get("reward_std")
         if std is None or now.reward.value is None:
             return None
-        if std >= self.limits["std"]:
-            self.has_varied = True
+        is_flat = std < self.limits["std"]
+        is_often = self.flat.push_at(is_flat, now.observation.record, now.observation.step)
+        if not is_flat:
+            self.varied += 1
+            self.flat_before += self.streak
+            self.streak = 0
             return QUIET
-        if not self.has_varied or now.reward.is_high:
+        self.streak += 1
+        is_rare = self.flat_before <= self.limits["rare"] * (self.varied + self.flat_before)
+        if not (is_often or (is_rare and self.streak >= self.limits["records"])):
+            return QUIET
+        if not self.varied or now.reward.is_high or now.reward.is_solved:
             return QUIET
         return Reading(WARN, std, None, self.limits["std"], (now.reward.value,))
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the records without spread."""
+        return self.flat.began
 
     def headline(self, reading: Reading) -> str:
         """The level at which it sits."""
@@ -304,10 +322,11 @@ RULES = (
         group=Group.LEARNING,
         metrics=("reward_std", *_METRICS),
         judge=RewardWithoutSpread,
-        condition="Standard deviation below `std` in 8 of 10 records after it had been above, with the reward "
-        "not at its top.",
-        limits={"std": 1e-6},
-        patience={INFO: Patience(8, 10), WARN: Patience(8, 10)},
+        condition="Standard deviation below `std` in `records` records in a row, where at most `rare` of those before "
+        "were, or in 8 of 10, after it had been above, with the reward not at its top, or at a top that it came to "
+        "from one record to the next.",
+        limits={"std": 1e-6, "records": 5, "rare": 0.2},
+        calm=5,
         applies=scope.has_reward,
         why="Without differences between answers there is no gradient.",
         causes=("a policy that writes one text", "a reward function that returns a constant", "a task far too hard"),

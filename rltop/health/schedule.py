@@ -24,7 +24,7 @@ class LearningRateChange(Judge):
         self.last: float | None = None
         self.last_ratio = 1.0
         self.highest = 0.0
-        self.seen = 0
+        self.settled = 0
         self.jumped: Reading | None = None
         self.jumped_for = 0
 
@@ -35,13 +35,14 @@ class LearningRateChange(Judge):
             return None
         before = self.last
         if value == before and self.jumped is None:
-            self.seen += 1
+            self.settled += value > 0.0
             self.last_ratio = 1.0
             return QUIET
         reading = self._compare(value, before)
         self.last = value
+        # What still rises is a warm-up; what has stopped to has shown its height.
+        self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
-        self.seen += value > 0.0
         return reading
 
     def _compare(self, value: float, before: float | None) -> Reading:
@@ -59,7 +60,7 @@ class LearningRateChange(Judge):
         self.last_ratio = ratio
         if not was_steady or 1.0 / self.limits["info"] <= ratio <= self.limits["info"]:
             return QUIET
-        is_new_height = value >= self.limits["warn"] * self.highest and self.seen >= self.limits["settled"]
+        is_new_height = value >= self.limits["warn"] * self.highest and self.settled >= self.limits["settled"]
         reading = Reading(WARN if is_new_height else INFO, value, before, None, (ratio,))
         self.jumped = reading if is_new_height else None
         return reading
@@ -77,22 +78,33 @@ class LearningRateChange(Judge):
 
 
 class StuckLearningRate(Judge):
-    """L9: the learning rate stays 0 while gradients flow."""
+    """L9: the learning rate stays 0 while gradients flow, or went there without a schedule that leads to it."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.last = 0.0
 
     def read(self, now: Moment) -> Reading | None:
-        """Zero for long is information; together with a NaN gradient it is an optimiser that skips."""
+        """Zero for long is information; from a height, or together with a NaN gradient, it is a fault."""
         value = now.values.get("lr")
         if value is None:
             return None
-        if value != 0.0 or now.record > self.limits["until"]:
+        if value != 0.0:
+            self.last = value
             return QUIET
-        is_skipping = "grad_norm" in now.observation.nonfinite
-        return Reading(CRIT if is_skipping else INFO, 0.0)
+        is_skipping = now.record <= self.limits["until"] and "grad_norm" in now.observation.nonfinite
+        if is_skipping:
+            return Reading(CRIT, 0.0)
+        if self.last > self.limits["height"] * now.top_lr:
+            return Reading(WARN, 0.0, self.last)
+        return QUIET if now.record > self.limits["until"] else Reading(INFO, 0.0)
 
     def headline(self, reading: Reading) -> str:
-        """What the two cases mean."""
+        """What the three cases mean."""
         if reading.level >= CRIT:
             return "learning rate stuck at 0 with gradients that are not numbers: every update is skipped"
+        if reading.level >= WARN:
+            return f"learning rate {reading.baseline or 0.0:.3g} → 0 at once: nothing is learned any more"
         return "learning rate still 0: warm-up has not begun"
 
 
@@ -120,15 +132,15 @@ RULES = (
         metrics=("lr",),
         judge=LearningRateChange,
         condition="Changed by more than `info` times between two records of a steady schedule: a fact. WARN, for "
-        "`shown` records, where it is `warn` times above everything seen in `settled` records or more: no warm-up "
-        "or restart of a schedule does that.",
-        limits={"info": 2.0, "warn": 10.0, "settled": 20, "shown": 10},
+        "`shown` records, where it is `warn` times above everything before, after `settled` records in which it did "
+        "not rise: no warm-up or restart of a schedule does that.",
+        limits={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10},
         patience={},
         is_fact=True,
         why="When loss, KL and gradient jump together, the schedule is the first thing to check.",
         causes=("a scheduler that was restarted on resume", "the end of warm-up", "a wrong number in a phase's config"),
         next=("kl_ref", "kl_old", "clip_frac", "grad_norm", "entropy"),
-        sources="health rules of the field: check the schedule first; the tenfold line is judgement.",
+        sources="health rules of the field: check the schedule first; the fivefold line is judgement.",
     ),
     RuleSpec(
         id="L9",
@@ -137,11 +149,11 @@ RULES = (
         group=Group.LEARNING,
         metrics=("lr",),
         judge=StuckLearningRate,
-        condition="Exactly 0 in 10 records in a row among the first `until`; CRIT with a gradient that is not a "
-        "number.",
-        limits={"until": 200},
-        patience={INFO: Patience(10, 10), CRIT: Patience(3, 3)},
-        why="Nothing is learned until it rises.",
+        condition="Exactly 0 in 10 records in a row among the first `until`: INFO; CRIT with a gradient that is not a "
+        "number. Exactly 0 in 5 in a row, from above `height` of its largest at once: WARN.",
+        limits={"until": 200, "height": 0.3},
+        patience={INFO: Patience(10, 10), WARN: Patience(5, 5), CRIT: Patience(3, 3)},
+        why="Nothing is learned while it is 0; a schedule that ends there comes down to it.",
         causes=(
             "warm-up measured in the wrong unit",
             "an optimiser step skipped on overflow, and the scheduler with it",

@@ -156,10 +156,13 @@ class VanishingGradient(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.start = Frozen()
+        self.loss = Frozen(skip=0, size=5, minimum=1)
 
     def read(self, now: Moment) -> Reading | None:
-        """Against the run's own start; silent on a solved task and in the last of a schedule."""
-        value = now.values.get("grad_norm")
+        """Against the run's own start; silent on a solved task, in the last of a schedule, and where a loss is gone."""
+        value, loss = now.values.get("grad_norm"), now.values.get("loss")
+        if loss is not None and not self.loss.is_final:
+            self.loss.push(loss)
         if value is None:
             return None
         start = self.start
@@ -172,13 +175,15 @@ class VanishingGradient(Judge):
         reward = now.reward
         if now.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
             return QUIET
+        if reward.count == 0 and loss is not None and loss < self.limits["learned"] * (self.loss.value or 0.0):
+            return QUIET
         return Reading(WARN, value, start.value, line)
 
     def headline(self, reading: Reading) -> str:
         """Now and at the start."""
         return (
-            f"gradient norm {number(reading.value)}, was {number(reading.baseline or 0)} at the start, reward "
-            f"not saturated"
+            f"gradient norm {number(reading.value)}, was {number(reading.baseline or 0)} at the start, and there is "
+            f"something left to learn"
         )
 
 
@@ -238,8 +243,9 @@ RULES = (
         metrics=("grad_norm",),
         judge=VanishingGradient,
         condition="Below `warn` of the run's own start in 10 of 15 records while the reward is not at its top, groups "
-        "still differ and the learning rate is above a twentieth of its largest.",
-        limits={"warn": 0.05},
+        "still differ and the learning rate is above a twentieth of its largest; without a reward, while the loss is "
+        "above `learned` of its first five records.",
+        limits={"warn": 0.05, "learned": 0.3},
         patience={WARN: Patience(10, 15), INFO: Patience(10, 15)},
         warm_up=33,
         why="Nothing more is being learned although something could be.",

@@ -14,7 +14,7 @@ from rltop.derive.rolling import MAD_TO_SIGMA, Window, mad_of
 from rltop.health import scope
 from rltop.health.moment import Moment
 from rltop.health.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Level
+from rltop.model import Algorithm, Evidence, Level
 from rltop.units import number
 
 _MIN_EVALUATIONS = 4
@@ -22,6 +22,9 @@ _HELD = 12
 _LEVEL = 3
 _FEW = 5
 _FELL = 0.9
+LN2 = math.log(2.0)
+_NEAR_LN2 = 0.1
+_ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
 
 
 def _noise(held: Window) -> float:
@@ -120,6 +123,8 @@ class EvaluationLossUp(Judge):
 
     Two evaluations say so, or one where the training loss has left it far behind:
     what is known by heart shows in the distance before the second evaluation does.
+    A loss on pairs begins at ln 2, whatever the model: an evaluation above it, while
+    training is well below, has learned less than nothing, and needs no best to fall from.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
@@ -130,17 +135,23 @@ class EvaluationLossUp(Judge):
         self.train = Window(20)
         self.train_at_best = float("inf")
         self.since: tuple[int, int] | None = None
+        self.first: float | None = None
 
     def read(self, now: Moment) -> Reading | None:
         """At the second in a row, or at once; the training loss is the median of 20 records."""
         loss = now.values.get("loss")
         if loss is not None:
             self.train.push(loss)
+            self.first = loss if self.first is None else self.first
         value = now.values.get("val_loss")
         if value is None:
             return None
         held, limits = self.held, self.limits
         held.push(value)
+        if now.algorithm in _ON_PAIRS and self._is_worse_than_chance(value):
+            self.best = min(self.best, value)
+            self.since = self.since or (now.observation.record, now.observation.step)
+            return Reading(WARN, value, LN2, limits["chance"] * LN2, (self.train.last(_FEW),))
         if value < self.best:
             self.best, self.train_at_best, self.noise = value, self.train.median, _noise(held)
             self.since = None
@@ -158,12 +169,27 @@ class EvaluationLossUp(Judge):
         level = WARN if is_second or is_left_behind else INFO
         return Reading(level, value, self.best, line, (self.train.median,))
 
+    def _is_worse_than_chance(self, value: float) -> bool:
+        limits = self.limits
+        return (
+            value > limits["chance"] * LN2
+            and self.first is not None
+            and abs(self.first - LN2) < _NEAR_LN2
+            and self.train.count >= _FEW
+            and max(self.train.last(_FEW), self.train.median) < limits["learned"] * LN2
+        )
+
     def began(self) -> tuple[int, int] | None:
         """The first of the evaluations in a row."""
         return self.since
 
     def headline(self, reading: Reading) -> str:
         """Best, now, and the training loss."""
+        if reading.baseline == LN2:
+            return (
+                f"evaluation loss {number(reading.value)} is worse than knowing nothing (ln 2) "
+                f"while the training loss fell to {number(reading.extra[0])}"
+            )
         return (
             f"evaluation loss {number(reading.baseline or 0)} → {number(reading.value)} "
             f"while the training loss fell to {number(reading.extra[0])}"
@@ -251,19 +277,20 @@ RULES = (
         title="overfitting",
         family="validation",
         group=Group.LEARNING,
-        metrics=("val_loss",),
+        metrics=("val_loss", "loss"),
         judge=EvaluationLossUp,
         condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
         "`warn` of the best, "
         "while the training loss (median of 20) has fallen since; one is enough where the training loss (median of "
-        "five) is at most `behind` of it.",
-        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5},
+        "five) is at most `behind` of it. On pairs, whose loss begins at ln 2: one above `chance` times that, while "
+        "the training loss (medians of 5 and 20) is below `learned` times that.",
+        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
         patience={INFO: Patience(2, 2), WARN: AT_ONCE},
         applies=scope.has_loss_to_minimise,
         takes_late=True,
         why="From here on the model learns its training pairs by heart.",
         causes=("too many epochs", "too few pairs", "learning rate too high"),
         next=("loss", "dpo_accuracy", "dpo_margin", "rm_accuracy", "lr"),
-        sources="judgement; the shape is that of any overfit.",
+        sources="judgement; the shape is that of any overfit. ln 2 is what a margin of 0 costs (Bradley-Terry).",
     ),
 )

@@ -567,7 +567,7 @@ def test_d2_trap_no_evaluation_is_information() -> None:
     engine = play(40, Algorithm.DPO, dpo_accuracy=1.0)
     assert alarms(engine) == []
     assert "D2" in infos(engine)
-    worse = play(80, Algorithm.DPO, dpo_accuracy=1.0, val_acc=every(10, [0.6, 0.7, 0.68, 0.66, 0.65]))
+    worse = play(80, Algorithm.DPO, dpo_accuracy=1.0, val_acc=every(10, [0.75, 0.82, 0.8, 0.78, 0.77]))
     assert first(worse, "D2").record >= 30
 
 
