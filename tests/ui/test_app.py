@@ -25,9 +25,10 @@ from rltop.ui.screens.rollouts import RolloutsScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.screens.verdict import VerdictScreen
-from rltop.ui.widgets.key_line import KeyLine
+from rltop.ui.widgets.key_line import KeyHint, KeyLine
 from rltop.view.frame import body_height
 from rltop.view.lines import Target, TargetKind
+from rltop.view.widths import cell_width
 
 WIDE = (120, 40)
 
@@ -618,6 +619,47 @@ async def test_no_key_of_the_footer_is_cut(width: int) -> None:
         app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
         await press(pilot, "enter", "comma")
         await pilot.pause()
-        shown = [child for child in app.screen.query_one(KeyLine).children if child.display]
-        assert len(shown) > 3
-        assert max(child.region.right for child in shown) <= width + 1
+        line = app.screen.query_one(KeyLine)
+        assert len(line.parts) > 3
+        text = line.render_line(0).text
+        assert text.rstrip() == " ".join("".join(_said(hint) for hint in part) for part in line.parts)
+        assert cell_width(text) == width
+
+
+def _said(hint: KeyHint) -> str:
+    return f"{hint.shown} {hint.words}".strip()
+
+
+async def test_a_key_of_the_footer_is_pressed_by_a_click_and_explained_under_the_mouse() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        line = app.screen.query_one(KeyLine)
+        at = line.render_line(0).text.index("Pause")
+        await pilot.hover(KeyLine, offset=(at, 0))
+        assert line.tooltip == "Freeze the picture; reading goes on"
+        await pilot.click(KeyLine, offset=(at, 0))
+        await pilot.pause()
+        assert not app.is_live
+        await pilot.hover(KeyLine, offset=(119, 0))
+        assert line.tooltip is None
+
+
+async def test_the_footer_is_drawn_anew_only_when_other_keys_do_something() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        line, drawn = app.screen.query_one(KeyLine), 0
+        await pilot.pause()
+        before = list(app.screen.walk_children())
+
+        def count() -> None:
+            nonlocal drawn
+            drawn += 1
+
+        line.refresh = count  # type: ignore[method-assign, assignment]
+        app.refresh_bindings()
+        await pilot.pause()
+        assert drawn == 0
+        await press(pilot, "space")
+        await pilot.pause()
+        assert drawn == 1 and "Live" in line.render_line(0).text
+        assert list(app.screen.walk_children()) == before
