@@ -164,6 +164,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             while self.session.step(SLICE_MS):
                 self._draw_when_due()
                 await asyncio.sleep(0)
+                await self.keys_shown()
             wait_s = self._draw_when_due()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

@@ -27,9 +27,6 @@ from textual.message_pump import MessagePump
 from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import Screen
 from textual.widgets import Input
-from textual.widgets._footer import FooterKey as FooterKey  # noqa: PLC0414 - handed on
-from textual.widgets._footer import FooterLabel as FooterLabel  # noqa: PLC0414 - handed on
-from textual.widgets._footer import KeyGroup as KeyGroup  # noqa: PLC0414 - handed on
 from textual.worker import WorkerFailed
 
 from rltop.ui.pen import Pen
@@ -40,6 +37,9 @@ _FLUSH_CHARACTERS = 1 << 16
 
 _TAKEN_S = 1.0
 """A page that has not dealt with a key after so long is not waited for."""
+
+_RIGHT_OF_WAY_S = 0.25
+"""Reading waits for the effect of a key, but not for longer than that."""
 
 
 class ScreenGuard(Protocol):
@@ -127,9 +127,9 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
     Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
     `_file`, `fileno` and `input_tty`, its method `_get_terminal_size`, and the fact
     that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
-    Also on `process_message`, which sees on its own thread the message
-    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, and on
-    `disable_input`, after which nobody reads such an answer.
+    Also on `process_message`, which sees on its own thread every key and the message
+    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
+    and on `disable_input`, after which nobody reads such an answer.
     Entering a second time would clear the early frame and, in some terminals,
     overwrite the saved cursor; leaving is the guard's, so that it comes last.
     """
@@ -156,6 +156,8 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
         def process_message(self, message: Message) -> None:
             if isinstance(message, TerminalSupportsSynchronizedOutput):
                 ping.answered()
+            elif isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
+                self._app.expect_key()
             super().process_message(message)
 
         def disable_input(self) -> None:
@@ -245,12 +247,27 @@ class KeysInOrder(App[int]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._typed: deque[events.Key] = deque()
+        self._is_shown = asyncio.Event()
+        self._is_shown.set()
+
+    def expect_key(self) -> None:
+        """A key is on its way; may be called on the thread that reads keys."""
+        self._is_shown.clear()
+
+    async def keys_shown(self) -> None:
+        """Wait until the screen shows what the keys so far do, but not long."""
+        if not self._is_shown.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RIGHT_OF_WAY_S):
+                    await self._is_shown.wait()
+            self._is_shown.set()
 
     async def on_event(self, event: events.Event) -> None:
         """Take a key as described, everything else as Textual does."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
             return
+        self.expect_key()
         self._typed.append(event)
         if len(self._typed) == 1:
             await self._take_key()
@@ -272,6 +289,8 @@ class KeysInOrder(App[int]):
             self._typed.popleft()
         if self._typed:
             self.call_later(self._take_key)
+        else:
+            self.screen.call_after_refresh(self._is_shown.set)
 
 
 async def _drained(pump: MessagePump) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from screens import RECORDED, app_over, page_text
@@ -61,3 +62,45 @@ async def test_pages_are_opened_and_left_in_order() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "t", "comma", "comma", "L", "m", "escape", "t", "comma")
         await until(pilot, lambda: isinstance(app.screen, TimingScreen) and not app.is_live)
+
+
+async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_it() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        assert isinstance(app.screen, OverviewScreen)
+        board, slices = app.screen.board, 0
+
+        def read(budget_ms: float) -> bool:
+            nonlocal slices
+            slices += 1
+            return True
+
+        app.session.step = read  # type: ignore[method-assign]
+        app.session.bell.ring()
+        await until(pilot, lambda: slices > 0)
+        app.expect_key()
+        await asyncio.sleep(0)
+        selected, before = board.target, slices
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert slices == before
+        type_ahead(app, "G")
+        await until(pilot, lambda: slices > before)
+        assert board.target != selected
+
+
+async def test_a_key_that_nothing_comes_of_does_not_keep_reading_for_long() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        slices = 0
+
+        def read(budget_ms: float) -> bool:
+            nonlocal slices
+            slices += 1
+            return True
+
+        app.expect_key()
+        app.session.step = read  # type: ignore[method-assign]
+        app.session.bell.ring()
+        await until(pilot, lambda: slices > 2)
