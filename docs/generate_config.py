@@ -43,6 +43,9 @@ warn = 8            # a spike of the gradient norm counts from 8 times its media
 mute = true         # this run's tool calls are slow, and that is known
 ```
 
+What is muted here is muted for the screen, `check` and `watch`; each of them says so. `x` on the screen mutes a rule
+for one run, until rltop ends.
+
 ## Profiles
 
 Some kinds of run live on another scale: a mixture of experts disagrees with its sampler from the start, clipping by

@@ -47,6 +47,7 @@ class FakeRun:
     verdicts: Sequence[Verdict] = ()
     events: Sequence[Event] = ()
     muted: frozenset[str] = frozenset()
+    silenced: frozenset[str] = frozenset()
     warm_up: tuple[int, int] | None = None
     state: RunState = RunState.LIVE
     state_note: str = ""
@@ -259,7 +260,7 @@ def firing_run() -> FakeRun:
         Event(1165, 1165, "T2", "length", Level.WARN, EventState.FIRING, "answers are 1.6× as long as at the start"),
         Event(1172, 1172, "P1", "performance", Level.WARN, EventState.FIRING, "steps take 47.5 s instead of 36.4 s"),
         Event(1173, 1173, "P6", "straggler", Level.WARN, EventState.FIRING, "slowest rollout 27.0 s, mean 9.4 s"),
-        Event(1180, 1180, "E1", "entropy", Level.WARN, EventState.RECOVERED, "entropy: recovered, since step 1,170"),
+        Event(1180, 1180, "E1", "entropy", Level.WARN, EventState.RECOVERED, "entropy, since step 1,170"),
         Event(1187, 1187, "O12", "kl", Level.WARN, EventState.FIRING, "KL to the reference is 3.6× its start"),
         Event(1190, 1190, "T2", "length", Level.CRIT, EventState.ESCALATED, "answers are 2.9× as long as at the start"),
     ]

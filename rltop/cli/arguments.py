@@ -107,6 +107,7 @@ def _check_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fail-on", choices=("warn", "crit"), default="crit", help="level that makes the exit code 1")
     parser.add_argument("--ever", action="store_true", help="exit 1 also for what has recovered by the end")
+    parser.add_argument("--width", type=int, metavar="N", help="columns (default: the terminal's, else 100)")
     add_flags(parser)
     parser.set_defaults(command=_check)
     return parser

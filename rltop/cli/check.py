@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop.cli.looking import load_config
 from rltop.cli.opening import read_whole, runs_of
-from rltop.cli.voice import complain_of, is_ascii_only, is_terminal, say
+from rltop.cli.voice import complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
@@ -98,7 +98,13 @@ def _text(arguments: Namespace, config: Config, spec: Any, run: TrackedRun, *, i
         return _json(document if is_only else {"path": run.path.raw, **document})
     from rltop.report.check_text import check_text
 
-    return check_text(run, use_color=_has_color(config), is_ascii=_is_ascii(config), since=arguments.since)
+    return check_text(
+        run,
+        use_color=_has_color(config),
+        is_ascii=_is_ascii(config),
+        width=text_width(arguments.width),
+        since=arguments.since,
+    )
 
 
 def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
@@ -120,8 +126,10 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRu
         return _json(about)
     from rltop.report.check_text import explain_text, rules_text
 
-    looks: dict[str, bool] = {"use_color": _has_color(config), "is_ascii": _is_ascii(config)}
-    return rules_text(options, run, **looks) if spec is None else explain_text(spec, options, run, **looks)
+    has_color, is_ascii, width = _has_color(config), _is_ascii(config), text_width(arguments.width)
+    if spec is None:
+        return rules_text(options, run, use_color=has_color, is_ascii=is_ascii, width=width)
+    return explain_text(spec, options, run, use_color=has_color, is_ascii=is_ascii, width=width)
 
 
 def _has_color(config: Config) -> bool:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rltop.cli.opening import direct, read_pipe
-from rltop.cli.voice import complain, is_ascii_only, is_terminal, say
+from rltop.cli.voice import complain, is_ascii_only, is_terminal, say, text_width
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
@@ -17,9 +16,6 @@ from rltop.model import Level
 
 if TYPE_CHECKING:
     from argparse import Namespace
-
-DEFAULT_WIDTH = 100
-MIN_WIDTH = 40
 
 
 def print_once(found: Found, config: Config, arguments: Namespace) -> int:
@@ -71,14 +67,9 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     else:
         has_terminal = is_terminal()
         looks = {"use_color": config.use_color(has_terminal), "is_ascii": _is_ascii(config)}
-        say(runs_text(in_order(entries), _width(arguments), **looks))
+        say(runs_text(in_order(entries), text_width(arguments.width), **looks))
         complain(f"{len(entries)} runs, a line each; name one to see its overview")
     return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS
-
-
-def _width(arguments: Namespace) -> int:
-    columns = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns if is_terminal() else DEFAULT_WIDTH
-    return max(MIN_WIDTH, arguments.width or columns)
 
 
 def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
@@ -101,7 +92,7 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
     else:
         from rltop.report.text import once_text
 
-        width = _width(arguments)
+        width = text_width(arguments.width)
         text = once_text(run, width, use_color=config.use_color(has_terminal), is_ascii=_is_ascii(config))
     say(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS

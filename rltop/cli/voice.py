@@ -14,6 +14,8 @@ from collections.abc import Iterator
 
 from rltop.errors import RltopError
 
+DEFAULT_WIDTH = 100
+MIN_WIDTH = 40
 _LAST_STANDARD = 2
 
 
@@ -87,6 +89,15 @@ def hold_standard_streams() -> None:
 def is_terminal() -> bool:
     """Does standard output go to a terminal?"""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def text_width(wanted: int | None) -> int:
+    """Columns for a text: those asked for, else the terminal's, else 100; 40 at least."""
+    if wanted is None and is_terminal():
+        import shutil
+
+        wanted = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns
+    return max(MIN_WIDTH, wanted or DEFAULT_WIDTH)
 
 
 def is_ascii_only() -> bool:

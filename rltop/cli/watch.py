@@ -18,7 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rltop import units
-from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
+from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks
 from rltop.cli.looking import load_config, look, nothing_found, one_of_several
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
@@ -121,6 +121,7 @@ class Vigil:
         self._options = options
         self._announcers = [Announcer(run) for run in session.runs]
         self._ended: dict[Announcer, int] = {}
+        self._empty: set[Announcer] = set()
         self._began_s = clock.monotonic()
         self._gone_s: float | None = None
 
@@ -152,12 +153,17 @@ class Vigil:
         # Of a pattern that matched nothing, several may have come at once.
         self._announcers = [kept.get(run) or Announcer(run) for run in self._session.runs]
 
-    def _tell(self, announcer: Announcer) -> None:
+    def _tell(self, announcer: Announcer, *, is_over: bool = False) -> None:
         run, is_new = announcer.run, not announcer.has_begun
         notices = announcer.news()
-        if is_new and announcer.has_begun:
+        has_rows = bool(run.stream.rows)
+        if announcer.has_begun and (is_new or (has_rows and announcer in self._empty)):
             self._say_begun(announcer)
+            (self._empty.discard if has_rows else self._empty.add)(announcer)
         for notice in notices:
+            if is_over and notice.kind is NoticeKind.RECOVERED and notice.family == STALL_FAMILY:
+                # Silence ends with the watch, but the run has not come back.
+                continue
             self._log.notice(notice, run)
             is_left = notice.is_past and self._options.is_from_now
             if notice.kind in (NoticeKind.FIRES, NoticeKind.WORSE) and not is_left:
@@ -166,12 +172,15 @@ class Vigil:
 
     def _say_begun(self, announcer: Announcer) -> None:
         run, stream = announcer.run, announcer.run.stream
-        rows = f"{units.count(stream.rows)} records" + (f" up to step {units.step(stream.last_step or 0)}")
+        records = "record" if stream.rows == 1 else "records"
+        rows = f"{units.count(stream.rows)} {records} up to step {units.step(stream.last_step or 0)}"
         words = f"watching {run.path.display}: {rows if stream.rows else run.state_note or 'no record yet'}"
         if run.is_awaited:
             words = run.state_note
         if announcer.past_events:
-            words += f", {units.count(announcer.past_events)} past events"
+            words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
+        if run.silenced:
+            words += f", muted in the settings: {', '.join(sorted(run.silenced))}"
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
         )
@@ -183,7 +192,7 @@ class Vigil:
         if how is None:
             return None
         run.finish()
-        self._tell(announcer)
+        self._tell(announcer, is_over=True)
         event, words, code = how
         failure = run.failure.display
         if failure and code == EXIT_OK:

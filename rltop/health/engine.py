@@ -122,6 +122,8 @@ class Engine:
     def _tell(self, observation: Observation) -> list[Event]:
         """Say once whose thresholds hold: they never move silently."""
         self._has_told = True
+        if not self.options.is_enabled(profiles.RULE, self._names()):
+            return []
         family = registry.BY_ID[profiles.RULE].family
         told = []
         for name, reason in self.profiles:
@@ -172,17 +174,12 @@ class Engine:
         Called before `observe` sees the first row of the segment (`observe`
         calls it itself when the segment number moves).
         """
-        happened = [
-            Event(
-                observation.record,
-                observation.step,
-                RESTART_RULE,
-                registry.BY_ID[RESTART_RULE].family,
-                Level.INFO,
-                EventState.FACT,
-                self._restart_message(observation),
+        happened = []
+        if self.options.is_enabled(RESTART_RULE, self._names()):
+            family, message = registry.BY_ID[RESTART_RULE].family, self._restart_message(observation)
+            happened.append(
+                Event(observation.record, observation.step, RESTART_RULE, family, Level.INFO, EventState.FACT, message)
             )
-        ]
         ended = self._now.clone()
         ended.observation = observation
         happened += [rule.recover(ended) for rule in self._rules if rule.is_firing]

@@ -57,6 +57,14 @@ class EngineOptions(Struct):
         own = self.settings(rule, profiles)
         return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].limits.items()}
 
+    def silenced(self, profiles: Sequence[str] = ()) -> frozenset[str]:
+        """Ids of the rules that the user switches off under `profiles`; not those that a profile brings along."""
+        if not self.rules and not self.by_profile:
+            return frozenset()
+        tables = (self.rules, *(self.by_profile.get(name, {}) for name in profiles))
+        named = {rule for table in tables for rule, settings in table.items() if settings.get("enabled") is False}
+        return frozenset(rule for rule in named if not self.is_enabled(rule, profiles))
+
     def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
         """Whether the rule is judged at all under `profiles`."""
         return bool(self.settings(rule, profiles).get("enabled", True))
@@ -100,7 +108,7 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
                     raise ConfigError(
                         f"[{table}.{rule}] enabled = {value!r} is not true or false", "write true or false"
                     )
-            elif isinstance(value, bool) or not isinstance(value, int | float):
+            elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
                 raise ConfigError(f"[{table}.{rule}] {name} = {value!r} is not a number", "write a plain number")
 
 
@@ -108,5 +116,6 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
     # Imported only for who has mistyped: this module is needed before the first frame.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    near = get_close_matches(word, known, n=3, cutoff=0.4)
+    same = [name for name in known if name.casefold() == word.casefold()]
+    near = same or get_close_matches(word, known, n=3, cutoff=0.4)
     return f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known)}"

@@ -15,18 +15,21 @@ from rltop.units import duration, percent
 UNREADABLE = "L7"
 FIRST_RECORD = "L5"
 _FEWEST = 20
+_FIRST: Mapping[str, float] = {"first_s": 1800.0}
+_BAD: Mapping[str, float] = {"warn": 0.05}
 
 
-def unreadable(counts: Counts, steps: Sequence[int]) -> Verdict | None:
+def unreadable(counts: Counts, steps: Sequence[int], limits: Mapping[str, float] = _BAD) -> Verdict | None:
     """WARN while more than `warn` of the newest lines, 100 or all there are, are not readable.
 
     Args:
         counts: what has been read of the file.
         steps: the trainer's steps that are held, oldest first; there may be none.
+        limits: thresholds of L7 by name.
     """
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
-    if read < _FEWEST or len(bad) <= L7.limits["warn"] * read:
+    if read < _FEWEST or len(bad) <= limits["warn"] * read:
         return None
     # Where the first of them stands among the rows, if rows are spread evenly over lines.
     behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
@@ -36,9 +39,9 @@ def unreadable(counts: Counts, steps: Sequence[int]) -> Verdict | None:
     return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
 
 
-def first_record_late(waited_s: float) -> Verdict | None:
-    """INFO once a file has been without a record for `first_s` seconds."""
-    if waited_s <= L5.limits["first_s"]:
+def first_record_late(waited_s: float, limits: Mapping[str, float] = _FIRST) -> Verdict | None:
+    """INFO once a file has been without a record for `first_s` seconds; `limits` are those of L5."""
+    if waited_s <= limits["first_s"]:
         return None
     text = f"no record yet, {duration(waited_s)} after the file began: a first validation, or compilation?"
     return _verdict(L5, Level.INFO, text, (Evidence("waited", waited_s, Unit.SECONDS),), 0, 0)
@@ -67,9 +70,6 @@ def _verdict(
         baseline=None,
     )
 
-
-_FIRST: Mapping[str, float] = {"first_s": 1800.0}
-_BAD: Mapping[str, float] = {"warn": 0.05}
 
 L5 = RuleSpec(
     id=FIRST_RECORD,

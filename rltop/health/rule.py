@@ -360,7 +360,7 @@ class Rule:
         for level in (INFO, WARN, CRIT):
             if level <= self.level:
                 self._cool[level] = self.recovered_record + COOLDOWN_RECORDS
-        message = f"{self.spec.title}: recovered, since step {self.since_step}"
+        message = f"{self.spec.title}, since step {self.since_step:,}"
         return self._event(now, EventState.RECOVERED, self.level, message)
 
     def _event(self, now: Moment, state: EventState, level: Level, message: str) -> Event:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from rltop.clock import Clock
-from rltop.health.reception import first_record_late, unreadable
+from rltop.health.reception import FIRST_RECORD, UNREADABLE, first_record_late, unreadable
 from rltop.ingest.intake import Intake
 from rltop.ingest.pipeline import Pipeline
 from rltop.metrics.dialect import Identity
@@ -83,7 +83,7 @@ class Condition(ABC):
         judge = self._shown.judge
         if judge is None or age_s is None or self._arrived_s is None or self._shown.is_finished:
             return None
-        if LIVENESS_RULE in judge.muted:
+        if judge.is_silent(LIVENESS_RULE):
             return None
         identity = self.identity
         step_time = None if identity is None else identity.primary("time_step")
@@ -92,14 +92,16 @@ class Condition(ABC):
     def _reception_verdict(self) -> Verdict | None:
         """The verdict on lines that cannot be read, or on a file that has no record yet."""
         judge = self._main.pipeline.judge
-        muted = frozenset[str]() if judge is None else judge.muted
+        if judge is None:
+            return None
         found = None
         if self.stream.rows:
             counts = self._main.pipeline.decoder.counts
-            found = unreadable(counts, self.stream.steps()) if counts.recent_bad else None
+            if counts.recent_bad:
+                found = unreadable(counts, self.stream.steps(), judge.limits(UNREADABLE))
         elif self._modified_s is not None and not self._is_finished:
-            found = first_record_late(self._clock.now() - self._modified_s)
-        return None if found is None or found.rule in muted else found
+            found = first_record_late(self._clock.now() - self._modified_s, judge.limits(FIRST_RECORD))
+        return None if found is None or judge.is_silent(found.rule) else found
 
     @property
     def lag_s(self) -> float:

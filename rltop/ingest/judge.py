@@ -7,7 +7,7 @@ rules are the largest part of the program.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rltop.health.engine import Engine
 from rltop.health.liveness import Liveness
@@ -126,6 +126,17 @@ class Judge:
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted for this run."""
         return frozenset(self._muted)
+
+    def is_silent(self, rule: str) -> bool:
+        """Is a rule muted, from the screen or by the settings?"""
+        return rule in self._muted or not self.options.is_enabled(rule, self._names())
+
+    def limits(self, rule: str) -> Mapping[str, float]:
+        """Thresholds of a rule by name, as they hold in this run."""
+        return self.options.limits(rule, self._names())
+
+    def _names(self) -> list[str]:
+        return [profile.name for profile in self.profiles]
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""

@@ -353,6 +353,12 @@ class TrackedRun(Condition):
         return frozenset() if judge is None else judge.muted
 
     @property
+    def silenced(self) -> frozenset[str]:
+        """Ids of the rules that the settings switch off."""
+        judge = self._main.pipeline.judge
+        return frozenset() if judge is None else judge.options.silenced(self.profiles)
+
+    @property
     def records(self) -> int:
         """Training rows judged so far."""
         judge = self._main.pipeline.judge

@@ -15,7 +15,7 @@ from rltop.health.rule import RuleSpec
 from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
 from rltop.report.text import PALETTE, rows_text
 from rltop.view.cells import RowBuilder, text_row, wrap
-from rltop.view.event_row import paint_event
+from rltop.view.event_row import whole_event
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.view.header import count_words
 from rltop.view.lines import Row
@@ -58,10 +58,14 @@ def check_text(
         after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
-        rows += [paint_event(event, width, glyphs) for event in events[-_SHOWN:]]
+        rows += [row for event in events[-_SHOWN:] for row in whole_event(event, width, glyphs)]
     words = count_words(run.counts)
-    if words:
-        rows += [Row(()), text_row(f"file: {' · '.join(words)}", width, glyphs, "dim")]
+    notes = [f"file: {' · '.join(words)}"] if words else []
+    if run.silenced:
+        notes.append(f"muted in the settings: {', '.join(sorted(run.silenced))}")
+    if notes:
+        lines = [line for note in notes for line in wrap(note, width - 2, 3)]
+        rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
     return _as_text(rows, use_color=use_color)
 
 

@@ -19,7 +19,7 @@ from rltop.metrics.catalog import CATALOG
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
 from rltop.report.check_text import evidence_words
 from rltop.view.cells import RowBuilder, text_row, wrap
-from rltop.view.event_row import paint_event
+from rltop.view.event_row import whole_event
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row
 from rltop.view.signals import baseline_of
@@ -168,7 +168,7 @@ def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list
         return rows + field_rows("events", ["none: it never fired"], width, glyphs)
     more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
     rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
-    return rows + [paint_event(event, width, glyphs) for event in events[-_SHOWN_EVENTS:]]
+    return rows + [row for event in events[-_SHOWN_EVENTS:] for row in whole_event(event, width, glyphs)]
 
 
 def _seen(run: RunSource, signal: Signal) -> str:
@@ -191,7 +191,7 @@ def _seen(run: RunSource, signal: Signal) -> str:
     if base is not None:
         parts.insert(1, f"{units.measure(base, unit)} at the start")
     if marks := stream.mark_count(signal.key):
-        parts.append(f"{units.count(marks)} not numbers")
+        parts.append(f"{units.count(marks)} not {'a number' if marks == 1 else 'numbers'}")
     return f"{head}: {', '.join(parts)}"
 
 
@@ -221,11 +221,13 @@ def _where(spec: RuleSpec, options: EngineOptions, run: RunSource | None) -> str
         return applies_to(spec)
     if not spec.applies(run.identity.algorithm, run.identity.traits):
         return "does not apply to this run"
-    has_metric = spec.judges_always or any(run.identity.signals.get(name) for name in spec.metrics)
-    count = sum(1 for event in run.events if event.rule == spec.id and event.state is EventState.FIRING)
-    return (
-        (f"judged; fired {count}×" if count else "judged; quiet") if has_metric else "its metrics are not logged here"
-    )
+    count = sum(1 for event in run.events if event.rule == spec.id and event.state is not EventState.RECOVERED)
+    said = f"{'told' if spec.is_fact else 'fired'} {count}×" if count else "quiet"
+    if spec.judge is None:
+        return said if count else f"{said}; not judged from records"
+    if spec.metrics and not spec.judges_always and not any(run.identity.signals.get(name) for name in spec.metrics):
+        return "its metrics are not logged here"
+    return f"judged; {said}"
 
 
 def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ class BadgeGroup(NamedTuple):
         badges: what fires, worst first.
         quiet: rules that apply to this run and do not fire.
         recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
-        muted: rules that were muted from the screen.
+        muted: rules that were muted, from the screen or by the settings.
         progress: why there is no verdict yet, for example 7/30; empty when there is.
     """
 
@@ -118,14 +118,15 @@ def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup
     fired = {verdict.rule for verdict in firing if not verdict.stream}
     progress = _progress(run)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
-    rules = _rules_of(run, name) if not progress or run.muted else []
-    quiet = 0 if progress else sum(rule not in fired and rule not in run.muted for rule in rules)
+    muted = run.muted | run.silenced
+    rules = _rules_of(run, name) if not progress or muted else []
+    quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
     recovered = tuple(
         Badge(v.rule, Label.of(_whose(v)), v.level, v.recovered_step, stream=v.stream)
         for v in verdicts
         if v.state is VerdictState.RECOVERED and v.recovered_step is not None
     )
-    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in run.muted for rule in rules))
+    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rules))
 
 
 def _whose(verdict: Verdict) -> str:
@@ -148,12 +149,15 @@ def _rules_of(run: RunSource, group: str) -> list[str]:
     identity = run.identity
     if identity is None:
         return []
-    from rltop.health import registry  # noqa: PLC0415 - see above
+    from rltop.health import profiles, registry  # noqa: PLC0415 - see above
 
+    held = [profiles.PROFILES[name].rules for name in run.profiles]
+    off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
     return [
         spec.id
         for spec in registry.SPECS
         if spec.group.value == group
+        and spec.id not in off - run.silenced
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or any(name in identity.signals for name in spec.metrics))
         and (not spec.needs_ranks or (run.ranks is not None and not run.ranks.is_measured))

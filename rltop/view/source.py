@@ -71,6 +71,11 @@ class RunSource(Protocol):
         ...
 
     @property
+    def silenced(self) -> frozenset[str]:
+        """Ids of the rules that the settings switch off."""
+        ...
+
+    @property
     def warm_up(self) -> tuple[int, int] | None:
         """Records seen and records needed, while the rules warm up."""
         ...

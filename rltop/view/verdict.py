@@ -93,9 +93,13 @@ def paint_verdict(view: VerdictView, width: int, height: int | None, glyphs: Gly
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
-        is_muted = "this rule is muted for this run: x shows its verdicts again"
-        text = is_muted if view.is_muted else "this rule does not fire at this step"
-        rows.append(text_row(text, width, glyphs, "dim"))
+        text = "this rule does not fire at this step"
+        if view.is_muted:
+            text = (
+                "this rule is muted for this run until rltop ends: x shows its verdicts again; "
+                f"[rules.{view.rule}] mute = true in the config file is for good, and for check and watch too"
+            )
+        rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
         return fill([*rows, *_paint_events(view, width, glyphs)], height)
     rows = [*_paint_head(view, verdict, width, glyphs), rule_row(width, glyphs)]
     rows += _paint_evidence(view, verdict, width, glyphs)

@@ -179,7 +179,7 @@ def test_since_leaves_out_what_happened_before(tmp_path: Path, capsys: pytest.Ca
     code, out, _ = run(["check", "--ever", "--since", 30, "--json", path], capsys)
     assert code == 0 and all(event["step"] >= 30 for event in json.loads(out)["events"])
     code, out, _ = run(["check", "--ever", "--since", 10, path], capsys)
-    assert code == 1 and "events since step 10: " in out and "not a number: recovered" in out
+    assert code == 1 and "events since step 10: " in out and "recovered not a number, since step" in out
     code, _, err = run(["check", "--since", "soon", path], capsys)
     assert code == 2 and "'soon'" in err
 

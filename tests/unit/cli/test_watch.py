@@ -160,6 +160,8 @@ def test_a_file_that_is_not_there_yet_is_waited_for_and_may_be_replaced(
     watch = Watch(path, capsys)
     assert "does not exist yet" not in watch.events() and watch.lines[0]["records"] == 0
     watch.append(rows(30))
+    begun = [(line["records"], line["step"]) for line in watch.lines if line["event"] == "watching"]
+    assert begun == [(0, None), (30, 30)]
     path.rename(path.with_suffix(".1"))
     watch.turn(1.0)
     watch.append(rows(10, range(35, 36), first=31))
@@ -212,6 +214,19 @@ def test_how_it_ends(
     watch.commands(ON_CRIT)
     assert watch.vigil.is_over
     assert (watch.lines[-1]["event"], watch.vigil.exit_code) == (event, code)
+
+
+def test_a_run_that_is_given_up_has_not_come_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(20))
+    watch = Watch(path, capsys, give_up_s=200.0)
+    for step in range(21, 31):
+        watch.append(row(step), after_s=5.0)
+    watch.turn(90.0)
+    assert watch.commands(ON_STALL) == ["L4 warn 30"]
+    watch.turn(150.0)
+    assert watch.events()[-1] == "given up"
+    assert "recovered" not in watch.events()
 
 
 def test_a_row_after_an_error_takes_it_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,3 +135,14 @@ def test_what_does_not_exist_is_refused_with_its_place(
     for part in parts:
         assert part in str(caught.value.message)
     assert caught.value.hint
+
+
+def test_what_the_settings_silence_is_the_users_own_and_not_the_profiles() -> None:
+    options = EngineOptions(
+        {"O1": {"enabled": False}, "E1": {"warn": 0.3}},
+        by_profile={"moe": {"M1": {"enabled": False}, "O1": {"enabled": True}}},
+    )
+    assert options.silenced() == {"O1"}
+    assert options.silenced(["moe"]) == {"M1"}
+    assert options.silenced(["embodied"]) == {"O1"}
+    assert EngineOptions().silenced(["embodied"]) == frozenset()

@@ -11,6 +11,7 @@ from recorded import recorded_run
 from rltop.cli.opening import direct
 from rltop.clock import FakeClock
 from rltop.config import load
+from rltop.health.options import EngineOptions, RuleSettings
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
@@ -20,12 +21,12 @@ from rltop.model import Level, RunState
 class Writer:
     """Rows appended one by one while the clock and a session move along."""
 
-    def __init__(self, path: Path, lines: list[str]) -> None:
+    def __init__(self, path: Path, lines: list[str], rules: RuleSettings | None = None) -> None:
         self.path = path
         self.clock = FakeClock()
         path.write_text("".join(lines))
         config = load({}, {"HOME": str(path.parent)})
-        options = config.ingest._replace(has_preview=False)
+        options = config.ingest._replace(has_preview=False, health=EngineOptions(rules or {}))
         found = Found(str(path), name_of(str(path)), path.stat().st_size, self.clock.now())
         self.session = Session([found], direct(self.clock), self.clock, options)
         self.settle()
@@ -97,8 +98,56 @@ def test_a_fast_run_does_not_flicker_between_two_polls(tmp_path: Path) -> None:
 
 def test_the_recorded_stall_replayed_live(tmp_path: Path) -> None:
     lines = recorded_run("trl/grpo_stalled").metrics.read_text().splitlines(keepends=True)
-    writer = Writer(tmp_path / "metrics.jsonl", lines[:100])
-    for line in lines[100:]:
-        writer.append(line, 0.055)
+    times = [json.loads(line)["time"] for line in lines]
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:1])
+    for line, before, then in zip(lines[1:], times, times[1:], strict=False):
+        writer.append(line, then - before)
+        assert stalled(writer.session.runs[0]) is Level.OK
     assert stalled(writer.wait(59.0)) is Level.OK
     assert stalled(writer.wait(2.0)) is Level.WARN
+
+
+def test_a_pause_as_long_as_the_checkpoints_before_is_no_stall(tmp_path: Path) -> None:
+    lines = rows(120)
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:1])
+    for i, line in enumerate(lines[1:], start=2):
+        pause_s = 400.0 if i % 20 == 1 else 30.0
+        writer.wait(pause_s - 1.0)
+        # Whether the first pauses of a run are checkpoints nobody can know.
+        if i > 45:
+            assert stalled(writer.session.runs[0]) is Level.OK, i
+        writer.append(line, 1.0)
+    writer.wait(399.0)
+    assert stalled(writer.wait(10_000.0)) >= Level.WARN
+
+
+def test_silence_muted_in_the_settings_stays_a_word(tmp_path: Path) -> None:
+    lines = rows(60)
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:30], {"L4": {"enabled": False}})
+    for line in lines[30:]:
+        writer.append(line, 1.0)
+    run = writer.wait(100_000.0)
+    assert run.state is RunState.STALLED
+    assert not [verdict for verdict in run.verdicts if verdict.rule == "L4"]
+    assert run.silenced == {"L4"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"), [({}, False), ({"first_s": 60.0}, True), ({"first_s": 60.0, "enabled": False}, False)]
+)
+def test_the_first_record_is_late_where_the_settings_say_so(
+    tmp_path: Path, settings: dict[str, float | bool], is_told: bool
+) -> None:
+    writer = Writer(tmp_path / "metrics.jsonl", ["starting\n"], {"L5": settings} if settings else None)
+    found = [verdict.rule for verdict in writer.wait(600.0).verdicts]
+    assert ("L5" in found) is is_told
+
+
+@pytest.mark.parametrize(("settings", "is_told"), [({}, True), ({"warn": 0.6}, False), ({"enabled": False}, False)])
+def test_unreadable_lines_count_as_the_settings_say(
+    tmp_path: Path, settings: dict[str, float | bool], is_told: bool
+) -> None:
+    lines = [line for row in rows(40) for line in (row, "{broken\n")]
+    writer = Writer(tmp_path / "metrics.jsonl", lines, {"L7": settings} if settings else None)
+    found = [verdict.rule for verdict in writer.wait(1.0).verdicts]
+    assert ("L7" in found) is is_told

@@ -80,7 +80,7 @@ def test_what_a_rule_saw_is_told_with_the_keys_of_the_trainer() -> None:
 def test_a_rule_that_says_nothing_of_a_run_says_why() -> None:
     rows = [{"step": i, "loss": 0.1, "grad_norm": math.nan if i == 25 else 1.0} for i in range(1, 41)]
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
-    assert "1 not numbers" in flat(explain_text(BY_ID["O1"], OPTIONS, run, width=200))
+    assert "1 not a number" in flat(explain_text(BY_ID["O1"], OPTIONS, run, width=200))
     assert "not logged truncated_frac" in flat(explain_text(BY_ID["T1"], OPTIONS, run, width=200))
     assert "its metrics are not logged here" in rules_text(OPTIONS, run)
     assert "no metrics in it" in explain_text(BY_ID["O1"], OPTIONS, run_of(b"no\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
@@ -75,3 +76,18 @@ def test_the_check_of_nothing_says_so() -> None:
     text = check_text(run_of(b"not json\n"))
     assert "no metrics in it" in text
     assert "1 bad line" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_check_leaves_no_word_of_an_event_out(run: FakeRun, width: int) -> None:
+    text = check_text(run, width=width)
+    assert all(cell_width(line) <= width for line in text.splitlines())
+    flat = " ".join(text.split())
+    for event in run.events:
+        assert event.message in flat
+    assert "\x1b" not in text
+
+
+def test_the_check_says_what_the_settings_mute(run: FakeRun) -> None:
+    assert "muted" not in check_text(run)
+    assert "muted in the settings: L1, O1" in check_text(replace(run, silenced=frozenset({"O1", "L1"})))

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.model import Level, VerdictState
+from rltop.view.badges import build_badges
 from rltop.view.glyphs import UNICODE
 from rltop.view.lines import Row, TargetKind
 from rltop.view.metric import build_metric, paint_metric, paint_metric_details
@@ -295,3 +296,9 @@ def test_pages_keep_to_their_size(run: FakeRun, width: int) -> None:
     for rows in pages:
         assert len(rows) == 20
         assert all(cell_width("".join(piece.text for piece in row.line)) <= width for row in rows)
+
+
+def test_a_rule_that_the_settings_mute_is_no_rule_that_is_well(run: FakeRun) -> None:
+    plain = build_badges(run, run.verdicts)[0]
+    muted = build_badges(FakeRun(**{**vars(run), "silenced": frozenset({"L1"})}), run.verdicts)[0]
+    assert (muted.quiet, muted.muted) == (plain.quiet - 1, 1)
