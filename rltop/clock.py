@@ -17,6 +17,10 @@ class Clock(Protocol):
         """Seconds on a clock that never goes back."""
         ...
 
+    def worked(self) -> float:
+        """Seconds that this thread has had a processor."""
+        ...
+
 
 class SystemClock:
     """The machine's own clocks."""
@@ -28,6 +32,10 @@ class SystemClock:
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back."""
         return time.monotonic()  # noqa: TID251
+
+    def worked(self) -> float:
+        """Seconds that this thread has had a processor."""
+        return time.thread_time()
 
 
 class FakeClock:
@@ -42,6 +50,10 @@ class FakeClock:
 
     def monotonic(self) -> float:
         """The same instant as `now`."""
+        return self._now
+
+    def worked(self) -> float:
+        """The same: whoever moves it works."""
         return self._now
 
     def advance(self, seconds: float) -> None:

@@ -186,14 +186,14 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         if self.followed.is_opening:
             # What is on the screen is newer than what has been read again so far.
             return IDLE_S
-        if self.session.version == self._drawn_version and (
-            self._clock.monotonic() < self._asks_at_s or not self._has_aged(page)
-        ):
+        is_old = self.session.version == self._drawn_version
+        if is_old and (self._clock.monotonic() < self._asks_at_s or not self._has_aged(page)):
             return IDLE_S
         wait_s = self._pace.wait_s(is_loading=self.followed.loading is not None)
         if wait_s > 0.0:
             return min(IDLE_S, wait_s)
-        self.draw()
+        # A second that has gone by must not keep the row waiting that comes right behind it.
+        self.draw(is_paced=not is_old)
         page.call_after_refresh(self._ask_terminal)
         return IDLE_S
 
@@ -205,16 +205,21 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         self._asks_at_s = now_s + max(TICK_S, ASK_GAP * (now_s - began_s))
         return face != self._drawn_face
 
-    def draw(self) -> None:
-        """Paint the page on top, whatever has or has not changed."""
-        self._pace.begin()
+    def draw(self, *, is_paced: bool = True) -> None:
+        """Paint the page on top, whatever has or has not changed.
+
+        After a picture that `is_paced`, the next one of new data keeps its distance.
+        """
+        if is_paced:
+            self._pace.begin()
         self._look_for_rollouts()
         self._drawn_version = self.session.version
         if self.page is not None:
             self._drawn_face = self.page.face()
             self._asks_at_s = self._clock.monotonic() + TICK_S
             self.page.draw()
-        self._pace.end()
+        if is_paced:
+            self._pace.end()
         self.offer()
 
     def offer(self) -> None:

@@ -10,6 +10,7 @@ Knows neither Textual nor what is drawn; keys do not pass here.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from rltop.clock import Clock
@@ -19,7 +20,10 @@ MULTIPLEXER_HZ = 2.0
 """Inside tmux and its like nobody tells how fast the link to the person is."""
 
 IDLE_GAP = 15.0
-"""After a picture, this many times what it took is left to others: the login node has two hundred users."""
+"""After a picture, this many times its processor time is left to others: the login node has two hundred users."""
+
+_COSTS = 3
+"""Pictures that are remembered by what they took; the cheapest of them counts."""
 
 LOADING_S = 0.5
 """While history is read, reading it is worth more than showing how far it has come."""
@@ -108,11 +112,14 @@ class Pace:
         self._ping = ping
         self._least_s = 1.0 / min(MULTIPLEXER_HZ if is_multiplexed else MOST_HZ, max(1.0, hz))
         self._drawn_s = float("-inf")
-        self._cost_s = 0.0
+        self._began_s = 0.0
+        self._costs_s: deque[float] = deque(maxlen=_COSTS)
 
     def wait_s(self, *, is_loading: bool = False) -> float:
         """How long new data must wait; 0 where they may be drawn now, infinite where an answer will say."""
-        gap_s = max(self._least_s, IDLE_GAP * self._cost_s, LOADING_S if is_loading else 0.0)
+        # One picture may have taken longer for a reason of its own, such as a collection of garbage.
+        cost_s = min(self._costs_s, default=0.0)
+        gap_s = max(self._least_s, IDLE_GAP * cost_s, LOADING_S if is_loading else 0.0)
         left_s = gap_s - (self._clock.monotonic() - self._drawn_s)
         if left_s > 0.0:
             return left_s
@@ -121,7 +128,8 @@ class Pace:
     def begin(self) -> None:
         """A picture is begun."""
         self._drawn_s = self._clock.monotonic()
+        self._began_s = self._clock.worked()
 
     def end(self) -> None:
-        """It is done: what it took decides when the next one may come."""
-        self._cost_s = self._clock.monotonic() - self._drawn_s
+        """It is done: what the last ones took decides when the next one may come."""
+        self._costs_s.append(self._clock.worked() - self._began_s)

@@ -36,6 +36,17 @@ def test_a_slow_picture_leaves_time_for_everything_else() -> None:
     assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.2 - 0.2)
 
 
+def test_one_picture_that_was_held_up_does_not_hold_up_the_next() -> None:
+    clock = FakeClock()
+    pace = Pace(clock, 4.0, LinkPing(clock))
+    for cost_s in (0.01, 0.01, 0.5):
+        drawn(pace, clock, cost_s)
+    assert pace.wait_s() == 0.0
+    drawn(pace, clock, 0.2)
+    drawn(pace, clock, 0.2)
+    assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.2 - 0.2)
+
+
 def test_reading_history_comes_before_showing_how_far_it_is() -> None:
     clock = FakeClock()
     pace = Pace(clock, 4.0, LinkPing(clock))
