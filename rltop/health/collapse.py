@@ -34,6 +34,7 @@ _SYMPTOMS = (
 _SYMPTOM_OF = {family: symptom[0] for symptom in _SYMPTOMS for family in symptom}
 _PRECURSORS = ("mismatch", "offpolicy", "lr", "clip", "ratio", "loss", "advantage", "critic", "embodied")
 """Families that do not count as symptoms of a collapse, but may have moved before them."""
+_SPOKEN = {"kl": "KL", "nonfinite": "values that are not numbers", "groups": "flat groups"}
 _SYSTEM = ("performance", "straggler", "agentic", "balance", "memory")
 
 
@@ -113,7 +114,9 @@ class Collapse(Judge):
         if len(together) < self.needed:
             return QUIET
         self._date(now)
-        self.shown = Reading(CRIT, float(len(together)), None, float(self.needed), words=self._in_order(now, together))
+        order = self._in_order(now, together)
+        words, records = tuple(name for _, name in order), tuple(float(record) for record, _ in order)
+        self.shown = Reading(CRIT, float(len(together)), None, float(self.needed), records, words)
         return self.shown
 
     @staticmethod
@@ -142,12 +145,14 @@ class Collapse(Judge):
             elif self.onset is None:
                 self.onset = (record, step)
 
-    def _in_order(self, now: Moment, together: tuple[str, ...]) -> tuple[str, ...]:
+    def _in_order(self, now: Moment, together: tuple[str, ...]) -> list[tuple[int, str]]:
+        """Each family with the record at which it began, the earliest first."""
+
         def record(family: str) -> int:
             members = next(symptom for symptom in _SYMPTOMS if symptom[0] == family)
             return min((now.onsets[one].record for one in members if one in now.onsets), default=now.record)
 
-        return tuple(sorted(together, key=record))
+        return sorted(((record(family), family) for family in together), key=lambda one: one[0])
 
     def began(self) -> tuple[int, int] | None:
         """The first record of the first symptom."""
@@ -162,7 +167,9 @@ class Collapse(Judge):
 
     def headline(self, reading: Reading) -> str:
         """Since when, what first, and how far back to go."""
-        first, *others = reading.words
+        names = [_SPOKEN.get(word, word) for word in reading.words]
+        began = reading.extra.count(reading.extra[0])
+        first, others = names[:began], names[began:]
         text = "policy collapse"
         if self.onset is not None:
             text += f" began at step {self.onset[1]:,}"
@@ -170,7 +177,8 @@ class Collapse(Judge):
             text += f"; last good step {self.last_good:,}"
         if self.checkpoint is not None:
             text += f", checkpoint {self.checkpoint:,}"
-        return f"{text}: {first} first, then {', '.join(others)}"
+        how = f"{first[0]} first" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} at once"
+        return f"{text}: {how}{', then ' if others else ''}{', '.join(others)}"
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """How many families, the dates, and which metric moved when."""

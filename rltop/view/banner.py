@@ -18,7 +18,8 @@ from rltop.view.metric import catalogue_title
 from rltop.view.widths import cell_width
 
 _FAMILY = "collapse"
-_NAMED = 4
+_NAMED = 5
+_SET = "lr"
 
 
 class Banner(Struct):
@@ -49,9 +50,20 @@ def build_banner(verdicts: Sequence[Verdict]) -> Banner | None:
 
         found = story(verdict)
         if found is not None:
-            movers = tuple((catalogue_title(mover.metric), mover.step) for mover in found.movers)
+            # What is set from outside before what is measured, where both moved at one step.
+            order = sorted(found.movers, key=lambda mover: (mover.step, mover.metric != _SET))
+            movers = tuple((catalogue_title(mover.metric), mover.step) for mover in order)
             return Banner(verdict.rule, found.onset_step, found.last_good_step, found.checkpoint_step, movers)
     return None
+
+
+def _moved(movers: Sequence[tuple[str, int]]) -> str:
+    """What moved first and what then; what moved at the same step has no order."""
+    by_step: dict[int, list[str]] = {}
+    for title, step in movers:
+        by_step.setdefault(step, []).append(Label.of(title).display)
+    first, *then = (f"{', '.join(titles)} {units.step(step)}" for step, titles in by_step.items())
+    return f"first {first}" + (f", then {', '.join(then)}" if then else "")
 
 
 def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
@@ -66,10 +78,11 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
         parts.append(f"checkpoint {units.step(banner.checkpoint_step)}")
     else:
         parts.append("no checkpoint known before it")
-    if banner.movers:
-        moved = [f"{Label.of(title)} {units.step(step)}" for title, step in banner.movers[:_NAMED]]
-        parts.append(f"first {moved[0]}" + (f", then {', '.join(moved[1:])}" if moved[1:] else ""))
     for part in parts:
         if cell_width(part) + 3 <= builder.room:
             builder.add(" · ", "crit").add(part, "strong")
+    told = (_moved(banner.movers[:count]) for count in range(min(len(banner.movers), _NAMED), 0, -1))
+    moved = next((text for text in told if cell_width(text) + 3 <= builder.room), "")
+    if moved:
+        builder.add(" · ", "crit").add(moved, "strong")
     return builder.row(Target(TargetKind.VERDICT, banner.rule))

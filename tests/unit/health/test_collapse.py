@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from observations import alarms, first, identity, noisy, observation, play, series
 
-from rltop.health.collapse import Mover, story
+from rltop.health.collapse import Collapse, Mover, story
 from rltop.health.engine import Engine
+from rltop.health.rule import Reading
 from rltop.model import Algorithm, EventState, Level, Verdict
 
 BREAKS = 120
@@ -184,3 +185,11 @@ def test_x1_stands_while_the_symptoms_do_and_recovers_with_them() -> None:
     )
     states = [event.state for event in healed.events if event.rule == "X1"]
     assert states == [EventState.FIRING, EventState.RECOVERED]
+
+
+def test_symptoms_that_began_at_once_have_no_first() -> None:
+    judge = Collapse({"families": 3, "records": 5, "lead": 60, "holds": 2})
+    apart = Reading(Level.CRIT, 3.0, None, 3.0, (5.0, 6.0, 7.0), ("kl", "entropy", "reward"))
+    together = Reading(Level.CRIT, 3.0, None, 3.0, (5.0, 5.0, 7.0), ("entropy", "length", "reward"))
+    assert judge.headline(apart).endswith(": KL first, then entropy, reward")
+    assert judge.headline(together).endswith(": entropy and length at once, then reward")

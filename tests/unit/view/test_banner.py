@@ -50,6 +50,19 @@ def test_a_collapse_is_dated() -> None:
     assert row.hot[0].target == Target(TargetKind.VERDICT, "X1")
 
 
+def test_what_moved_at_one_step_has_no_order_and_as_much_is_told_as_fits() -> None:
+    moved = [("value_loss", 1150), ("lr", 1150), ("kl_old", 1150), ("entropy", 1153), ("score_mean", 1154)]
+    evidence = (*COLLAPSE.evidence[:4], *(Evidence(f"{name} from step", float(step)) for name, step in moved))
+    banner = build_banner([COLLAPSE._replace(evidence=evidence)])
+    assert banner is not None
+    whole = text_of([paint_banner(banner, 200, UNICODE)])
+    assert "first learning rate, value loss, step KL 1,150, then entropy 1,153, raw score 1,154" in whole
+    part = text_of([paint_banner(banner, 120, UNICODE)])
+    assert cell_width(part) <= 120
+    assert "first learning rate" in part
+    assert "raw score" not in part
+
+
 def test_no_checkpoint_is_said_and_not_invented() -> None:
     evidence = tuple(one for one in COLLAPSE.evidence if one.name != CHECKPOINT)
     banner = build_banner([COLLAPSE._replace(evidence=evidence)])
