@@ -477,7 +477,7 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `recent_bad` are the numbers of the newest bad lines.
+    for a step; `recent_bad` are the numbers of the newest bad lines of which nothing could be used.
     """
 
     lines: int = 0
@@ -500,10 +500,17 @@ class Counts(Struct, frozen=False):
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
     examples: dict[str, str] = field(default_factory=dict)
 
-    def refuse(self, line: int, reason: str) -> None:
-        """Count a line that cannot be read; `line` is its number in the file, from 1."""
+    def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
+        """Count a line that cannot be read, or not to its end.
+
+        Args:
+            line: its number in the file, from 1.
+            reason: what is wrong with it.
+            is_lost: nothing of it could be used.
+        """
         self.bad_lines += 1
-        self.recent_bad.append(line)
+        if is_lost:
+            self.recent_bad.append(line)
         # What finds lines may run ahead of what reads them: the first that is counted need not come first.
         if self.first_bad_line is None or line < self.first_bad_line:
             self.first_bad_line, self.first_bad_reason = line, reason

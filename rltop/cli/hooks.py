@@ -148,7 +148,8 @@ class Hooks:
         while starts and now - starts[0] >= _HOUR_S:
             starts.popleft()
         if len(starts) >= self._options.per_hour:
-            self._say(f"{call.about}: not run, it has run {len(starts)} times within the hour")
+            often = "once" if len(starts) == 1 else f"{len(starts)} times"
+            self._say(f"{call.about}: not run, it has run {often} within the hour")
             return
         starts.append(now)
         try:

@@ -170,7 +170,8 @@ class ConsoleDecoder:
             self.counts.no_step_lines += 1
 
     def _note_lost(self, found: Found, number: int) -> None:
-        self.counts.refuse(number, f"a metric line was cut or run into; {len(found.row)} values were whole")
+        reason = f"a metric line was cut or run into; {len(found.row)} values were whole"
+        self.counts.refuse(number, reason, is_lost=False)
 
     def _count_row(self, found: Found, place: Place, records: list[Record]) -> None:
         """A row that names no step: numbered by the order of logging."""

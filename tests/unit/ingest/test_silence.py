@@ -151,3 +151,11 @@ def test_unreadable_lines_count_as_the_settings_say(
     writer = Writer(tmp_path / "metrics.jsonl", lines, {"L7": settings} if settings else None)
     found = [verdict.rule for verdict in writer.wait(1.0).verdicts]
     assert ("L7" in found) is is_told
+
+
+def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) -> None:
+    lines = [f"step:{i} - actor/pg_loss:0.25 - critic/score/mean:0.5 - val-core/a/re\n" for i in range(1, 61)]
+    writer = Writer(tmp_path / "train.log", lines)
+    run = writer.wait(1.0)
+    assert (run.stream.rows, run.counts.bad_lines) == (60, 60)
+    assert "L7" not in [verdict.rule for verdict in run.verdicts]
