@@ -365,6 +365,7 @@ class Evidence(NamedTuple):
 
 POISON_FAMILY = "nonfinite"
 """The family of what is not a number."""
+_CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
 
 
 class Verdict(NamedTuple):
@@ -413,13 +414,14 @@ class Verdict(NamedTuple):
     stream: str = ""
 
     @property
-    def urgency(self) -> tuple[bool, int, bool]:
-        """Sorts verdicts: what fires first, then the worst, and what poisons the weights before all that is as bad.
+    def urgency(self) -> tuple[bool, int, int]:
+        """Sorts verdicts: what fires first, then the worst; of CRIT what poisons the weights first, then a collapse.
 
-        After an update that is not a number every other reading of the run is a consequence of it.
+        After an update that is not a number every other reading of the run is a consequence of it; a collapse
+        says in one what others say each for itself.
         """
-        is_poison = self.level is Level.CRIT and self.family == POISON_FAMILY
-        return self.state is not VerdictState.FIRING, -self.level, not is_poison
+        rank = _CRIT_ORDER.get(self.family, len(_CRIT_ORDER)) if self.level is Level.CRIT else 0
+        return self.state is not VerdictState.FIRING, -self.level, rank
 
 
 class EventState(enum.StrEnum):

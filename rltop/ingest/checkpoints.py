@@ -15,6 +15,8 @@ MOST_NAMES = 4096
 """Names looked at in one folder: a rollout dump of a million files is no place for checkpoints."""
 _NAME = re.compile(r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE)
 _FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
+_NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
+"""Ends of names of what is dumped by step and nobody can go back to."""
 _LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
 """Folders that a run keeps its logs in, with the checkpoints one level up."""
 
@@ -40,4 +42,4 @@ def _steps_in(folder: Path) -> list[int]:
             names = [entry.name for entry in islice(entries, MOST_NAMES)]
     except OSError:
         return []
-    return [int(match[1]) for name in names if (match := _NAME.match(name))]
+    return [int(match[1]) for name in names if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))]

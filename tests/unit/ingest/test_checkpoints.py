@@ -24,6 +24,7 @@ INCIDENT = folder("fixtures") / "incidents" / "collapse_at_257" / "metrics.jsonl
         (["global_step_40", "global_step40x", "latest_checkpointed_iteration.txt"], (40,)),
         (["checkpoints/step_7", "ckpts/iter_0000012", "checkpoints/step_9.pt"], (7, 9, 12)),
         (["stepwise", "checkpoint", "rollout_step_3"], ()),
+        (["step_5.jsonl", "iter_6.json", "checkpoint-7.tmp", "global_step_8.parquet", "step_9.safetensors"], (9,)),
     ],
 )
 def test_steps_are_read_from_names(tmp_path: Path, places: list[str], expected: tuple[int, ...]) -> None:
