@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rltop.derive.spans import SpanBook
     from rltop.ingest.rollouts import RolloutShelf
 
-FIRST_ROWS = 64
+FIRST_ROWS = 32
 """Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
 SETTLE_S = 0.2
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""

@@ -13,9 +13,10 @@ from itertools import pairwise
 
 from rltop.metrics.dialect import FLAT, Dialect, Fingerprint, Identity
 from rltop.metrics.dialects import ALL, GENERIC
-from rltop.metrics.patterns import PatternSet, is_present
+from rltop.metrics.patterns import PatternSet, compiled, is_present
 from rltop.metrics.spelling import in_order, spelling_of
 from rltop.model import Algorithm, Signal, Traits
+from rltop.structs import NamedTuple
 
 SINGLE_UPDATE_ROWS = 10
 """Rows with a clip fraction of exactly 0 that make a single update per rollout certain enough."""
@@ -131,11 +132,13 @@ def _fingerprints() -> tuple[tuple[Fingerprint, Dialect], ...]:
 def _positions(keys: Sequence[str], dialect: Dialect) -> dict[str, int]:
     """Where each key first stands, as it is written and as the dialect's own file spells it."""
     positions: dict[str, int] = {}
-    plain = spelling_of(dialect).plain
     for i, key in enumerate(keys):
         positions.setdefault(key, i)
-        if dialect.prefixes:
-            positions.setdefault(plain(key), i)
+    written = tuple(written for written, _ in dialect.prefixes)
+    if written and any(key.startswith(written) for key in keys):
+        plain = spelling_of(dialect).plain
+        for i, key in enumerate(keys):
+            positions[plain(key)] = min(i, positions.get(plain(key), i))
     return positions
 
 
@@ -149,14 +152,29 @@ def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
     return next((each.algorithm for each in candidates if _fits(each, positions, identity.envelope)), None)
 
 
+class _Question(NamedTuple):
+    """What a fingerprint asks of keys, the exact ones apart: a set answers for all of them at once."""
+
+    all_of: frozenset[str]
+    any_of: PatternSet
+    none_of: PatternSet
+    wild: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def _question(fingerprint: Fingerprint) -> _Question:
+    exact = frozenset(text for text in fingerprint.all_of if compiled(text).is_exact)
+    wild = tuple(text for text in fingerprint.all_of if text not in exact)
+    return _Question(exact, PatternSet(fingerprint.any_of), PatternSet(fingerprint.none_of), wild)
+
+
 def _fits(fingerprint: Fingerprint, positions: Mapping[str, int], envelope: str) -> bool:
     if fingerprint.envelope and envelope not in fingerprint.envelope:
         return False
-    if not all(is_present(text, positions) for text in fingerprint.all_of):
+    asked = _question(fingerprint)
+    if not asked.all_of <= positions.keys() or not all(is_present(text, positions) for text in asked.wild):
         return False
-    if fingerprint.any_of and not any(is_present(text, positions) for text in fingerprint.any_of):
-        return False
-    if any(is_present(text, positions) for text in fingerprint.none_of):
+    if (asked.any_of and not asked.any_of.is_in(positions)) or asked.none_of.is_in(positions):
         return False
     places = [positions.get(key, -1) for key in fingerprint.in_order]
     return all(place >= 0 for place in places) and all(a < b for a, b in pairwise(places))
