@@ -34,6 +34,7 @@ from rltop.ui.screens.timeline import TimelineScreen
 from rltop.ui.screens.timing import TimingScreen
 from rltop.ui.screens.tree import TreeScreen
 from rltop.ui.textual_shim import KeysInOrder, ScreenGuard, driver_for
+from rltop.ui.theme import textual_theme
 from rltop.ui.wardrobe import Wardrobe
 from rltop.view.badges import verdicts_at
 from rltop.view.glyphs import glyph_set
@@ -62,6 +63,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
+    CSS_PATH = "screens/page.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
     COMMANDS: ClassVar = {RltopCommands}
     DEFAULT_MODE = "overview"
@@ -98,6 +100,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             driver_class=driver_for(guard, self._ping) if guard is not None else None,
             ansi_color=None if self.options.has_colour else True,
         )
+        self.wear(textual_theme(self.palette))
         self.animation_level = "none"
         self.session = session
         self._guard = guard
@@ -125,8 +128,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     # -- running -------------------------------------------------------------------------------------------------
 
     async def on_mount(self) -> None:
-        """Dress up, take the keymap, start reading; of several runs, show which there are."""
-        self._dress()
+        """Take the keymap, start reading; of several runs, show which there are."""
         self.set_keymap(dict(self.options.keymap))
         self.session.read_newest(OPENING_MS)
         loop = asyncio.get_running_loop()

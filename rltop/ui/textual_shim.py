@@ -1,9 +1,9 @@
 """The one place that touches what Textual does not document.
 
-Four things: a driver that leaves the terminal to the guard and tells when it has
+Five things: a driver that leaves the terminal to the guard and tells when it has
 answered, an update that sends the changed cells instead of everything to the left
-of them, an application that hands on what went wrong instead of printing it, and
-keys that are taken one after the other however fast they come.
+of them, an application that parses its style sheets once and hands on what went wrong
+instead of printing it, and keys that are taken one after the other however fast they come.
 Written against Textual 8.2; every entry says what it leans on, so that an update of
 Textual has one file to check.
 """
@@ -26,6 +26,7 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.messages import TerminalSupportsSynchronizedOutput
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import Input
 from textual.worker import WorkerFailed
 
@@ -209,6 +210,44 @@ def update_by_cells(screen: Screen[Any]) -> None:
     Leans on: a screen draws through its attribute `_compositor`.
     """
     screen._compositor = _CellCompositor()
+
+
+class DressedOnce(App[int]):
+    """An application whose style sheets are parsed once, in the theme that it starts in.
+
+    Textual parses them all again when the theme is first set and when the first page
+    of a mode comes up, whether or not that changes anything: half of what there is to
+    do between its import and the first picture.
+
+    Leans on: `App.stylesheet` is made by `App.__init__` with the variables of the theme
+    of that moment, which it keeps in `_variables`; `_require_parse` says that a sheet
+    was added since; `App.refresh_css` is what parses, and a screen whose
+    `_css_update_count` is that of the application is not styled again when it is shown.
+    What `wear` does beside is what `App._watch_theme` does when a theme is set later.
+    """
+
+    def wear(self, theme: Theme) -> None:
+        """Take a theme before the application runs."""
+        self.register_theme(theme)
+        self.set_reactive(App.theme, theme.name)
+        worn = {f"-theme-{theme.name}": True, "-dark-mode": theme.dark, "-light-mode": not theme.dark}
+        self.update_classes(worn, update=False)
+        self._refresh_truecolor_filter(self.ansi_theme)
+        self.stylesheet.set_variables(self.get_css_variables())
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Style everything anew; parse only where the theme or a sheet is another one."""
+        sheet = self.stylesheet
+        if sheet._require_parse or sheet._variables != self.get_css_variables():
+            super().refresh_css(animate)
+            return
+        sheet.update(self, animate=animate)
+        for screen in self.screen_stack:
+            if screen is not self.screen:
+                sheet.update(screen, animate=animate)
+            screen._css_update_count = self._css_update_count
+        if self.screen_stack and self.screen.is_mounted:
+            self.screen._refresh_layout(self.size)
 
 
 class FaultKeeper(App[int]):

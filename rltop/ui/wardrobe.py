@@ -5,12 +5,12 @@ from __future__ import annotations
 from rltop.errors import ThemeError
 from rltop.ui.options import UiOptions
 from rltop.ui.screens.page import Page
-from rltop.ui.textual_shim import FaultKeeper
+from rltop.ui.textual_shim import DressedOnce, FaultKeeper
 from rltop.ui.theme import textual_theme
 from rltop.view.palette import Palette, find_palettes, load_palette
 
 
-class Wardrobe(FaultKeeper):
+class Wardrobe(DressedOnce, FaultKeeper):
     """An application in one of several themes."""
 
     options: UiOptions
