@@ -162,6 +162,8 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
 
     async def _follow(self) -> None:
         """Drive the session in slices for as long as the application runs."""
+        self._draw_when_due()
+        await self._has_shown()
         while True:
             while self.session.step(SLICE_MS):
                 self._draw_when_due()
@@ -172,6 +174,13 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
             self._wake.clear()
+
+    async def _has_shown(self) -> None:
+        """Wait for the first picture, and for what the keys meanwhile have done: the history comes after them."""
+        shown = asyncio.Event()
+        if self.page is not None and self.page.call_after_refresh(shown.set):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(shown.wait(), SETTLED_S)
 
     def _draw_when_due(self) -> float:
         """Draw if there is something new and the pace allows it.
