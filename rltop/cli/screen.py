@@ -16,6 +16,7 @@ from rltop.config import Config
 from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, OpenFeed
 from rltop.terminal.early import paint_early
+from rltop.terminal.early_keys import EARLY_BINDINGS
 from rltop.terminal.guard import TerminalGuard
 from rltop.view.lines import Row
 from rltop.view.palette import load_palette
@@ -101,7 +102,7 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
     gc.disable()
     try:
         with TerminalGuard.open() as guard:
-            paint_early(guard, build, palette)
+            paint_early(guard, build, palette, takes_keys=not EARLY_BINDINGS & config.ui.keymap.keys())
             yield guard
     finally:
         gc.enable()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from rltop.terminal.early_keys import EarlyKey, early_keys
 from rltop.terminal.guard import TerminalGuard
+from rltop.view.cells import clip_middle
 from rltop.view.frame import body_height
 from rltop.view.lines import Piece, Row
 from rltop.view.palette import Palette, sgr
+from rltop.view.selection import Selection, highlighted, target_text
 
 DEADLINE_S = 0.1
 """Longer than this a read is not waited for: Textual is imported meanwhile."""
@@ -29,6 +32,7 @@ def paint_early(
     build: Callable[[int, int], Sequence[Row]],
     palette: Palette,
     *,
+    takes_keys: bool = True,
     deadline_s: float = DEADLINE_S,
 ) -> bool:
     """Draw what `build` makes of the terminal's size; at first "reading …" if that takes long.
@@ -37,12 +41,14 @@ def paint_early(
     the deadline: it must own whatever it touches, because it may still be at work
     long after this function has returned. Rows that come late are drawn as long
     as nobody has taken the screen over. An error in it leaves the frame empty: the
-    same read is made again, and reported, by the application.
+    same read is made again, and reported, by the application. Until the screen is
+    taken over, the same thread answers the keys of `early_keys`.
 
     Args:
         guard: holds the terminal.
         build: makes rows for a width and a height in cells.
         palette: how their roles look.
+        takes_keys: whether the keys mean what they usually do.
         deadline_s: how long to wait.
 
     Returns:
@@ -52,44 +58,101 @@ def paint_early(
     drawn = threading.Event()
 
     def work() -> None:
+        picture = EarlyPicture((), width, height, palette)
         try:
-            rows = build(width, body_height(height))
+            picture = EarlyPicture(build(width, body_height(height)), width, height, palette)
         except Exception:
             # The worker boundary: an empty frame now, the application says why.
-            return
-        if guard.write_early(frame(rows, width, height, palette)):
-            drawn.set()
+            pass
+        else:
+            if guard.write_early(picture.frame()):
+                drawn.set()
+        if takes_keys:
+            _answer_keys(guard, picture)
 
     threading.Thread(target=work, name="early-paint", daemon=True).start()
     if drawn.wait(deadline_s):
         return True
     with guard.quiet():
         if not drawn.is_set():
-            guard.write_early(frame((READING,), width, height, palette))
+            guard.write_early(EarlyPicture((READING,), width, height, palette).frame())
     return drawn.is_set()
 
 
-def frame(
-    rows: Sequence[Row], width: int, height: int, palette: Palette, environment: Mapping[str, str] | None = None
-) -> bytes:
-    """One whole screen as bytes: the ground everywhere, the rows from the top.
+def _answer_keys(guard: TerminalGuard, picture: EarlyPicture) -> None:
+    """Move the selection and quit, for as long as the screen has not been taken over."""
+    for key in early_keys(guard):
+        if key is EarlyKey.QUIT:
+            guard.end(0)
+        changed = picture.move(key.value)
+        if changed is None or not guard.write_early(changed):
+            return
 
-    Wrapping is off while it is written, so that no row can scroll the screen.
-    """
-    has_truecolour = _has_truecolour(os.environ if environment is None else environment)
-    ground = sgr(palette.style("text"), palette, has_truecolour)
-    codes: dict[str, str] = {}
-    out = ["\x1b[?7l"]
-    for y in range(height):
-        out.append(f"\x1b[{y + 1};1H{ground}{' ' * width}\x1b[{y + 1};1H")
-        if y >= len(rows):
-            continue
-        for text, role in rows[y].line:
-            if role not in codes:
-                codes[role] = sgr(palette.style(role), palette, has_truecolour)
-            out.append(codes[role] + text.translate(_CONTROLS))
-    out.append("\x1b[0m")
-    return "".join(out).encode("utf-8", "replace")
+
+class EarlyPicture:
+    """A whole screen as escape codes, and the selection in it."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        width: int,
+        height: int,
+        palette: Palette,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """A picture of `rows` from the top, on a screen of `width` × `height` cells."""
+        self._rows = rows[: body_height(height)]
+        self._width, self._height = width, height
+        self._palette = palette
+        self._has_truecolour = _has_truecolour(os.environ if environment is None else environment)
+        self._codes: dict[tuple[str, bool], str] = {}
+        self._selection = Selection()
+        self._selection.update(rows[: body_height(height)])
+        # Where the page will say what is selected, if there is room for that.
+        self._status_line = range(body_height(height), height)[:1]
+
+    def frame(self) -> bytes:
+        """Everything: the ground everywhere, the rows on it.
+
+        Wrapping is off while it is written, so that no row can scroll the screen.
+        """
+        return self._written(range(self._height))
+
+    def move(self, by: int) -> bytes | None:
+        """Select the row above (-1) or below (1): the lines that this changes; None where it would scroll."""
+        old = self._selection.spot
+        if not self._selection.vertical(by):
+            return None
+        new = self._selection.spot
+        return self._written([*sorted({spot.y for spot in (old, new) if spot is not None}), *self._status_line])
+
+    def _written(self, lines: Iterable[int]) -> bytes:
+        ground, spot = self._code("text"), self._selection.spot
+        out = ["\x1b[?7l"]
+        for y in lines:
+            out.append(f"\x1b[{y + 1};1H{ground}{' ' * self._width}\x1b[{y + 1};1H")
+            if y in self._status_line:
+                out.append(self._code("key") + clip_middle(f" {target_text(self._selection.target)}", self._width))
+                continue
+            if y >= len(self._rows):
+                continue
+            line = self._rows[y].line
+            if spot is not None and spot.y == y:
+                pieces = highlighted(line, spot.hot)
+                out += [self._code(role, is_hot) + text.translate(_CONTROLS) for text, role, is_hot in pieces]
+            else:
+                out += [self._code(role) + text.translate(_CONTROLS) for text, role in line]
+        out.append("\x1b[0m")
+        return "".join(out).encode("utf-8", "replace")
+
+    def _code(self, role: str, is_hot: bool = False) -> str:
+        code = self._codes.get((role, is_hot))
+        if code is None:
+            style = self._palette.style(role)
+            if is_hot:
+                style = style.under(self._palette.selection)
+            code = self._codes[role, is_hot] = sgr(style, self._palette, self._has_truecolour)
+        return code
 
 
 def _has_truecolour(environment: Mapping[str, str]) -> bool:

@@ -18,7 +18,7 @@ import termios
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from rltop.errors import SourceError
 
@@ -30,6 +30,9 @@ GRACE_S = 1.0
 
 WRITE_TIMEOUT_S = 0.5
 """How long the last bytes wait for a terminal that does not read."""
+
+KEY_WAIT_S = 0.05
+"""How often whoever waits for early keys looks whether the screen is still its own, and how long for half a key."""
 
 SLICE_BYTES = 4096
 """Written at once, so that the guard can stop a long frame in the middle."""
@@ -70,6 +73,7 @@ class TerminalGuard:
         self._handlers: dict[int, Any] = {}
         self._is_entered = False
         self._is_handed_over = False
+        self._typed = bytearray()
         self._is_busy = False
         self._deferred: int | None = None
         # Re-entrant: a signal handler may have to restore while its own thread is writing.
@@ -181,15 +185,48 @@ class TerminalGuard:
         with self._output:
             yield
 
-    def hand_over(self) -> None:
-        """From here on the screen is somebody else's: `write_early` does nothing more."""
+    def hand_over(self) -> bytes:
+        """From here on screen and keys are somebody else's: `write_early` and `read_early` do nothing more.
+
+        Returns:
+            What `read_early` has read: all of it is still to be answered.
+        """
         with self._output:
             self._is_handed_over = True
+            return bytes(self._typed)
 
     def write_early(self, data: bytes) -> bool:
         """Send a whole frame, unless the screen has been handed over; from any thread."""
         with self._output:
             return not self._is_handed_over and self.write(data)
+
+    def read_early(self, *, waits: bool = True) -> bytes:
+        """The next byte that is typed; empty once the screen has been handed over, or if none comes soon.
+
+        `waits` for as long as it takes.
+
+        From any thread. Byte by byte, so that nothing is taken from the terminal's
+        queue that nobody asks for.
+        """
+        while self._settings is not None and self._is_entered and not self._is_handed_over:
+            try:
+                if not select.select([self.input_fd], [], [], KEY_WAIT_S)[0]:
+                    if waits:
+                        continue
+                    break
+                with self._output:
+                    # Whoever has taken over meanwhile may have read it: then there is nothing to be waited for.
+                    byte = b"" if self._is_handed_over else os.read(self.input_fd, 1)
+                    self._typed += byte
+            except (OSError, ValueError):
+                break
+            return byte
+        return b""
+
+    def end(self, code: int) -> NoReturn:
+        """Give the terminal back and end the program, from any thread, with nothing else to tidy up."""
+        self.restore()
+        os._exit(code)
 
     def write(self, data: bytes) -> bool:
         """Send `data`; False when the screen has been left or the terminal is gone."""
@@ -294,5 +331,4 @@ class TerminalGuard:
 
     def _end_late(self, number: int) -> None:
         """End a program that did not leave by itself; runs in a thread of its own."""
-        self.restore()
-        os._exit(128 + number)
+        self.end(128 + number)

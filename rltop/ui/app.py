@@ -163,6 +163,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     async def _follow(self) -> None:
         """Drive the session in slices for as long as the application runs."""
         self._draw_when_due()
+        self.take_keys()
         await self._has_shown()
         while True:
             while self.session.step(SLICE_MS):

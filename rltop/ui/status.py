@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from rltop import units
-from rltop.model import Counts, Label
+from rltop.model import Counts
 from rltop.ui.moment import Moment
 from rltop.view.cells import RowBuilder, clip_middle
-from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.lines import Row, Target
+from rltop.view.selection import target_text
 from rltop.view.widths import cell_width
 
 _SKIPPED = (
@@ -61,33 +62,6 @@ def _step_text(moment: Moment) -> str:
     if folded is None:
         return f" at step {units.step(moment.at_step)}"
     return f" at steps {units.step(folded[0])}–{units.step(folded[1])}, mean"
-
-
-def target_text(target: Target | None) -> str:
-    """What Enter would open, in words; a metric by its key, verbatim but harmless."""
-    if target is None:
-        return ""
-    name = Label.of(target.name).display
-    match target.kind:
-        case TargetKind.METRIC:
-            text = name
-        case TargetKind.TIMING:
-            text = f"timing of {name}" if name else "step timing"
-        case TargetKind.STEP:
-            text = f"step {units.step(target.step)}" if target.step is not None else "step"
-        case TargetKind.EVENT:
-            text = f"event of rule {name}"
-        case TargetKind.STRAGGLERS:
-            text = "completions of the step, group by group"
-        case TargetKind.RANKS:
-            text = "every rank, stage by stage"
-        case TargetKind.COMPLETION:
-            text = "the text of this completion"
-        case TargetKind.RUN:
-            text = name
-        case TargetKind.VERDICT | TargetKind.SECTION | TargetKind.GROUP:
-            text = f"{target.kind} {name}"
-    return text
 
 
 def skipped_text(counts: Counts) -> str:

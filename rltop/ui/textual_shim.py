@@ -19,6 +19,7 @@ from typing import Any, Protocol, cast
 from rich.console import Console
 from textual import events
 from textual._compositor import ChopsUpdate, Compositor
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -65,8 +66,8 @@ class ScreenGuard(Protocol):
         """Show the alternate screen, if it is not shown."""
         ...
 
-    def hand_over(self) -> None:
-        """Draw nothing more by itself: Textual draws from here on."""
+    def hand_over(self) -> bytes:
+        """Draw and read nothing more by itself: that is Textual's from here on; what was typed so far."""
         ...
 
     def write(self, data: bytes) -> bool:
@@ -126,11 +127,13 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
     """A driver that draws on the alternate screen which `guard` already shows.
 
     Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
-    `_file`, `fileno` and `input_tty`, its method `_get_terminal_size`, and the fact
+    `_file`, `fileno` and `input_tty`, its methods `_get_terminal_size` and
+    `run_input_thread`, which parses keys with `XTermParser`, and the fact
     that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
     Also on `process_message`, which sees on its own thread every key and the message
     `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
     and on `disable_input`, after which nobody reads such an answer.
+    What was typed before it came is put before what its input thread reads.
     Entering a second time would clear the early frame and, in some terminals,
     overwrite the saved cursor; leaving is the guard's, so that it comes last.
     """
@@ -151,8 +154,14 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
 
         def start_application_mode(self) -> None:
             guard.enter()
-            guard.hand_over()
+            self._typed = guard.hand_over()
             super().start_application_mode()  # type: ignore[no-untyped-call]
+
+        def run_input_thread(self) -> None:
+            if self._typed:
+                for event in XTermParser(self._debug).feed(self._typed.decode("utf-8", "replace")):
+                    self.process_message(event)
+            super().run_input_thread()
 
         def process_message(self, message: Message) -> None:
             if isinstance(message, TerminalSupportsSynchronizedOutput):
@@ -278,6 +287,8 @@ class KeysInOrder(App[int]):
     together, the second would go where the first was to lead away from. Here a
     binding is looked for at once, unless a text field takes the key, and the next
     key waits until what the last one caused has come as far as the application.
+    Keys that are typed before there is a page are kept until `take_keys`: they would
+    find nothing that they are for.
 
     Leans on: `App.on_event` gets every key first, `App._check_bindings` runs what one
     is bound to, and no widget here but `Input` takes keys in any other way.
@@ -288,6 +299,14 @@ class KeysInOrder(App[int]):
         self._typed: deque[events.Key] = deque()
         self._is_shown = asyncio.Event()
         self._is_shown.set()
+        self._takes_keys = False
+
+    def take_keys(self) -> None:
+        """From now on there is something for keys to act on."""
+        if not self._takes_keys:
+            self._takes_keys = True
+            if self._typed:
+                self.call_later(self._take_key)
 
     def expect_key(self) -> None:
         """A key is on its way; may be called on the thread that reads keys."""
@@ -308,7 +327,7 @@ class KeysInOrder(App[int]):
             return
         self.expect_key()
         self._typed.append(event)
-        if len(self._typed) == 1:
+        if self._takes_keys and len(self._typed) == 1:
             await self._take_key()
 
     async def _take_key(self) -> None:

@@ -48,6 +48,10 @@ class RoleStyle(NamedTuple):
         """Nothing set: looks like the text around it."""
         return self == RoleStyle()
 
+    def under(self, overlay: RoleStyle) -> RoleStyle:
+        """The same with what `overlay` sets laid over it."""
+        return RoleStyle._make(over or own for own, over in zip(self, overlay, strict=True))
+
     def without_colour(self) -> RoleStyle:
         """The same emphasis in the terminal's own colours."""
         return self._replace(fg=None, bg=None)

@@ -1,6 +1,7 @@
 """A small program for the terminal tests: guard, early frame, and then what it is told to do.
 
 guarded_program.py hold     waits after the early frame, where Textual would be imported
+guarded_program.py take     takes the screen over as soon as Enter was typed, and says what was typed before
 guarded_program.py raise    fails there
 guarded_program.py leave    returns there
 guarded_program.py hung     has a read that never returns
@@ -16,14 +17,16 @@ from pathlib import Path
 
 from rltop.terminal.early import paint_early
 from rltop.terminal.guard import TerminalGuard
-from rltop.view.lines import Piece, Row
+from rltop.view.lines import Hot, Piece, Row, Target, TargetKind
 from rltop.view.palette import load_palette
 
 NOWHERE = Path("/nonexistent")
 
 
 def rows(width: int, height: int) -> list[Row]:
-    return [Row((Piece(f"early {width}x{height}", "title"),))] + [Row((Piece("x" * width),))] * (height - 1)
+    first = Row((Piece(f"early {width}x{height}", "title"),))
+    chosen = [Row((Piece(name),), (Hot(0, 5, Target(TargetKind.METRIC, name)),)) for name in ("alpha", "gamma")]
+    return [first, *chosen, *[Row((Piece("x" * width),))] * (height - 3)]
 
 
 def hung(width: int, height: int) -> list[Row]:
@@ -40,6 +43,10 @@ def main(what: str) -> int:
             raise RuntimeError("something broke")
         if what == "leave":
             return 0
+        if what == "take":
+            while not guard._typed.endswith(b"\r"):
+                time.sleep(0.01)
+            guard.write(b"typed " + guard.hand_over().hex().encode())
         if what == "stubborn":
             guard.on_leave(lambda: None)
         guard.write(b"\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[>25u\x1b[?2026h")

@@ -95,14 +95,28 @@ def test_a_hung_read_does_not_hold_the_frame(start: Start) -> None:
 
 
 def test_typed_keys_wait_for_whoever_reads_next(start: Start) -> None:
-    terminal = start("hold")
+    terminal = start("take")
     terminal.until_text("early")
-    terminal.press("j\r\x1a")
-    terminal.until(lambda: True)
+    terminal.press("jk\x1b[B\r\x1aq")
+    terminal.until_text(f"typed {b'jk'.hex()}1b{b'[B'.hex()}0d")
     flags = termios.tcgetattr(terminal.slave)
     assert not flags[0] & termios.ICRNL
     os.set_blocking(terminal.slave, False)
-    assert os.read(terminal.slave, 10) == b"j\r\x1a"
+    assert os.read(terminal.slave, 10) == b"\x1aq"
+
+
+@pytest.mark.parametrize("what", ["hold", "hung"])
+def test_early_keys_quit(start: Start, what: str) -> None:
+    terminal = start(what)
+    terminal.until_text("early" if what == "hold" else "reading …")
+    terminal.press("jkq")
+    if what == "hung":
+        # Whoever would look at the keys is at work on the rows: they wait for Textual, as Ctrl-C does not.
+        terminal.press("\x03")
+        assert terminal.wait(timeout_s=5) == -signal.SIGINT
+    else:
+        assert terminal.wait(timeout_s=5) == 0
+    terminal.assert_untouched()
 
 
 def test_output_and_errors_may_go_elsewhere(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from rltop.ui.widgets.selection import Selection
 from rltop.view.lines import Hot, Piece, Row, Target, TargetKind
+from rltop.view.selection import Selection
 
 
 def target(name: str) -> Target:

@@ -20,10 +20,9 @@ from rltop.ui.bindings import BOARD_BINDINGS
 from rltop.ui.messages import Opened, Selected
 from rltop.ui.theme import RoleStyles
 from rltop.ui.widgets.cells import changed_spans
-from rltop.ui.widgets.selection import Selection, Spot
 from rltop.view.lines import Line, Row, Target
 from rltop.view.palette import Palette
-from rltop.view.widths import cell_width, char_width
+from rltop.view.selection import Selection, Spot, highlighted
 
 WHEEL_ROWS = 3
 
@@ -125,18 +124,11 @@ class Board(Widget, can_focus=True):
     def _strip(self, y: int) -> Strip:
         spot = self._selection.spot
         hot = spot.hot if spot is not None and spot.y == y and self.has_focus else None
-        styles = self._styles_of
+        styles, line = self._styles_of, _line(self._rows, y)
         if hot is None:
-            segments = [Segment(text, styles.of(role)) for text, role in _line(self._rows, y)]
+            segments = [Segment(text, styles.of(role)) for text, role in line]
         else:
-            segments = []
-            x = 0
-            for text, role in _line(self._rows, y):
-                for part, is_selected in _cut(text, hot.start - x, hot.stop - x):
-                    segments.append(Segment(part, styles.of(role, is_selected)))
-                x += cell_width(text)
-            if x < hot.stop:
-                segments.append(Segment(" " * (hot.stop - max(x, hot.start)), styles.of("text", True)))
+            segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
         return Strip(segments).adjust_cell_length(self.size.width, styles.ground)
 
     def _repaint_all(self) -> None:
@@ -299,19 +291,3 @@ class Board(Widget, can_focus=True):
 
 def _line(rows: Sequence[Row], y: int) -> Line:
     return (rows[y] if y < len(rows) else _EMPTY).line
-
-
-def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
-    """Split `text` where the selection begins and ends, counted in cells."""
-    if stop <= 0 or not text:
-        return [(text, False)]
-    parts: list[tuple[str, bool]] = []
-    x = 0
-    for character in text:
-        is_inside = start <= x < stop
-        if parts and parts[-1][1] == is_inside:
-            parts[-1] = (parts[-1][0] + character, is_inside)
-        else:
-            parts.append((character, is_inside))
-        x += char_width(character)
-    return parts

@@ -8,10 +8,12 @@ from pathlib import Path
 import pyte
 import pytest
 
-from rltop.terminal.early import frame, paint_early
+from rltop.terminal.early import EarlyPicture, paint_early
+from rltop.terminal.early_keys import EARLY_BINDINGS, EARLY_KEYS, EarlyKey
 from rltop.terminal.guard import LEAVE, TerminalGuard
+from rltop.ui.bindings import APP_BINDINGS, BOARD_BINDINGS
 from rltop.view.frame import body_height
-from rltop.view.lines import Piece, Row
+from rltop.view.lines import Hot, Piece, Row, Target, TargetKind
 from rltop.view.palette import load_palette
 
 PALETTE = load_palette("dark", Path("/nonexistent"))
@@ -49,7 +51,9 @@ def screen(data: bytes, width: int = 20, height: int = 5) -> pyte.Screen:
 
 
 def test_rows_are_drawn_from_the_top_on_the_themes_ground() -> None:
-    drawn = screen(frame([Row((Piece("one", "warn"), Piece(" two")))], 20, 5, PALETTE, {"COLORTERM": "truecolor"}))
+    drawn = screen(
+        EarlyPicture([Row((Piece("one", "warn"), Piece(" two")))], 20, 5, PALETTE, {"COLORTERM": "truecolor"}).frame()
+    )
     assert drawn.display == ["one two".ljust(20), *[" " * 20] * 4]
     assert drawn.buffer[0][0].fg == "f0b429" and drawn.buffer[0][0].bold
     assert drawn.buffer[4][19].bg == "0f1318"
@@ -57,21 +61,23 @@ def test_rows_are_drawn_from_the_top_on_the_themes_ground() -> None:
 
 def test_a_row_that_fills_the_line_does_not_scroll() -> None:
     rows = [Row((Piece(str(i) * 20),)) for i in range(5)]
-    assert screen(frame(rows, 20, 5, PALETTE)).display == [str(i) * 20 for i in range(5)]
+    assert screen(EarlyPicture(rows, 20, 5, PALETTE).frame()).display == [str(i) * 20 for i in range(5)]
 
 
 def test_more_rows_than_lines_are_left_out() -> None:
     rows = [Row((Piece(str(i)),)) for i in range(9)]
-    assert screen(frame(rows, 20, 5, PALETTE)).display[-1].strip() == "4"
+    assert screen(EarlyPicture(rows, 20, 5, PALETTE).frame()).display[-1].strip() == "4"
 
 
 def test_no_control_character_gets_through() -> None:
-    data = frame([Row((Piece("a\x1b[2Jb\x07\x9b31mc\n"),))], 40, 5, PALETTE)
+    data = EarlyPicture([Row((Piece("a\x1b[2Jb\x07\x9b31mc\n"),))], 40, 5, PALETTE).frame()
     assert screen(data, 40).display[0].strip() == "a?[2Jb??31mc?"
 
 
 def test_without_colour_no_colour_is_sent() -> None:
-    data = frame([Row((Piece("x", "crit"),))], 20, 2, PALETTE.without_colour(), {"COLORTERM": "truecolor"})
+    data = EarlyPicture(
+        [Row((Piece("x", "crit"),))], 20, 2, PALETTE.without_colour(), {"COLORTERM": "truecolor"}
+    ).frame()
     assert b"38;" not in data and b"48;" not in data and b"\x1b[0;1m" in data
 
 
@@ -143,3 +149,39 @@ def _join(name: str) -> None:
     for thread in threading.enumerate():
         if thread.name == name:
             thread.join(5)
+
+
+def chosen(data: bytes, made: pyte.Screen) -> list[str]:
+    """The highlighted text of each line, after `data`."""
+    pyte.ByteStream(made).feed(data)
+    ground = made.buffer[0][19].bg
+    lines = (
+        "".join(made.buffer[y][x].data for x in range(20) if made.buffer[y][x].bg != ground) for y in range(made.lines)
+    )
+    return [line for line in lines if line]
+
+
+def test_the_selection_moves_and_only_its_lines_are_sent() -> None:
+    names = ["title", "alpha", "beta", "gamma"]
+    rows = [
+        Row((Piece(name),), (Hot(0, 7, Target(TargetKind.METRIC, name)),) if name != "title" else ()) for name in names
+    ]
+    picture = EarlyPicture(rows, 20, 5, PALETTE, {"COLORTERM": "truecolor"})
+    made = pyte.Screen(20, 5)
+    assert chosen(picture.frame(), made) == ["alpha  "]
+    assert picture.move(-1) is None
+    moved = picture.move(1)
+    assert moved is not None
+    assert chosen(moved, made) == ["beta   "]
+    assert b"gamma" not in moved and b"title" not in moved
+    assert chosen(picture.move(1) or b"", made) == ["gamma  "]
+    assert picture.move(1) is None
+    assert [line.rstrip() for line in made.display] == [*names, ""]
+
+
+def test_early_keys_are_those_of_the_bindings() -> None:
+    keys = {each.id: set(each.key.split(",")) for each in (*BOARD_BINDINGS, *APP_BINDINGS)}
+    letters = {typed.decode(): key for typed, key in EARLY_KEYS.items() if not typed.startswith(b"\x1b")}
+    assert letters == {"k": EarlyKey.UP, "j": EarlyKey.DOWN, "q": EarlyKey.QUIT}
+    assert {"up", "k"} == keys["up"] and {"down", "j"} == keys["down"] and {"q"} == keys["quit"]
+    assert set(keys) >= EARLY_BINDINGS

@@ -5,10 +5,13 @@ Pure; knows rows and targets, not the screen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from rltop import units
+from rltop.model import Label
 from rltop.structs import NamedTuple
-from rltop.view.lines import Hot, Row, Target
+from rltop.view.lines import Hot, Line, Row, Target, TargetKind
+from rltop.view.widths import cell_width, char_width
 
 
 class Spot(NamedTuple):
@@ -122,3 +125,57 @@ class Selection:
             return False
         self._at = to
         return True
+
+
+def target_text(target: Target | None) -> str:
+    """What Enter would open, in words; a metric by its key, verbatim but harmless."""
+    if target is None:
+        return ""
+    name = Label.of(target.name).display
+    match target.kind:
+        case TargetKind.METRIC:
+            text = name
+        case TargetKind.TIMING:
+            text = f"timing of {name}" if name else "step timing"
+        case TargetKind.STEP:
+            text = f"step {units.step(target.step)}" if target.step is not None else "step"
+        case TargetKind.EVENT:
+            text = f"event of rule {name}"
+        case TargetKind.STRAGGLERS:
+            text = "completions of the step, group by group"
+        case TargetKind.RANKS:
+            text = "every rank, stage by stage"
+        case TargetKind.COMPLETION:
+            text = "the text of this completion"
+        case TargetKind.RUN:
+            text = name
+        case TargetKind.VERDICT | TargetKind.SECTION | TargetKind.GROUP:
+            text = f"{target.kind} {name}"
+    return text
+
+
+def highlighted(line: Line, hot: Hot) -> Iterator[tuple[str, str, bool]]:
+    """The pieces of a line as text, role and whether they are in `hot`, which may reach beyond the text."""
+    x = 0
+    for text, role in line:
+        for part, is_hot in _cut(text, hot.start - x, hot.stop - x):
+            yield part, role, is_hot
+        x += cell_width(text)
+    if x < hot.stop:
+        yield " " * (hot.stop - max(x, hot.start)), "text", True
+
+
+def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
+    """Split `text` where the selection begins and ends, counted in cells."""
+    if stop <= 0 or not text:
+        return [(text, False)]
+    parts: list[tuple[str, bool]] = []
+    x = 0
+    for character in text:
+        is_inside = start <= x < stop
+        if parts and parts[-1][1] == is_inside:
+            parts[-1] = (parts[-1][0] + character, is_inside)
+        else:
+            parts.append((character, is_inside))
+        x += char_width(character)
+    return parts
