@@ -19,8 +19,11 @@ from rltop.view.lines import Piece, Row
 from rltop.view.palette import Palette, sgr
 from rltop.view.selection import Selection, highlighted, target_text
 
-DEADLINE_S = 0.1
-"""Longer than this a read is not waited for: Textual is imported meanwhile."""
+READING_S = 0.1
+"""A read that takes longer is said to be under way."""
+
+DEADLINE_S = 0.5
+"""A read that takes longer is not waited for: Textual, which would slow it down, is imported meanwhile."""
 
 READING = Row((Piece(" reading …", "dim"),))
 
@@ -71,12 +74,12 @@ def paint_early(
             _answer_keys(guard, picture)
 
     threading.Thread(target=work, name="early-paint", daemon=True).start()
-    if drawn.wait(deadline_s):
+    if drawn.wait(min(READING_S, deadline_s)):
         return True
     with guard.quiet():
         if not drawn.is_set():
             guard.write_early(EarlyPicture((READING,), width, height, palette).frame())
-    return drawn.is_set()
+    return drawn.wait(max(0.0, deadline_s - READING_S))
 
 
 def _answer_keys(guard: TerminalGuard, picture: EarlyPicture) -> None:

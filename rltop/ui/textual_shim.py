@@ -347,7 +347,8 @@ class KeysInOrder(App[int]):
             self._typed.popleft()
         if self._typed:
             self.call_later(self._take_key)
-        else:
+        elif self.screen_stack:
+            # A key may have ended the program, pages and all.
             self.screen.call_after_refresh(self._is_shown.set)
 
 

@@ -77,8 +77,10 @@ class Page(Screen[None]):
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         board, has_counts = self.board, not self.TELLS_COUNTS
+        board.settle()
         row = paint_status(self.rltop.moment, board.target, width, has_counts=has_counts, below=board.below)
-        return [row][:height]
+        # With nothing to say the line is left as it is: at first the early frame may have said something there.
+        return [row][:height] if any(text.strip() for text, _ in row.line) else []
 
     def face(self) -> Hashable:
         """What the page shows that changes with time alone; equal faces need no new picture."""

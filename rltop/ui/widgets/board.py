@@ -114,8 +114,7 @@ class Board(Widget, can_focus=True):
 
         Paints anew where the size has changed, so that no frame shows rows of another size.
         """
-        if self._painted_for != self.size:
-            self._repaint_all()
+        self.settle()
         strip = self._strips.get(y)
         if strip is None:
             strip = self._strips[y] = self._strip(self._top + y)
@@ -131,8 +130,10 @@ class Board(Widget, can_focus=True):
             segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
         return Strip(segments).adjust_cell_length(self.size.width, styles.ground)
 
-    def _repaint_all(self) -> None:
-        """Take rows for a new size; keep the selection and keep it in sight."""
+    def settle(self) -> None:
+        """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
+        if self._painted_for == self.size:
+            return
         self._painted_for = self.size
         old, below = self.target, self.below
         self._rows = self._paint(*self.size)
