@@ -165,7 +165,8 @@ def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list
         rows += field_rows("evidence", [evidence_words(verdict.evidence)] if verdict.evidence else [], width, glyphs)
     events = [event for event in run.events if event.rule == spec.id]
     if not events:
-        return rows + field_rows("events", ["none: it never fired"], width, glyphs)
+        never = "none: it never fired" if spec.judge is not None else "none"
+        return rows + field_rows("events", [never], width, glyphs)
     more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
     rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
     return rows + [row for event in events[-_SHOWN_EVENTS:] for row in whole_event(event, width, glyphs)]

@@ -14,7 +14,7 @@ from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.source import RunSource, step_in
+from rltop.view.source import RESTART_RULE, RunSource, step_in
 from rltop.view.widths import cell_width
 
 GROUPS = ("learning", "system")
@@ -64,7 +64,12 @@ def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
     muted = run.muted
     standing: dict[str, Event] = {}
     for event in run.events:
-        if event.stream or event.step > at or event.state is EventState.FACT or event.rule in muted:
+        if event.stream or event.step > at:
+            continue
+        if event.rule == RESTART_RULE:
+            # What stood at this step before the run was begun anew is no longer the past of what is shown.
+            standing.clear()
+        if event.state is EventState.FACT or event.rule in muted:
             continue
         if event.state is EventState.RECOVERED:
             standing.pop(event.rule, None)

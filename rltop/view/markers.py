@@ -18,7 +18,7 @@ from rltop.structs import Struct
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row
-from rltop.view.source import RunSource
+from rltop.view.source import RunSource, outlived
 from rltop.view.widths import cell_width
 
 _CHECKPOINTS = ("time_save",)
@@ -62,8 +62,11 @@ def read_markers(run: RunSource, first: int, last: int, metric: str = "") -> tup
     found = [Marker(step, MarkerKind.RESTART) for step in run.stream.seen_restarts]
     own = _rules_about(run, metric) if metric else frozenset()
     muted = run.muted
-    for event in run.events:
+    old = outlived(run.events)
+    for number, event in enumerate(run.events):
         if event.stream or event.level < Level.WARN or event.rule in muted or event.state is EventState.FACT:
+            continue
+        if number in old:
             continue
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
         found.append(Marker(event.step, kind, event.level, event.rule, event.rule in own))

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from rltop.ingest.rollouts import RolloutShelf
 
 
+RESTART_RULE = "L6"
+"""What says in the event log that a run was begun anew."""
+
+
 class RunSource(Protocol):
     """One run, as far as a screen needs to know it; see `ingest.tracked`."""
 
@@ -159,6 +163,20 @@ class RunSource(Protocol):
     def rollouts(self) -> RolloutShelf | None:
         """Its completions one by one; None before anybody has looked for them."""
         ...
+
+
+def outlived(events: Sequence[Event]) -> frozenset[int]:
+    """Numbers of the events on steps that a later restart went back behind: the rows of those steps are others now."""
+    back_to: dict[str, int] = {}
+    found = []
+    for number in range(len(events) - 1, -1, -1):
+        event = events[number]
+        lowest = back_to.get(event.stream)
+        if lowest is not None and event.step >= lowest:
+            found.append(number)
+        if event.rule == RESTART_RULE:
+            back_to[event.stream] = event.step if lowest is None else min(lowest, event.step)
+    return frozenset(found)
 
 
 def part_of(run: RunSource, stream: str) -> RunSource:

@@ -15,12 +15,12 @@ from itertools import accumulate
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
 from rltop.store.stream import Stream
-from rltop.structs import Struct, field
+from rltop.structs import Struct, field, replace
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import shown_step
-from rltop.view.source import RunSource, part_of
+from rltop.view.source import RunSource, outlived, part_of
 
 LEAST = (40, 12)
 LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
@@ -65,12 +65,14 @@ class Firing(Struct):
         level: the worst that it reached.
         first: where it began to fire.
         last: where it recovered; None while it fires.
+        is_old: a later restart went back behind its beginning.
     """
 
     rule: str
     level: Level
     first: int
     last: int | None
+    is_old: bool = False
 
 
 class Lane(Struct, frozen=False):
@@ -98,6 +100,8 @@ class Timeline(Struct):
         lanes: by family, the one that began first on top.
         families: every family of the log, in the same order.
         first, last: the steps that the axis spans.
+        newest: the newest step when this was made.
+        old: numbers of the events on steps that a later restart went back behind.
         steps: of events in another stream, by their number: the step of the run at
             that time, or None where nobody says when that was.
         stream: of the run that this is about.
@@ -111,17 +115,21 @@ class Timeline(Struct):
     families: tuple[str, ...]
     first: int
     last: int
+    newest: int
+    old: frozenset[int]
     steps: Mapping[int, int | None]
     stream: Stream = field(repr=False, compare=False)
 
     def step_of(self, number: int, event: Event) -> int | None:
-        """The step of the run at which an event stands."""
+        """The step of the run at which an event stands; None where there is none, or its row is another now."""
+        if number in self.old:
+            return None
         return self.steps[number] if event.stream else event.step
 
     def is_for(self, run: RunSource, wanted: EventFilter, at: int | None) -> bool:
         """Does it still fit the run and the filter?"""
         now = (len(run.events), wanted, at, run.stream.last_step or 0)
-        return self.stream is run.stream and (self.seen, self.wanted, self.at, self.last) == now
+        return self.stream is run.stream and (self.seen, self.wanted, self.at, self.newest) == now
 
 
 def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -> Timeline:
@@ -132,7 +140,8 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
     numbers = []
     steps: dict[int, int | None] = {}
     calendar = _Calendar(run)
-    standing: dict[tuple[str, str], tuple[int, Level]] = {}
+    old = outlived(events)
+    standing: dict[tuple[str, str], Firing] = {}
     for number, event in enumerate(events):
         passes = wanted.passes(event)
         if passes:
@@ -145,10 +154,12 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
             steps[number] = calendar.step_of(event)
         step = steps.get(number, event.step)
         if step is not None:
-            _place(lane, event, step, standing)
-    for (rule, _), (first, level) in standing.items():
-        lanes[_family_of(events, rule)].firings.append(Firing(rule, level, first, None))
+            _place(lane, event, step, standing, is_old=number in old)
+    for (rule, _), firing in standing.items():
+        lanes[_family_of(events, rule)].firings.append(firing)
     begin, end = run.stream.first_step or 0, run.stream.last_step or 0
+    # What was begun anew may have come farther before.
+    reach = max((events[number].step for number in old if not events[number].stream), default=end)
     return Timeline(
         wanted,
         len(events),
@@ -157,7 +168,9 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
         tuple(lanes.values()),
         families,
         begin,
+        max(end, reach),
         end,
+        old,
         steps,
         run.stream,
     )
@@ -195,7 +208,7 @@ def _later(one: float, other: float) -> float:
     return max(one, other)
 
 
-def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], tuple[int, Level]]) -> bool:
+def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], Firing]) -> bool:
     """A recovery that the filter keeps out of the list still ends its bar."""
     return event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
 
@@ -204,17 +217,20 @@ def _family_of(events: Sequence[Event], rule: str) -> str:
     return next(event.family for event in reversed(events) if event.rule == rule)
 
 
-def _place(lane: Lane, event: Event, step: int, standing: dict[tuple[str, str], tuple[int, Level]]) -> None:
+def _place(
+    lane: Lane, event: Event, step: int, standing: dict[tuple[str, str], Firing], *, is_old: bool = False
+) -> None:
     whose = (event.rule, event.stream)
     if event.state is EventState.FACT:
         lane.facts.append(step)
     elif event.state is EventState.RECOVERED:
         begun = standing.pop(whose, None)
         if begun is not None:
-            lane.firings.append(Firing(event.rule, begun[1], begun[0], step))
+            # A restart ends it on a step before its own: its bar is its beginning.
+            lane.firings.append(replace(begun, last=max(step, begun.first)))
     else:
-        first, level = standing.get(whose, (step, event.level))
-        standing[whose] = (first, max(level, event.level))
+        begun = standing.get(whose, Firing(event.rule, event.level, step, None, is_old))
+        standing[whose] = replace(begun, level=max(begun.level, event.level))
 
 
 def lane_rows(timeline: Timeline, height: int) -> int:
@@ -249,7 +265,8 @@ def paint_timeline(
         return fill(rows, height)
     room = list_rows(timeline, height)
     rows += [
-        _paint_line(run.events[number], number, width, glyphs, at) for number in timeline.numbers[top : top + room]
+        _paint_line(run.events[number], number, width, glyphs, at, is_old=number in timeline.old)
+        for number in timeline.numbers[top : top + room]
     ]
     rows = fill(rows, height - 1)
     left = [f"{units.count(hidden)} quieter {'family' if hidden == 1 else 'families'} not drawn"] if hidden else []
@@ -282,6 +299,7 @@ class _Axis:
 
     def __init__(self, timeline: Timeline, cells: int, cursor: int | None) -> None:
         self.first, self.last, self.cells = timeline.first, timeline.last, max(8, cells)
+        self.newest = timeline.newest
         self.cursor = None if cursor is None else self.column(cursor)
 
     def column(self, step: int) -> int:
@@ -298,18 +316,20 @@ class _Axis:
     def lane(self, lane: Lane, width: int, glyphs: Glyphs) -> Row:
         cells: list[tuple[str, str]] = [(" ", "text")] * self.cells
         # The worst is painted last, and ends over what is drawn along: neither may hide a beginning.
-        for firing in sorted(lane.firings, key=lambda one: one.level):
-            role, last = LEVEL_ROLES[firing.level], self.last if firing.last is None else firing.last
+        # What a restart has gone back behind stands below everything, and dim.
+        firings = sorted(lane.firings, key=lambda one: (not one.is_old, one.level))
+        for firing in firings:
+            role, last = _role_of(firing), self.newest if firing.last is None else firing.last
             sign = glyphs.bar if firing.level is Level.CRIT else glyphs.rule
             for column in range(self.column(firing.first), self.column(last) + 1):
                 cells[column] = (sign, role)
         for step in lane.facts:
             cells[self.column(step)] = (glyphs.level(Level.INFO), "info")
-        for firing in sorted(lane.firings, key=lambda one: one.level):
+        for firing in firings:
             if firing.last is not None and self.column(firing.last) != self.column(firing.first):
                 cells[self.column(firing.last)] = (glyphs.recovered, "dim")
-        for firing in sorted(lane.firings, key=lambda one: one.level):
-            cells[self.column(firing.first)] = (glyphs.level(firing.level), LEVEL_ROLES[firing.level])
+        for firing in firings:
+            cells[self.column(firing.first)] = (glyphs.level(firing.level), _role_of(firing))
         if self.cursor is not None:
             text, _ = cells[self.cursor]
             cells[self.cursor] = (glyphs.upright if text == " " else text, "cursor")
@@ -317,6 +337,10 @@ class _Axis:
         for text, role in cells:
             builder.add(text, role)
         return builder.row()
+
+
+def _role_of(firing: Firing) -> str:
+    return "dim" if firing.is_old else LEVEL_ROLES[firing.level]
 
 
 _WORDS = {
@@ -327,17 +351,21 @@ _WORDS = {
 }
 
 
-def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int | None) -> Row:
-    is_over = event.state in (EventState.RECOVERED, EventState.FACT)
+def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int | None, *, is_old: bool) -> Row:
+    is_over = is_old or event.state in (EventState.RECOVERED, EventState.FACT)
     role = "dim" if is_over else LEVEL_ROLES[event.level]
     sign = glyphs.recovered if event.state is EventState.RECOVERED else glyphs.level(event.level)
     builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
-    builder.right(units.step(event.step), 9, "cursor" if event.step == at and not event.stream else "value").add("  ")
+    builder.right(
+        units.step(event.step), 9, "cursor" if event.step == at and not event.stream and not is_old else "value"
+    ).add("  ")
     builder.left(event.rule, 5, "dim")
     if width >= 100:
         builder.left(Label.of(event.family).display, 13, "dim")
     if width >= 60:
         builder.left(_WORDS[event.state], 10, role)
     whose = f"{event.stream}: " if event.stream else ""
+    if is_old:
+        whose = f"{whose}before the restart: "
     builder.add(Label.of(f"{whose}{event.message}").display, "dim" if is_over else "text")
     return builder.row(Target(TargetKind.EVENT, event.rule, number))

@@ -24,8 +24,8 @@ class TimelineScreen(FilteredPage):
     HELP = (
         "Every event of the run. Above, a lane per family over the steps: a bar from where a rule began to fire to "
         "where it recovered, solid where it was critical. Below, the events, newest first: Enter sets the time cursor "
-        "to the step of one, Enter again opens its rule there; L returns to live. / filters by text, f by family, "
-        "v by level."
+        "to the step of one, Enter again opens its rule there; L returns to live. What stood on steps that a restart "
+        "went back behind is dim. / filters by text, f by family, v by level."
     )
 
     def __init__(self) -> None:

@@ -11,8 +11,8 @@ from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_ro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.model import Level, VerdictState
-from rltop.view.badges import build_badges
+from rltop.model import Event, EventState, Level, VerdictState
+from rltop.view.badges import build_badges, verdicts_at
 from rltop.view.glyphs import UNICODE
 from rltop.view.lines import Row, TargetKind
 from rltop.view.metric import build_metric, paint_metric, paint_metric_details
@@ -302,3 +302,15 @@ def test_a_rule_that_the_settings_mute_is_no_rule_that_is_well(run: FakeRun) -> 
     plain = build_badges(run, run.verdicts)[0]
     muted = build_badges(FakeRun(**{**vars(run), "silenced": frozenset({"L1"})}), run.verdicts)[0]
     assert (muted.quiet, muted.muted) == (plain.quiet - 1, 1)
+
+
+def test_a_past_step_knows_nothing_of_what_stood_there_before_a_restart() -> None:
+    run = run_of(verl_lines(verl_rows(120)))
+    run.events = [
+        Event(50, 50, "E1", "entropy", Level.WARN, EventState.FIRING, "entropy fell", since_step=48),
+        Event(80, 80, "E1", "entropy", Level.WARN, EventState.RECOVERED, "entropy crash, since step 48"),
+        Event(90, 10, "L6", "liveness", Level.INFO, EventState.FACT, "restarted at step 10 (was at 89)"),
+        Event(100, 20, "O1", "gradient", Level.WARN, EventState.FIRING, "gradient norm 9", since_step=20),
+    ]
+    assert [verdict.rule for verdict in verdicts_at(run, 60)] == ["O1"]
+    assert [verdict.rule for verdict in verdicts_at(run, 9)] == []

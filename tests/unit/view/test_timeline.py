@@ -8,6 +8,8 @@ from rltop.model import Event, EventState, Label, Level
 from rltop.store.stream import Stream
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import TargetKind
+from rltop.view.markers import read_markers
+from rltop.view.source import outlived
 from rltop.view.timeline import EventFilter, Firing, build_timeline, lane_rows, list_rows, paint_timeline
 from rltop.view.widths import cell_width
 from tests.fake_run import FakeRun
@@ -167,3 +169,34 @@ def test_pages_keep_to_their_size(size: tuple[int, int], glyphs: Glyphs) -> None
         assert "\x1b" not in text
         assert glyphs is UNICODE or text.isascii()
     assert lane_rows(timeline, size[1]) + list_rows(timeline, size[1]) <= size[1]
+
+
+BEGUN_ANEW = [
+    event(50, "O1", "gradient", Level.WARN, FIRING, "gradient norm 9"),
+    event(180, "O1", "gradient", Level.WARN, OVER),
+    event(190, "R1", "reward", Level.CRIT, FIRING, "reward gone"),
+    event(60, "L6", "liveness", Level.INFO, FACT, "restarted at step 60"),
+    event(60, "R1", "reward", Level.CRIT, OVER),
+    event(80, "E1", "entropy", Level.WARN, FIRING, "entropy fell"),
+]
+
+
+def test_what_a_restart_went_back_behind_is_told_apart() -> None:
+    assert outlived(BEGUN_ANEW) == {1, 2}
+    assert outlived(LOG) == frozenset()
+    run = run_with(BEGUN_ANEW)
+    timeline = build_timeline(run, EVERYTHING)
+    assert (timeline.first, timeline.last, timeline.newest) == (0, 190, 100)
+    assert timeline.is_for(run, EVERYTHING, None)
+    assert [timeline.step_of(number, one) for number, one in enumerate(BEGUN_ANEW)] == [50, None, None, 60, 60, 80]
+    lanes = {lane.family: lane for lane in timeline.lanes}
+    assert lanes["reward"].firings == [Firing("R1", Level.CRIT, 190, 190, is_old=True)]
+    assert lanes["entropy"].firings == [Firing("E1", Level.WARN, 80, None)]
+    lines = text_of(run).splitlines()
+    assert sum("before the restart: " in line for line in lines) == 2
+    assert "190" in lines[1]
+
+
+def test_charts_have_no_marks_of_what_stood_before_a_restart() -> None:
+    steps = {(marker.rule, marker.step) for marker in read_markers(run_with(BEGUN_ANEW), 0, 200) if marker.rule}
+    assert steps == {("O1", 50), ("R1", 60), ("E1", 80)}
