@@ -146,6 +146,15 @@ class BlockTrend:
             del self.medians[0]
         return True
 
+    def extend(self, values: list[float]) -> None:
+        """Take in values that complete no block."""
+        self._open.extend(values)
+
+    @property
+    def wanted(self) -> int:
+        """Values that complete the block; at least one."""
+        return self.block - len(self._open)
+
     @property
     def is_full(self) -> bool:
         """Whether `count` blocks are held."""

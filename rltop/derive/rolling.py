@@ -68,10 +68,25 @@ class Window:
         else:
             self._bound()
 
-    def _bound(self) -> None:
+    def extend(self, values: list[float]) -> None:
+        """Push all of these, oldest first."""
+        self._values.extend(values)
+        self._behind += len(values)
+        if len(values) <= self._fresh:
+            self._fresh -= len(values)
+        else:
+            self._bound()
+
+    def reach(self) -> tuple[int, float, float]:
+        """(pushes, low, high): for so many pushes, of 50 at most 18, the median stays between the two."""
+        if not self._behind or self._fresh < self.count >> 3:
+            self._bound(self.count * 3 >> 3)
+        return self._fresh, self.floor, self.ceiling
+
+    def _bound(self, pushes: int = 0) -> None:
         order = self._sorted()
         size = len(order)
-        self._fresh = fresh = size >> 2
+        self._fresh = fresh = pushes or size >> 2
         self.floor = order[((size - 1) >> 1) - fresh]
         self.ceiling = order[(size >> 1) + fresh]
 
@@ -182,8 +197,22 @@ class AskedWindow(Window):
         if len(values) > self.size:
             del order[bisect_left(order, values[0])]
         insort(order, value)
-        half = len(order) >> 1
-        self.floor = self.ceiling = order[half] if len(order) & 1 else 0.5 * (order[half - 1] + order[half])
+        size = len(order)
+        half = size >> 1
+        self.floor = self.ceiling = order[half] if size & 1 else 0.5 * (order[half - 1] + order[half])
+
+    def extend(self, values: list[float]) -> None:
+        """Push all of these, oldest first."""
+        self._values.extend(values)
+        self._order = sorted(self.values)
+        self.floor = self.ceiling = _middle(self._order) if self._order else 0.0
+
+    def reach(self) -> tuple[int, float, float]:
+        """(pushes, low, high): for so many pushes, a quarter of what is held, the median stays between the two."""
+        order = self._order
+        size = len(order)
+        pushes = size >> 2
+        return (pushes, order[((size - 1) >> 1) - pushes], order[(size >> 1) + pushes]) if size else (0, 0.0, 0.0)
 
     @property
     def median(self) -> float:
@@ -281,8 +310,11 @@ class Ema:
         The first `span` values are averaged evenly, so that the start does not
         hang on the first value alone.
         """
-        self.count += 1
-        self.value += (value - self.value) / min(self.count, self.span)
+        if self.count < self.span:
+            self.count += 1
+            self.value += (value - self.value) / min(self.count, self.span)
+        else:
+            self.value += (value - self.value) / self.span
         return self.value
 
     def clone(self) -> Ema:

@@ -13,6 +13,7 @@ from rltop.derive.detectors import OfLast
 from rltop.derive.rolling import Window
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import Bound, Rest
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence
 from rltop.units import number
@@ -110,14 +111,17 @@ class NoAdvantage(Judge):
         super().__init__(limits)
         self.has_varied = False
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Largest and smallest are both zero; information on a solved task, silent where it was always so."""
         high, low = now.values.get("adv_max"), now.values.get("adv_min")
         if high is None or low is None:
             return None
         if high - low > self.limits["spread"]:
             self.has_varied = True
-            return QUIET
+            quarter = 0.25 * (high - low)
+            if quarter <= self.limits["spread"]:
+                return QUIET
+            return Rest((Bound("adv_max", high - quarter), Bound("adv_min", -math.inf, low + quarter)))
         reward = now.reward
         if not self.has_varied:
             return QUIET

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from rltop.health import scope
 from rltop.health.moment import Moment, Onset
+from rltop.health.rest import Bound, Rest
 from rltop.health.rule import CRIT, INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit, Verdict
 from rltop.structs import NamedTuple
@@ -204,14 +206,14 @@ class SilentFailure(Judge):
         super().__init__(limits)
         self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Repetition is asked for by the patience: 20 of 20 records."""
         reward, norm = now.reward, now.values.get("grad_norm")
         if reward.value is None:
             return None
         if norm is not None and norm >= self.limits["gradient"]:
             self.recent.clear()
-            return QUIET
+            return Rest((Bound("grad_norm", self.limits["gradient"], inf, True),))
         is_flat = reward.zero_share is not None and reward.zero_share >= self.limits["zero_share"]
         if (norm is None and not is_flat) or reward.is_constant or reward.is_high or now.lr == 0.0:
             self.recent.clear()

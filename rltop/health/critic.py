@@ -6,12 +6,15 @@ Critics start badly on every run: no rule here speaks before they have had time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from rltop.derive.rolling import Frozen, Window, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import Rest, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Observation
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 20
@@ -63,7 +66,7 @@ class ValueLossJump(Judge):
         self.window = Window(50)
         self.start = Frozen(skip=0, size=5, minimum=3)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Against the 50 records before, and never below a part of the start."""
         value = now.values.get("value_loss")
         if value is None:
@@ -72,7 +75,10 @@ class ValueLossJump(Judge):
         self.start.push(value)
         if value <= self.limits["warn"] * window.floor:
             window.push(value)
-            return QUIET
+            if not self.start.is_final:
+                return QUIET
+            pushes, low, _ = window.reach()
+            return within("value_loss", -inf, self.limits["warn"] * low, pushes)
         base, known = window.median, window.count
         window.push(value)
         # In its first records a critic only gets better: what was usual there is above what is usual now.
@@ -81,6 +87,10 @@ class ValueLossJump(Judge):
             return QUIET
         level = CRIT if value > self.limits["crit"] * base else WARN
         return Reading(level, value, base, self.limits["warn"] * base)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "value_loss"))
 
     def headline(self, reading: Reading) -> str:
         """Now and usual."""
@@ -95,7 +105,7 @@ class NotLearning(Judge):
         self.start = Frozen(skip=3, size=20)
         self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """A critic that explains the returns anyway has nothing left to learn."""
         value = now.values.get("value_loss")
         if value is None:
@@ -105,7 +115,8 @@ class NotLearning(Judge):
         self.recent.append(value)
         base = self.start.value
         if now.record < self.limits["wait"] or now.record % _EVERY or base is None:
-            return None
+            left = -now.record % _EVERY
+            return Rest((), left - 1, True) if left > 1 and self.start.is_final else None
         line = self.limits["share"] * base
         level = median_of(list(self.recent))
         if level < line:
@@ -114,6 +125,10 @@ class NotLearning(Judge):
         if explained is None:
             return Reading(INFO, level, base, line)
         return Reading(WARN, level, base, line) if explained < self.limits["explained"] else QUIET
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The level moves on."""
+        self.recent.extend(logged(missed, "value_loss"))
 
     def headline(self, reading: Reading) -> str:
         """Level and start."""
@@ -155,12 +170,14 @@ class ValueDrift(Judge):
 class ValueClipping(Judge):
     """C5: value updates are cut off for good; a critic that explains nothing besides is held back by it."""
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """High in the first records of every run."""
         value = now.values.get("clip_frac_value")
         if value is None:
             return None
-        if value <= self.limits["info"] or now.record <= self.limits["wait"]:
+        if value <= self.limits["info"]:
+            return within("clip_frac_value", -inf, self.limits["info"])
+        if now.record <= self.limits["wait"]:
             return QUIET
         explained = now.values.get("explained_var")
         is_held_back = explained is not None and explained < self.limits["explained"]

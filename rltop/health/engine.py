@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.health import profiles, registry
+from rltop.health.attention import Attention
 from rltop.health.moment import Moment, Onset
 from rltop.health.options import EngineOptions
+from rltop.health.rest import Rest
 from rltop.health.rule import QUIET, Rule, RuleSpec
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, EventState, Level, Observation, Verdict
@@ -76,7 +78,8 @@ class Engine:
             for rule in self._rules
             if rule.spec.judges_always or any(name in signals for name in rule.spec.metrics)
         ]
-        self._late_rules = [rule for rule in self._logged if rule.spec.takes_late]
+        self._late = [place for place, rule in enumerate(self._logged) if rule.spec.takes_late]
+        self._attention = Attention(self._logged)
 
     def observe(self, observation: Observation) -> list[Event]:
         """Judge one closed step; returns the transitions that it caused, in order.
@@ -84,27 +87,30 @@ class Engine:
         A row that came late is shown to the rules that take late rows only: it
         says nothing about the order of training steps.
         """
+        if observation.is_late:
+            return self._observe_late(observation)
         happened: list[Event] = []
-        if self._segment not in (None, observation.segment) and not observation.is_late:
-            happened = self.restart(observation)
-        if not observation.is_late:
+        if observation.segment != self._segment:
+            if self._segment is not None:
+                happened = self.restart(observation)
             self._segment = observation.segment
         if not self._has_told:
             happened += self._tell(observation)
-        if observation.is_late:
-            rules = self._late_rules
-            now = self._now.clone()
-            now.observation, now.values = observation, observation.values
-        else:
-            rules = self._logged
-            now = self._now
-            now.advance(observation)
-            if now.phase.moves:
-                self._begin_anew()
-        for rule in rules:
+        now, attention = self._now, self._attention
+        now.advance(observation)
+        if now.phase.moves:
+            self._begin_anew()
+        rules = self._logged
+        for place in attention.asked(now):
+            rule = rules[place]
             reading = rule.read(now)
             if reading is None or (reading is QUIET and rule.is_idle):
                 continue
+            if isinstance(reading, Rest):
+                if reading.is_silent or rule.is_idle:
+                    attention.lay(place, reading, now.record)
+                    continue
+                reading = QUIET
             event = rule.advance(now, reading)
             if event is not None:
                 metric, key = self._subject(rule)
@@ -113,10 +119,25 @@ class Engine:
                 self._note(event, rule)
         return happened
 
+    def _observe_late(self, observation: Observation) -> list[Event]:
+        """Show a row to the rules that take late ones: they catch up with the training rows first."""
+        happened = [] if self._has_told else self._tell(observation)
+        self._attention.wake(self._late, self._now)
+        now = self._now.clone()
+        now.observation, now.values = observation, observation.values
+        for place in self._late:
+            rule = self._logged[place]
+            event = rule.observe(now)
+            if event is not None:
+                happened.append(event)
+                self._note(event, rule)
+        return happened
+
     def _begin_anew(self) -> None:
         """A new phase: what was usual before it says nothing about what comes."""
-        for rule in self._logged:
+        for place, rule in enumerate(self._logged):
             if rule.spec.follows_phase:
+                self._attention.forget(place)
                 rule.begin_anew(self.options.limits(rule.spec.id))
 
     def _tell(self, observation: Observation) -> list[Event]:
@@ -198,6 +219,8 @@ class Engine:
 
     def identified(self, identity: Identity) -> list[Event]:
         """Take on what the stream turned out to be; rules that still apply keep their state."""
+        # What a judge rests on may hang on what kind of run it is.
+        self._attention.wake_all(self._now)
         self.identity = identity
         before, self.profiles = self.profiles, self._profiles_of(identity)
         now = self._now
@@ -292,4 +315,5 @@ class Engine:
         # A rule that is never asked never changes.
         twin._rules = [rule.clone() if id(rule) in logged else rule for rule in self._rules]
         twin._select()
+        twin._attention = self._attention.clone(twin._logged)
         return twin

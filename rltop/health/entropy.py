@@ -8,13 +8,15 @@ that buys no reward, is a fault.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from rltop.derive.rolling import Frozen, Window, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import FOREVER, HELD_RECORDS, Rest, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Unit
+from rltop.model import Evidence, Observation, Unit
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
@@ -28,7 +30,7 @@ class EntropyCrash(Judge):
         self.window = Window(20)
         self.warn, self.crit, self.floor = limits["warn"], limits["crit"], limits["floor"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """A ratio; on a solved task, and where there is nothing to explore, only information."""
         value = now.values.get("entropy")
         if value is None:
@@ -36,7 +38,8 @@ class EntropyCrash(Judge):
         window = self.window
         if value >= self.warn * window.ceiling:
             window.push(value)
-            return QUIET
+            pushes, _, high = window.reach()
+            return within("entropy", self.warn * high, inf, pushes)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or value >= self.warn * usual or usual <= self.floor:
@@ -45,6 +48,10 @@ class EntropyCrash(Judge):
         if now.reward.is_solved or not scope.has_rollouts(now.algorithm, now.traits):
             level = INFO
         return Reading(level, value, usual, self.warn * usual)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "entropy"))
 
     def headline(self, reading: Reading) -> str:
         """Before and after."""
@@ -64,10 +71,12 @@ class EarlyCollapse(Judge):
         self.spread_start = Frozen(skip=0, size=10, minimum=10)
         self.first_step: int | None = None
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Against the first five records, within the first 200."""
         value = now.values.get("entropy")
-        if value is None or now.record > self.limits["until"]:
+        if now.record > self.limits["until"]:
+            return Rest(is_silent=True)
+        if value is None:
             return None
         if self.first_step is None:
             self.first_step = now.observation.step
@@ -75,15 +84,24 @@ class EarlyCollapse(Judge):
         if spread is not None:
             self.spread_start.push(spread)
         start = self.start
-        base = start.value
+        base, is_settled = start.value, start.is_final
         if not start.is_final:
             start.push(value)
-        if base is None or base < self.limits["floor"] or value >= self.limits["warn"] * base or now.reward.is_solved:
+        if base is None or base < self.limits["floor"]:
             return QUIET
+        line = self.limits["warn"] * base
+        if value >= line and is_settled:
+            return within("entropy", line, inf, FOREVER if self.spread_start.is_final else HELD_RECORDS)
         is_fast = now.observation.step - self.first_step <= self.limits["fast"]
-        if not is_fast and not self._has_bought_nothing(now, spread):
+        if value >= line or now.reward.is_solved or not (is_fast or self._has_bought_nothing(now, spread)):
             return QUIET
-        return Reading(WARN, value, base, self.limits["warn"] * base)
+        return Reading(WARN, value, base, line)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The start of the reward's deviation may be longer than that of the entropy."""
+        for one in missed:
+            if "entropy" in one.values and "reward_std" in one.values:
+                self.spread_start.push(one.values["reward_std"])
 
     def _has_bought_nothing(self, now: Moment, spread: float | None) -> bool:
         """The reward has not improved, and the contrast between answers is going."""
@@ -116,7 +134,7 @@ class EntropySurge(Judge):
         self.lengths: deque[float] = deque(maxlen=50)
         self.jump, self.floor = limits["jump"], limits["jump_floor"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """CRIT where answers grow with it or are cut off."""
         value = now.values.get("entropy")
         if value is None:
@@ -128,11 +146,19 @@ class EntropySurge(Judge):
         window.push(value)
         if length is not None:
             self.lengths.append(length)
-        if not is_jump or value <= self.jump * usual:
+        if not is_jump:
+            pushes, low, _ = window.reach()
+            return within("entropy", -inf, max(self.floor, self.jump * low), pushes)
+        if value <= self.jump * usual:
             return QUIET
         is_longer = length is not None and usual_length > 0.0 and length > self.limits["longer"] * usual_length
         is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
         return Reading(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "entropy"))
+        self.lengths.extend(logged([one for one in missed if "entropy" in one.values], "response_len_mean"))
 
     def headline(self, reading: Reading) -> str:
         """Before and after."""

@@ -7,10 +7,12 @@ relatives. All right is a solved task; all wrong is a dead run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
+from rltop.health.rest import Rest, while_absent, within
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import number, percent
@@ -27,14 +29,14 @@ class ZeroVariance(Judge):
         super().__init__(limits)
         self.warn, self.crit = limits["warn"], limits["crit"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """A standard deviation of nothing counts as every group."""
         reward = now.reward
         if reward.value is None or reward.zero_share is None:
-            return None
+            return while_absent("zero_share")
         share = reward.zero_share
         if share <= (self.warn * RELEASE if self.is_firing else self.warn):
-            return QUIET
+            return within("zero_share", -inf, self.warn)
         if reward.is_constant:
             return self._constant(share, now)
         if reward.is_high:

@@ -7,10 +7,12 @@ of the reward that pays for the loss of another. Validation is what decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import Bound, Rest, within
 from rltop.health.rule import INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Label, Unit
 from rltop.units import number, percent
@@ -27,7 +29,7 @@ class LengthHack(Judge):
         super().__init__(limits)
         self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Length against the first ten records, reward against its own start."""
         length = now.values.get("response_len_mean")
         if length is None or now.reward.value is None:
@@ -37,7 +39,9 @@ class LengthHack(Judge):
             base.push(length)
             return QUIET
         start = base.value or 0.0
-        if length >= self.limits["length"] * start or not now.reward.is_improving:
+        if length >= self.limits["length"] * start:
+            return within("response_len_mean", self.limits["length"] * start, inf)
+        if not now.reward.is_improving:
             return QUIET
         return Reading(WARN, length, start, self.limits["length"] * start, (now.reward.start, now.reward.usual))
 
@@ -62,7 +66,7 @@ class LengthInflation(Judge):
         self.flat_for = 0
         self.evaluations = 0
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Information where there is no validation to ask; nothing where validation rises too."""
         score = now.values.get("val_score")
         if score is not None:
@@ -78,14 +82,17 @@ class LengthInflation(Judge):
             base.push(length)
             return QUIET
         start = base.value or 0.0
-        if length <= self.limits["length"] * start or not now.reward.is_improving:
+        line = self.limits["length"] * start
+        if length <= line:
+            return Rest((Bound("response_len_mean", -inf, line), Bound("val_score", inf, -inf)))
+        if not now.reward.is_improving:
             return QUIET
         needed = self.limits["evaluations"]
         if self.evaluations and self.flat_for < needed:
             return QUIET
         level = WARN if self.flat_for >= needed else INFO
         numbers = now.reward.start, now.reward.usual, float(self.flat_for)
-        return Reading(level, length, start, self.limits["length"] * start, numbers)
+        return Reading(level, length, start, line, numbers)
 
     def headline(self, reading: Reading) -> str:
         """Both movements, and what validation says."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rltop.health.moment import Moment
+from rltop.health.rest import Rest, while_absent, within
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Judge, Reading
 from rltop.model import Evidence, Level, Unit
 from rltop.units import measure
@@ -42,17 +43,19 @@ class Above(Judge):
             (level, limits[name]) for level, name in lines if name in limits
         )
         self.lowest = min(line for _, line in self.lines)
+        self.rest = within(metric, -NEVER, self.lowest) if transform is None else QUIET
+        self.absent = while_absent(metric)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Compare this record's value with the lines, worst first."""
         value = now.values.get(self.metric)
         if value is None:
-            return None
+            return self.absent
         if self.transform is not None:
             value = self.transform(value)
         factor = RELEASE if self.is_firing else 1.0
         if value <= self.lowest * factor:
-            return QUIET
+            return self.rest
         for level, line in self.lines:
             if value > line * factor:
                 return Reading(level, value, None, line)
@@ -87,15 +90,17 @@ class Below(Judge):
             (level, limits[name]) for level, name in lines if name in limits
         )
         self.highest = max(line for _, line in self.lines)
+        self.rest = within(metric, self.highest, NEVER)
+        self.absent = while_absent(metric)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Compare this record's value with the lines, worst first."""
         value = now.values.get(self.metric)
         if value is None:
-            return None
+            return self.absent
         factor = 1.0 / RELEASE if self.is_firing else 1.0
         if value >= self.highest * factor:
-            return QUIET
+            return self.rest
         for level, line in self.lines:
             if value < line * factor:
                 return Reading(level, value, None, line)

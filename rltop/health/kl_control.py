@@ -7,10 +7,12 @@ because nothing moves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from rltop.derive.rolling import Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import Rest, within
 from rltop.health.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Algorithm, Evidence, Traits, Unit
 from rltop.units import number
@@ -26,12 +28,15 @@ def _has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
 class NothingMoves(Judge):
     """O14: the KL to the reference stays at nothing although the learning rate is not 0."""
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Information; WARN where the reward does not move either."""
         value = now.values.get("kl_ref")
         if value is None:
             return None
-        if abs(value) >= self.limits["info"] or not now.lr:
+        line = self.limits["info"]
+        if abs(value) >= line:
+            return within("kl_ref", line, inf) if value > 0.0 else within("kl_ref", -inf, -line)
+        if not now.lr:
             return QUIET
         reward = now.reward
         is_flat = reward.count >= _SETTLED and not (reward.is_improving or reward.is_high or reward.is_constant)

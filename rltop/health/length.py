@@ -7,14 +7,16 @@ says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf, ulp
 
 from rltop.derive.rolling import Frozen, Window
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
+from rltop.health.rest import Bound, Rest, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Unit
+from rltop.model import Evidence, Observation, Unit
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
@@ -35,7 +37,7 @@ class Truncation(Judge):
         self.warn, self.crit, self.rise = limits["warn"], limits["crit"], limits["rise"]
         self.lowest = min(self.warn, self.rise) * RELEASE
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Absolute from the first record; the rise once the start is known."""
         value = now.values.get("truncated_frac")
         if value is None:
@@ -45,7 +47,7 @@ class Truncation(Judge):
         if not start.is_final:
             start.push(value)
         if value <= self.lowest:
-            return QUIET
+            return within("truncated_frac", -inf, self.lowest) if start.is_final else QUIET
         if value > self.crit:
             reward = now.reward
             level = WARN if reward.count and reward.is_improving else CRIT
@@ -85,7 +87,7 @@ class LengthExplosion(Judge):
         self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """CRIT when answers are cut off with it, or the reward has been lost."""
         value = now.values.get("response_len_mean")
         if value is None:
@@ -96,7 +98,7 @@ class LengthExplosion(Judge):
         if value <= self.warn * window.floor:
             window.push(value)
             # One comparison on the path of every record; what comes after is for runs that have grown.
-            return QUIET if value <= self.warn * (start.value or value) else self._against_start(value, now)
+            return self._rest() if value <= self.warn * (start.value or value) else self._against_start(value, now)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
@@ -107,6 +109,19 @@ class LengthExplosion(Judge):
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
         is_hurt = is_hurt and "reward" in now.alarms
         return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
+
+    def _rest(self) -> Reading | Rest:
+        if not self.start.is_final:
+            return QUIET
+        pushes, low, _ = self.window.reach()
+        line = self.warn * low
+        if self.start.value:
+            line = min(line, self.warn * self.start.value)
+        return within("response_len_mean", -inf, line, pushes)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "response_len_mean"))
 
     def _against_start(self, value: float, now: Moment) -> Reading:
         """Slow growth is learning as long as the reward grows with it."""
@@ -134,16 +149,15 @@ class NothingEnds(Judge):
         super().__init__(limits)
         self.has_ended = False
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Counts of end-of-text, or the mean length of the answers that ended: 0 says that none did."""
-        value = now.values.get("stop_count")
+        metric = "stop_count" if "stop_count" in now.values else "terminated_len_mean"
+        value = now.values.get(metric)
         if value is None:
-            value = now.values.get("terminated_len_mean")
-            if value is None:
-                return None
+            return None
         if value > 0.0:
             self.has_ended = True
-            return QUIET
+            return Rest((Bound(metric, ulp(0.0), inf, True),))
         return Reading(WARN, 0.0) if self.has_ended else QUIET
 
     def headline(self, reading: Reading) -> str:
@@ -159,17 +173,17 @@ class LengthCollapse(Judge):
         self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """CRIT where next to nothing is left."""
         value = now.values.get("response_len_mean")
         if value is None:
             return None
         start = self.start
-        base = start.value
+        base, is_settled = start.value, start.is_final
         if not start.is_final:
             start.push(value)
         if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
-            return QUIET
+            return QUIET if base is None or not is_settled else within("response_len_mean", self.warn * base, inf)
         is_nothing = value < self.limits["crit"] * base
         return Reading(CRIT if is_nothing else WARN, value, base, self.warn * base)
 

@@ -6,17 +6,20 @@ construction, changes sign freely, and may rise while the policy learns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from rltop.derive.rolling import MAD_TO_SIGMA, AskedWindow, Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import Bound, Rest
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence
+from rltop.model import Evidence, Observation
 from rltop.units import number
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
+_MIN_REST = 4
 
 
 class LossJump(Judge):
@@ -28,7 +31,7 @@ class LossJump(Judge):
         self.reach = limits["warn"] * limits["floor"]
         self.sigmas = limits["warn"] * MAD_TO_SIGMA
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """The median of 50 records before; the spread is only computed when the distance could count."""
         value = now.values.get("loss")
         if value is None:
@@ -39,7 +42,7 @@ class LossJump(Judge):
         is_near = window.ceiling - self.reach <= value <= window.floor + self.reach
         if is_near or window.count < _MIN_SAMPLES:
             window.push(value)
-            return QUIET
+            return self._rest("loss" in now.values)
         median = window.median
         distance = value - median
         if abs(value) <= abs(median) or (self.sigmas > 0.0 and window.has_spread(abs(distance) / self.sigmas)):
@@ -54,6 +57,22 @@ class LossJump(Judge):
         if abs(value) > self.limits["crit"] * max(abs(median), spread, self.limits["floor"]) and level is WARN:
             level = CRIT
         return Reading(level, value, median, median + (line if distance > 0 else -line))
+
+    def _rest(self, is_loss: bool) -> Reading | Rest:
+        """As long as the loss is certainly near to its median, whatever its spread."""
+        pushes, low, high = self.loss.reach()
+        bottom, top = high - self.reach, low + self.reach
+        if pushes < _MIN_REST or bottom >= top:
+            return QUIET
+        if is_loss:
+            return Rest((Bound("loss", bottom, top, True),), pushes)
+        return Rest((Bound("loss", inf, -inf), Bound("policy_loss", bottom, top)), pushes)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        both = [(one.values.get("loss"), one.values.get("policy_loss")) for one in missed]
+        values = [other if loss is None else loss for loss, other in both]
+        self.loss.extend([value for value in values if value is not None])
 
     def headline(self, reading: Reading) -> str:
         """Now and usual."""

@@ -6,14 +6,15 @@ Beside `performance`, which asks whether the usual step became slower.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rltop.derive.detectors import OfLast
 from rltop.derive.rolling import Frozen
 from rltop.health.moment import Moment
 from rltop.health.performance import Work, own_time
+from rltop.health.rest import Bound, Rest, while_absent
 from rltop.health.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Unit
+from rltop.model import Evidence, Observation, Unit
 from rltop.units import duration, number, percent
 
 _RARE = 0.05
@@ -34,6 +35,13 @@ def _seconds(now: Moment) -> float | None:
     return seconds if seconds is not None and seconds > 0.0 else None
 
 
+_NO_TIME = while_absent("time_step")
+
+
+def _no_longer_than(line: float) -> Rest:
+    return Rest((Bound("time_step", -math.inf, line, True),))
+
+
 class LongerForLonger(Judge):
     """P2: the step takes longer because there is more to do in it; time per token is as it was."""
 
@@ -45,16 +53,16 @@ class LongerForLonger(Judge):
         self.warn = limits["info"]
         self.line = 0.0
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Against the run's own start."""
         values = now.values
         seconds = values.get("time_step")
         if seconds is None:
-            return None
+            return _NO_TIME
         if seconds <= self.line:
             # What a checkpoint may have added to it is nothing to ask for.
             self.work.total = values.get("num_tokens")
-            return QUIET
+            return _no_longer_than(self.line)
         tokens, seconds = self.work.of(values), _seconds(now)
         if seconds is None or not tokens:
             return None
@@ -70,6 +78,10 @@ class LongerForLonger(Judge):
         if usual is None or seconds / tokens > self.limits["per_token"] * usual:
             return QUIET
         return Reading(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Steps of the usual length."""
+        self.work.pass_over(missed)
 
     def headline(self, reading: Reading) -> str:
         """Now, at the start, and how much more there is to do."""
@@ -106,14 +118,14 @@ class SlowNowAndThen(Judge):
         self.newest = 0.0
         self.has_rollouts = False
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Slow records among the last `m`; those with an evaluation or a checkpoint do not count."""
         values, slow, start = now.values, self.slow, self.start
         seconds = values.get("time_step")
         if seconds is not None and seconds <= self.line and start.is_final:
             self.work.total = values.get("num_tokens")
             if not slow.bits:
-                return QUIET
+                return _no_longer_than(self.line)
             slow.push(False)
             self.raised.push(seconds > _RAISED * (start.value or 0.0))
             return self._count()
@@ -130,6 +142,10 @@ class SlowNowAndThen(Judge):
         if not start.is_final:
             self._learn(seconds, tokens)
         return self._compare(seconds, tokens)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Steps of the usual length."""
+        self.work.pass_over(missed)
 
     def _holds_no_evaluation(self, seconds: float) -> bool:
         """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""

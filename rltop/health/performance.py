@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from rltop.derive.rolling import Frozen, median_of
 from rltop.health.moment import Moment
+from rltop.health.rest import Bound, Rest, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Observation, Unit
 from rltop.units import duration, number
@@ -72,6 +73,11 @@ class Work:
         self.is_length = before is None
         return values.get("response_len_mean") if self.is_length else None
 
+    def pass_over(self, missed: Sequence[Observation]) -> None:
+        """Keep the run's tokens up over records that all have a step time, or none of them."""
+        if "time_step" in missed[-1].values:
+            self.total = missed[-1].values.get("num_tokens")
+
     def clone(self) -> Work:
         """An independent copy."""
         twin = Work()
@@ -121,7 +127,7 @@ class StepSlower(Judge):
         twin.kinds = (self.kinds[0].clone(), self.kinds[1].clone())
         return twin
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Records with a rollout and records that reuse one have baselines of their own."""
         values = now.values
         seconds = values.get("time_step")
@@ -136,9 +142,28 @@ class StepSlower(Judge):
         if start.is_final and base is not None and seconds <= self.warn * base:
             if seconds <= kind.creep_line and kind.crept <= 0.0:
                 self.work.total = values.get("num_tokens")
-                return QUIET
+                return self._rest(values, min(self.warn * base, kind.creep_line))
             return self._creeping(kind, seconds, base, self.work.of(values))
         return self._against_start(kind, seconds, self.work.of(values), now.observation.stages)
+
+    def _rest(self, values: Mapping[str, float], line: float) -> Reading | Rest:
+        """As long as records are of the same kind, without a checkpoint, and take no longer than usual."""
+        sign = "response_len_mean" if "response_len_mean" in values else "reward_mean"
+        if sign not in values:
+            return QUIET
+        return Rest(
+            (
+                Bound("time_step", math.ulp(0.0), line, True),
+                Bound("time_save", math.inf, -math.inf),
+                Bound("time_eval", math.inf, -math.inf),
+                Bound(sign, -math.inf, math.inf, True),
+            )
+        )
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Steps with a rollout of their own, none of them slow."""
+        self.kinds[1].recent.extend(one.stages for one in missed)
+        self.work.pass_over(missed)
 
     def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Reading:
         """Below the line: is it a little slower, again and again?"""
@@ -235,18 +260,19 @@ class ThroughputDrop(Judge):
         super().__init__(limits)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Throughput is computed from the step time, so a checkpoint falsifies it."""
         values = now.values
         value = values.get("throughput")
         if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
         start = self.start
-        base = start.value
+        base, is_settled = start.value, start.is_final
         if not start.is_final:
             start.push(value)
         if base is None or value >= base * self.limits["warn"]:
-            return QUIET
+            is_known = base is not None and is_settled
+            return within("throughput", base * self.limits["warn"], math.inf) if is_known and base else QUIET
         line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
         return QUIET if value >= line else Reading(WARN, value, base, line)
 
@@ -266,19 +292,22 @@ class Utilisation(Judge):
         self.start = Frozen()
         self.tokens = Frozen()
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """0 means that the trainer does not know the machine."""
         value = now.values.get("mfu")
         if value is None or value <= 0.0:
             return None
         start, tokens = self.start, now.values.get("total_tokens")
-        base = start.value
+        base, is_settled = start.value, start.is_final
         if not start.is_final:
             start.push(value)
         if tokens is not None and not self.tokens.is_final:
             self.tokens.push(tokens)
         if base is None or value >= base * self.limits["warn"]:
-            return QUIET
+            if not base or not is_settled:
+                return QUIET
+            bound = Bound("mfu", base * self.limits["warn"], math.inf)
+            return Rest((bound,) if self.tokens.is_final else (bound, Bound("total_tokens", math.inf, -math.inf)))
         line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
         if value >= line:
             return QUIET

@@ -12,12 +12,16 @@ from collections.abc import Mapping
 
 from rltop.derive.ranks import Lag, compare
 from rltop.health.moment import Moment
+from rltop.health.rest import Rest, while_absent
 from rltop.health.rule import QUIET, RELEASE, WARN, Group, Judge, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import duration, percent
 
 _WANTED, _OF = 5, 10
 _MASK = (1 << _OF) - 1
+
+
+_NO_RANKS = while_absent("ranks")
 
 
 class RankStraggler(Judge):
@@ -32,11 +36,11 @@ class RankStraggler(Judge):
         self.newest: deque[tuple[int, int]] = deque(maxlen=_OF)
         self.since: tuple[int, int] | None = None
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """The rank that is furthest behind of those that have been for 5 of 10 steps."""
         times = now.observation.ranks
         if not times:
-            return None
+            return _NO_RANKS
         self.newest.append((now.observation.record, now.observation.step))
         lags = {(lag.rank, lag.stage): lag for lag in compare(times)}
         is_behind = {place for place, lag in lags.items() if lag.behind_s > self._line(lag)}

@@ -7,14 +7,16 @@ first. Rising from 0 while learning is what it must do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from rltop.derive.detectors import BlockTrend, OfLast
 from rltop.derive.rolling import Frozen, Window, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import HELD_RECORDS, Rest, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Level, Unit
+from rltop.model import Evidence, Level, Observation, Unit
 from rltop.units import number
 
 _WINDOW = 50
@@ -36,7 +38,7 @@ class ReferenceKlSpike(Judge):
         self.floor = limits["floor"]
         self.jump = min(limits["warn"], limits["crit"])
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
         value = now.values.get("kl_ref")
         if value is None:
@@ -48,17 +50,24 @@ class ReferenceKlSpike(Judge):
             window.push(value)
             if self.huge.bits:
                 self.huge.push(False)
-            return QUIET
+                return QUIET
+            return self._rest(value)
         usual, known = window.median, window.count
         window.push(value)
         if value > self.limits["absolute"]:
             return Reading(CRIT, value, usual if known else None, self.limits["absolute"])
-        if known < self.limits["young"] or usual <= 0.0:
-            return QUIET
-        return self._jump(value, usual) if known >= self.limits["wait"] else self._young_jump(value, usual)
+        return QUIET if known < self.limits["young"] or usual <= 0.0 else self._jump(value, usual, known)
 
-    def _jump(self, value: float, usual: float) -> Reading:
+    def _rest(self, value: float) -> Rest:
+        if value <= self.floor:
+            return within("kl_ref", -inf, self.floor, HELD_RECORDS)
+        pushes, low, _ = self.window.reach()
+        return within("kl_ref", -inf, min(self.jump * low, self.limits["absolute"]), pushes)
+
+    def _jump(self, value: float, usual: float, known: int) -> Reading:
         limits = self.limits
+        if known < limits["wait"]:
+            return self._young_jump(value, usual)
         is_huge = value > limits["crit"] * usual and value > limits["crit_floor"]
         if self.huge.push(is_huge) and is_huge:
             return Reading(CRIT, value, usual, limits["crit"] * usual)
@@ -70,6 +79,10 @@ class ReferenceKlSpike(Judge):
         """A young run walks away from 0 as it learns, but not by that much within a few records."""
         line = max(self.limits["crit"] * usual, self.limits["crit_floor"])
         return Reading(WARN, value, usual, line) if value > line else QUIET
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "kl_ref"))
 
     def _sequence_sum(self, value: float) -> Reading:
         factor = RELEASE if self.is_firing else 1.0
@@ -102,7 +115,7 @@ class ReferenceKlDrift(Judge):
         self.trend = BlockTrend()
         self.reward_then: float | None = None
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Speaks once per block of ten records; the base is records 50 to 80."""
         value = now.values.get("kl_ref")
         if value is None:
@@ -113,12 +126,17 @@ class ReferenceKlDrift(Judge):
             if base.is_final:
                 self.reward_then = now.reward.usual if now.reward.count else None
         if not self.trend.push(value) or base.value is None or not self.trend.is_full:
-            return None
+            wanted = self.trend.wanted
+            return Rest((), wanted - 1, True) if wanted > 1 and base.is_final else None
         newest = self.trend.medians[-1]
         floor = self.limits["sum_floor"] if now.traits.kl_is_sequence_sum else self.limits["floor"]
         if newest < self.limits["warn"] * base.value or newest < floor or self.trend.monotony < self.limits["monotony"]:
-            return QUIET
+            return Rest((), self.trend.block - 1)
         return Reading(self._level(now), newest, base.value, self.limits["warn"] * base.value)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The block goes on."""
+        self.trend.extend(logged(missed, "kl_ref"))
 
     def _level(self, now: Moment) -> Level:
         then = self.reward_then
@@ -157,11 +175,11 @@ class FarWithoutReward(Judge):
         self.reward_then: float | None = None
         self.floor = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Median of ten against records 6 to 15; with a high line that needs no comparison."""
         value = now.values.get("kl_ref")
         if value is None or now.traits.kl_is_sequence_sum:
-            return None
+            return Rest(is_silent=True) if now.traits.kl_is_sequence_sum else None
         lately, base = self.lately, self.base
         lately.append(value)
         if not base.is_final:
@@ -169,7 +187,7 @@ class FarWithoutReward(Judge):
             if base.is_final and now.reward.count:
                 self.reward_then = now.reward.usual
         if value <= self.floor or len(lately) < _MEDIAN_OF:
-            return QUIET
+            return within("kl_ref", -inf, self.floor) if value <= self.floor and base.is_final else QUIET
         level = median_of(list(lately))
         if level > self.limits["high"]:
             return Reading(WARN, level, base.value, self.limits["high"])
@@ -177,6 +195,10 @@ class FarWithoutReward(Judge):
         if not base.is_final or level <= line or self._has_gained(now):
             return QUIET
         return Reading(WARN, level, base.value, line)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The level moves on."""
+        self.lately.extend(logged(missed, "kl_ref"))
 
     def _has_gained(self, now: Moment) -> bool:
         reward = now.reward
@@ -205,13 +227,15 @@ class NegativeKl(Judge):
         super().__init__(limits)
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Median of the last five records."""
         value = now.values.get("kl_ref")
         if value is None:
             return None
         self.lately.append(value)
-        if value >= 0.0 or len(self.lately) < _MEDIAN_OF:
+        if value >= 0.0:
+            return within("kl_ref", 0.0, inf)
+        if len(self.lately) < _MEDIAN_OF:
             return QUIET
         is_sum = now.traits.kl_is_sequence_sum
         line = self.limits["sum_warn" if is_sum else "warn"]
@@ -219,6 +243,10 @@ class NegativeKl(Judge):
         if median >= line:
             return QUIET
         return Reading(CRIT if median < self.limits["crit"] else WARN, median, None, line)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The level moves on."""
+        self.lately.extend(logged(missed, "kl_ref"))
 
     def headline(self, reading: Reading) -> str:
         """The estimate and what it means."""

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rltop.derive.detectors import DatedOfLast
 from rltop.derive.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import HELD_RECORDS, Bound, Rest, while_absent, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence
+from rltop.model import Evidence, Observation
 from rltop.units import number
 
 _RECENT = 3
@@ -69,10 +70,13 @@ class RewardCrash(Judge):
         if reward.count > 1:
             self.noise.push(abs(value - reward.before))
         self.recent.append(value)
+        held = self.held
         if value < self.floor:
             self.below.append(value)
-        else:
+        elif self.below or len(held) < _HELD or held[0] <= self.floor:
             self._hold(value)
+        else:
+            held.append(value)
         level = reward.usual
         if reward.count % _STRIDE == 0:
             self._note_level(level)
@@ -183,7 +187,7 @@ class RewardPinned(Judge):
         super().__init__(limits)
         self.has_varied = False
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Smallest equals largest; muted where it has been so since the start."""
         high, low = now.values.get("reward_max"), now.values.get("reward_min")
         reward = now.reward
@@ -191,7 +195,10 @@ class RewardPinned(Judge):
             return None
         if high - low > self.limits["spread"]:
             self.has_varied = True
-            return QUIET
+            quarter = 0.25 * (high - low)
+            if quarter <= self.limits["spread"]:
+                return QUIET
+            return Rest((Bound("reward_max", high - quarter), Bound("reward_min", -math.inf, low + quarter)))
         if not self.has_varied or reward.is_high:
             return QUIET
         fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
@@ -214,10 +221,12 @@ class RewardWithoutSpread(Judge):
         self.flat = DatedOfLast(8, 10)
         self.varied = self.flat_before = self.streak = 0
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Standard deviation of nothing, after it had been something."""
         std = now.values.get("reward_std")
-        if std is None or now.reward.value is None:
+        if std is None:
+            return while_absent("reward_std")
+        if now.reward.value is None:
             return None
         is_flat = std < self.limits["std"]
         is_often = self.flat.push_at(is_flat, now.observation.record, now.observation.step)
@@ -225,7 +234,7 @@ class RewardWithoutSpread(Judge):
             self.varied += 1
             self.flat_before += self.streak
             self.streak = 0
-            return QUIET
+            return QUIET if self.flat.bits else within("reward_std", self.limits["std"], math.inf, HELD_RECORDS)
         self.streak += 1
         is_rare = self.flat_before <= self.limits["rare"] * (self.varied + self.flat_before)
         if not (is_often or (is_rare and self.streak >= self.limits["records"])):
@@ -233,6 +242,10 @@ class RewardWithoutSpread(Judge):
         if not self.varied or now.reward.is_high or now.reward.is_solved:
             return QUIET
         return Reading(WARN, std, None, self.limits["std"], (now.reward.value,))
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records whose rewards differ."""
+        self.varied += sum("reward_std" in one.values and not one.values.keys().isdisjoint(_METRICS) for one in missed)
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records without spread."""

@@ -16,7 +16,8 @@ from typing import Self
 
 from rltop.derive.detectors import OfLast
 from rltop.health.moment import Moment
-from rltop.model import Algorithm, Event, EventState, Evidence, Level, Traits, Verdict, VerdictState
+from rltop.health.rest import Rest
+from rltop.model import Algorithm, Event, EventState, Evidence, Level, Observation, Traits, Verdict, VerdictState
 from rltop.structs import NamedTuple, Struct, field
 
 OK = Level.OK
@@ -107,11 +108,15 @@ class Judge(ABC):
         self.is_firing = False
 
     @abstractmethod
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """How bad this record is; None where it says nothing about the matter.
 
-        Must return `QUIET` itself, not an equal copy, when nothing is wrong.
+        Must return `QUIET` itself, not an equal copy, when nothing is wrong; or a
+        `Rest`, which says that besides and that the next records need not be read.
         """
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:  # noqa: B027 - most judges learn nothing while they rest
+        """Take in what a rest has left out: the records between the last one read and the next one."""
 
     @abstractmethod
     def headline(self, reading: Reading) -> str:
@@ -234,6 +239,7 @@ class Rule:
     Attributes:
         spec, judge: what it is and what looks.
         read: the judge's `read`, at hand for the path that every record takes.
+        catches_up: the judge wants to know what it has missed while it rested.
         is_firing: the verdict stands now.
         is_idle: nothing bad is remembered, so that a QUIET reading changes nothing.
         level: OK, or the worst level of the verdict, also after it recovered.
@@ -243,8 +249,9 @@ class Rule:
     """
 
     __slots__ = (
-        "_alike", "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "is_firing", "is_idle", "judge",
-        "level", "read", "reading", "recovered_record", "recovered_step", "since_record", "since_step", "spec",
+        "_alike", "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "catches_up", "is_firing",
+        "is_idle", "judge", "level", "read", "reading", "recovered_record", "recovered_step", "since_record",
+        "since_step", "spec",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, limits: Mapping[str, float]) -> None:
@@ -253,6 +260,7 @@ class Rule:
         self.spec = spec
         self.judge = spec.judge(limits)
         self.read = self.judge.read
+        self.catches_up = type(self.judge).catch_up is not Judge.catch_up
         self._info, self._warn, self._crit = (OfLast(*spec.patience_for(level)) for level in (INFO, WARN, CRIT))
         self._needed = {
             level: max(spec.calm, lasting.m)
@@ -272,6 +280,8 @@ class Rule:
     def observe(self, now: Moment) -> Event | None:
         """Judge one record; returns the transition that it caused, if any."""
         reading = self.read(now)
+        if isinstance(reading, Rest):
+            reading = None if reading.is_silent else QUIET
         if reading is None or (reading is QUIET and self.is_idle):
             return None
         return self.advance(now, reading)

@@ -6,14 +6,21 @@ jump together; on its own it is information.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf, ulp
 
 from rltop.health.moment import Moment
+from rltop.health.rest import HELD_RECORDS, Bound, Rest, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence
+from rltop.model import Evidence, Observation
 from rltop.units import number
 
 _STEADY = 1.5
+_NEAR = 1.2
+"""Between this part below and above, no two rates are far enough from each other to be a jump."""
+
+
+_LEARNING = Rest((Bound("lr", ulp(0.0), inf, True),))
 
 
 class LearningRateChange(Judge):
@@ -28,7 +35,7 @@ class LearningRateChange(Judge):
         self.jumped: Reading | None = None
         self.jumped_for = 0
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Compare with the record before, and with everything before that."""
         value = now.values.get("lr")
         if value is None:
@@ -37,13 +44,29 @@ class LearningRateChange(Judge):
         if value == before and self.jumped is None:
             self.settled += value > 0.0
             self.last_ratio = 1.0
-            return QUIET
+            if value > 0.0 and self.settled >= self.limits["settled"]:
+                return within("lr", value, value)
+            return self._rest(value)
         reading = self._compare(value, before)
         self.last = value
         # What still rises is a warm-up; what has stopped to has shown its height.
         self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
-        return reading
+        return self._rest(value) if reading is QUIET else reading
+
+    def _rest(self, value: float) -> Reading | Rest:
+        if value <= 0.0 or self.jumped is not None or self.limits["info"] < _NEAR * _NEAR:
+            return QUIET
+        return within("lr", value / _NEAR, value * _NEAR, HELD_RECORDS)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Rates near to each other."""
+        for value in logged(missed, "lr"):
+            before = self.last or value
+            self.settled = 0 if value > before else self.settled + 1
+            self.last_ratio = value / before
+            self.last = value
+            self.highest = max(self.highest, value)
 
     def _compare(self, value: float, before: float | None) -> Reading:
         if self.jumped is not None:
@@ -84,20 +107,24 @@ class StuckLearningRate(Judge):
         super().__init__(limits)
         self.last = 0.0
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Zero for long is information; from a height, or together with a NaN gradient, it is a fault."""
         value = now.values.get("lr")
         if value is None:
             return None
         if value != 0.0:
             self.last = value
-            return QUIET
+            return _LEARNING if value > 0.0 else QUIET
         is_skipping = now.record <= self.limits["until"] and "grad_norm" in now.observation.nonfinite
         if is_skipping:
             return Reading(CRIT, 0.0)
         if self.last > self.limits["height"] * now.top_lr:
             return Reading(WARN, 0.0, self.last)
         return QUIET if now.record > self.limits["until"] else Reading(INFO, 0.0)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The newest rate that is not 0."""
+        self.last = missed[-1].values["lr"]
 
     def headline(self, reading: Reading) -> str:
         """What the three cases mean."""

@@ -7,14 +7,16 @@ well; what counts is repetition, size, or a steady climb.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import inf
 
 from rltop.derive.detectors import BlockTrend, OfLast
 from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
+from rltop.health.rest import Bound, Rest, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Level
+from rltop.model import Evidence, Level, Observation
 from rltop.units import number
 
 _WINDOW = 50
@@ -22,6 +24,7 @@ _MIN_SAMPLES = 10
 _HUGE_SAMPLES = 5
 _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
+_NO_WARM_UP = (Bound("lr_rises", inf, -inf),)
 
 
 class GradientSpike(Judge):
@@ -40,7 +43,7 @@ class GradientSpike(Judge):
         self.spiking = OfLast(3, 10)
         self.info, self.warn, self.crit = limits["info"], limits["warn"], limits["crit"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """A ratio, and how often it was large lately."""
         value = now.values.get("grad_norm")
         if value is None:
@@ -63,7 +66,15 @@ class GradientSpike(Judge):
         if self.raised.bits:
             self.raised.push(False)
             self.spiking.push(False)
+        elif start.is_final:
+            pushes, low, _ = window.reach()
+            return within("grad_norm", -inf, self.warn * low, pushes)
         return QUIET
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "grad_norm"))
+        self.losses.extend(one.values["loss"] for one in missed if "grad_norm" in one.values and "loss" in one.values)
 
     def _spike(self, value: float, base: float, now: Moment) -> Reading:
         ratio = value / base
@@ -120,7 +131,7 @@ class GradientDrift(Judge):
         self.trend = BlockTrend()
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Speaks once per block of ten records."""
         value = now.values.get("grad_norm")
         if value is None or now.is_lr_rising:
@@ -128,14 +139,21 @@ class GradientDrift(Judge):
         self.start.push(value)
         trend = self.trend
         if not trend.push(value) or not trend.is_full:
+            wanted = trend.wanted
+            if wanted > 1 and self.start.is_final:
+                return Rest(_NO_WARM_UP, wanted - 1, True)
             return None
         growth = trend.growth
         if growth < self.limits["warn"] or trend.monotony < self.limits["monotony"]:
-            return QUIET
+            return Rest(_NO_WARM_UP, trend.block - 1)
         newest = trend.medians[-1]
         if self.start.value is None or newest < _GROWN_SINCE_START * self.start.value:
             return QUIET
         return Reading(WARN, newest, trend.medians[0], None, (growth,))
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The block goes on."""
+        self.trend.extend(logged(missed, "grad_norm"))
 
     def headline(self, reading: Reading) -> str:
         """How much in how long."""
@@ -158,7 +176,7 @@ class VanishingGradient(Judge):
         self.start = Frozen()
         self.loss = Frozen(skip=0, size=5, minimum=1)
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Against the run's own start; silent on a solved task, in the last of a schedule, and where a loss is gone."""
         value, loss = now.values.get("grad_norm"), now.values.get("loss")
         if loss is not None and not self.loss.is_final:
@@ -171,7 +189,8 @@ class VanishingGradient(Judge):
             return QUIET
         line = self.limits["warn"] * (start.value or 0.0)
         if value >= line:
-            return QUIET
+            bounds = (Bound("grad_norm", line), Bound("loss", inf, -inf))
+            return Rest(bounds[:1] if self.loss.is_final else bounds)
         reward = now.reward
         if now.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
             return QUIET

@@ -7,6 +7,7 @@ generation and training run apart.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rltop.derive.rolling import Frozen, Window
@@ -14,6 +15,7 @@ from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
 from rltop.health.performance import own_time
+from rltop.health.rest import Bound, Rest
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Unit
 from rltop.units import duration, number, percent
@@ -26,6 +28,11 @@ _EVERY = 4
 _REPORTED = ("time_adv", "time_reward", "time_ref", "time_old_log_prob", "time_values", "time_dump", "time_load_data")
 _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
 """Stages that should be next to nothing; the others are passes over the whole batch."""
+
+
+_LATER = Rest((), _EVERY - 1)
+_ROOM = 1.2
+"""A stage that is by this below the line of a step that is by this shorter is not looked at."""
 
 
 class IdleShare(Judge):
@@ -119,15 +126,32 @@ class AuxiliaryStage(Judge):
         twin.start = {name: start if start.is_final else start.clone() for name, start in self.start.items()}
         return twin
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """The worst of the stages that are logged."""
         values = now.values
         step = values.get("time_step")
         if not step:
             return None
-        if now.record > _KNOWN_RECORDS and now.record % _EVERY:
-            return None
-        return self._worst(values, step)
+        left = -now.record % _EVERY
+        if now.record > _KNOWN_RECORDS and left:
+            return Rest((), left - 1, True) if left > 1 else None
+        worst = self._worst(values, step)
+        return worst if worst is not QUIET or now.record <= _KNOWN_RECORDS else self._rest(values, step)
+
+    def _rest(self, values: Mapping[str, float], step: float) -> Rest:
+        """Where every stage has room below its line: until one of them grows, or the step shrinks, by that."""
+        shortest = step / _ROOM
+        bounds = [Bound("time_step", shortest, math.inf)]
+        for name in _REPORTED:
+            start = self.start.get(name)
+            if start is None:
+                bounds.append(Bound(name, math.inf, -math.inf))
+                continue
+            longest = self.limits["light" if name in _LIGHT else "heavy"] * shortest
+            if not start.is_final or values.get(name, 0.0) * _ROOM > longest:
+                return _LATER
+            bounds.append(Bound(name, -math.inf, longest))
+        return Rest(tuple(bounds))
 
     def _worst(self, values: Mapping[str, float], step: float) -> Reading:
         limits, worst = self.limits, QUIET
@@ -170,10 +194,13 @@ class AuxiliaryStage(Judge):
 class Unexplained(Judge):
     """P14: time of the step that no stage accounts for."""
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Only where stages follow one another: where they overlap, their sum says nothing."""
+        left = -now.record % _EVERY
+        if left:
+            return Rest((), left - 1, True) if left > 1 else None
         stages = now.observation.stages
-        if not stages or now.record % _EVERY or now.traits.is_async or not any(stages.values()):
+        if not stages or now.traits.is_async or not any(stages.values()):
             return None
         seconds = own_time(now.observation)
         if not seconds:
@@ -181,7 +208,7 @@ class Unexplained(Judge):
         extras = now.values.get("time_save", 0.0) + now.values.get("time_eval", 0.0)
         missing = 1.0 - (sum(stages.values()) - extras) / seconds
         if missing <= self.limits["info"]:
-            return QUIET
+            return _LATER
         return Reading(INFO, missing, None, self.limits["info"], (missing * seconds,))
 
     def headline(self, reading: Reading) -> str:

@@ -11,7 +11,8 @@ from rltop.health import scope
 from rltop.health.judges import Above, Below
 from rltop.health.mismatch import CAUSES, NEXT, SLOW
 from rltop.health.moment import Moment
-from rltop.health.rule import CRIT, QUIET, WARN, Group, Judge, Reading, RuleSpec
+from rltop.health.rest import Rest, within
+from rltop.health.rule import CRIT, WARN, Group, Judge, Reading, RuleSpec
 from rltop.model import Unit
 from rltop.units import number
 
@@ -19,14 +20,14 @@ from rltop.units import number
 class WeightsOffOne(Judge):
     """M6: mean importance weight of the correction between sampler and trainer."""
 
-    def read(self, now: Moment) -> Reading | None:
+    def read(self, now: Moment) -> Reading | Rest | None:
         """Band around 1."""
         value = now.values.get("is_ratio_mean")
         if value is None:
             return None
         limits = self.limits
         if 1.0 - limits["warn"] <= value <= 1.0 + limits["warn"]:
-            return QUIET
+            return within("is_ratio_mean", 1.0 - limits["warn"], 1.0 + limits["warn"])
         level = CRIT if value > limits["crit"] or value < 1.0 / limits["crit"] else WARN
         return Reading(level, value, 1.0, 1.0 + (limits["warn"] if value > 1.0 else -limits["warn"]))
 
