@@ -137,6 +137,9 @@ class StreamQueries:
         if found is None:
             return {}
         cells = found[0].cells(found[1])
+        total = sum(cells)
+        if total == total:
+            return dict(zip(self.keys, cells, strict=False))
         return {key: value for key, value in zip(self.keys, cells, strict=False) if value == value}
 
     def folded_range(self, step: int) -> tuple[int, int] | None:
@@ -232,6 +235,8 @@ class StreamQueries:
 
     def _visible(self) -> Iterator[tuple[Segment, int | None]]:
         """Each segment with the step before which it ends (None: not cut), oldest first."""
+        if len(self.segments) == 1:
+            return iter(((self.segments[0], None),))
         clips: list[int | None] = []
         clip: int | None = None
         for segment in reversed(self.segments):

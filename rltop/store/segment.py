@@ -54,6 +54,11 @@ class Segment:
         return self.blocks[0].steps[0] if self.blocks else None
 
     @property
+    def has_whole_head(self) -> bool:
+        """Are the first rows complete, so that only late rows can change them?"""
+        return self.head is not None and bool(self.blocks) and self.blocks[-1] is not self.head
+
+    @property
     def first_raw_step(self) -> int | None:
         """The oldest step whose row is still held as it came."""
         return self.blocks[0].steps[0] if self.blocks else None

@@ -7,7 +7,8 @@ the folding of old rows changes the past. Held per stream, and gone with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from rltop.derive.timing import step_timing
@@ -20,8 +21,10 @@ from rltop.view.spark import Window
 
 _MAX_LINES = 1024
 _MAX_STEPS = 1024
+_MAX_STARTS = 4096
 
-Stamp = tuple[int, int, int | None, int | None]
+Stamp = tuple[int, int, int, int | None, int | None]
+_Read = TypeVar("_Read")
 
 
 class _Held(Struct, frozen=False):
@@ -30,13 +33,15 @@ class _Held(Struct, frozen=False):
     stamp: Stamp
     lines: dict[tuple[str, int, int], list[Bucket]] = field(default_factory=dict)
     timings: dict[tuple[int, int], StepTiming | None] = field(default_factory=dict)
+    starts: dict[Hashable, object] = field(default_factory=dict)
 
 
 _HELD: WeakKeyDictionary[Stream, _Held] = WeakKeyDictionary()
 
 
 def _held(stream: Stream) -> _Held:
-    stamp = (len(stream.segments), stream.counts.late_rows, stream.first_step, stream.raw_from())
+    number = stream.segments[-1].number if stream.segments else -1
+    stamp = (len(stream.segments), number, stream.counts.late_rows, stream.first_step, stream.raw_from())
     held = _HELD.get(stream)
     if held is None or held.stamp != stamp:
         held = _HELD[stream] = _Held(stamp)
@@ -78,3 +83,15 @@ def read_timings(stream: Stream, plan: TimingPlan, steps: Sequence[int]) -> Iter
         if at not in timings:
             timings[at] = step_timing(plan, step, stream.row(step), 0)
         yield timings[at]
+
+
+def of_start(stream: Stream, what: Hashable, read: Callable[[], _Read]) -> _Read:
+    """`read()`, which asks only for the first rows of the newest segment: once, when those will not change any more."""
+    if not stream.segments or not stream.segments[-1].has_whole_head:
+        return read()
+    starts = _held(stream).starts
+    if what not in starts:
+        if len(starts) > _MAX_STARTS:
+            starts.clear()
+        starts[what] = read()
+    return cast("_Read", starts[what])

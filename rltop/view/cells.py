@@ -97,11 +97,14 @@ class RowBuilder:
 
     def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
         """Write `text` at the next free column; with a target it can be selected."""
-        text = clip(text, self.room)
-        if not text:
-            return self
         start = self._cells
-        self._cells += cell_width(text)
+        cells = len(text)
+        if cells > self.width - start or not text.isascii():
+            text = clip(text, self.room)
+            cells = cell_width(text)
+        if not cells and not text:
+            return self
+        self._cells = start + cells
         last = self._pieces[-1] if self._pieces else None
         if last is not None and last.role == role:
             self._pieces[-1] = Piece(last.text + text, role)
@@ -129,7 +132,8 @@ class RowBuilder:
 
     def right(self, text: str, width: int, role: str = "text") -> Self:
         """Write `text` into a field of `width` cells, at its right edge."""
-        text = clip(text, min(width, self.room))
+        if len(text) > min(width, self.room) or not text.isascii():
+            text = clip(text, min(width, self.room))
         return self.to(self._cells + width - cell_width(text)).add(text, role)
 
     def row(self, target: Target | None = None) -> Row:
@@ -137,6 +141,8 @@ class RowBuilder:
         hot = tuple(self._hot)
         if target is not None:
             hot = (Hot(0, self.width, target), *hot) if self.width else hot
+        if not self._glyphs.is_ascii:
+            return Row(tuple(self._pieces), hot)
         return Row(tuple(Piece(self._glyphs.speak(piece.text), piece.role) for piece in self._pieces), hot)
 
 

@@ -6,7 +6,7 @@ Owns the columns and how they shrink; which metrics there are comes from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rltop import units
 from rltop.model import Direction, Level, Metric, Unit
@@ -16,7 +16,7 @@ from rltop.view.cells import RowBuilder, clip, clip_middle
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import SignalReading, formula, is_turned
-from rltop.view.spark import fitted, sparkline
+from rltop.view.spark import SparkData, fitted, sparkline
 from rltop.view.widths import cell_width
 
 _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})
@@ -24,12 +24,22 @@ _TITLE = 18
 
 
 class MetricRow(NamedTuple):
-    """One row of the table: a reading, its title, a remark of its own, and the band around it."""
+    """One row of the table: a reading, its title, a remark of its own, and the band around it.
+
+    The `line` is there where the reading has none: rows are read that there may be no
+    room for, because the columns are as wide as their texts, but not their lines.
+    """
 
     title: str
     reading: SignalReading
     remark: str = ""
     band: str = ""
+    line: Callable[[], SparkData] | None = None
+
+    @property
+    def spark(self) -> SparkData:
+        """The line over the whole run."""
+        return self.reading.spark if self.line is None else self.line()
 
 
 class Columns(NamedTuple):
@@ -193,8 +203,10 @@ def paint_table_head(
     return builder.row()
 
 
-def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyphs) -> Row:
-    """One metric in one row."""
+def paint_metric_row(
+    row: MetricRow, columns: Columns, width: int, glyphs: Glyphs, line: SparkData | None = None
+) -> Row:
+    """One metric in one row; `line` is its spark, fitted, where the caller has that already."""
     reading = row.reading
     role = LEVEL_ROLES[reading.level]
     is_loud = reading.level >= Level.INFO
@@ -208,7 +220,8 @@ def paint_metric_row(row: MetricRow, columns: Columns, width: int, glyphs: Glyph
         builder.right(change_text(reading), columns.change, role if is_loud else "note")
     builder.to(columns.spark_at)
     if columns.spark:
-        builder.line(sparkline(fitted(reading.spark, columns.spark * 2), glyphs))
+        line = fitted(row.spark, columns.spark * 2) if line is None else line
+        builder.line(sparkline(line, glyphs))
     if columns.note:
         builder.to(columns.spark_at + columns.spark + 1)
         _paint_notes(builder, notes_of(row, glyphs, has_name=columns.key > 0))
@@ -268,10 +281,11 @@ def paint_metric_rows(
         return []
     if columns is None:
         columns = columns_for(width, longest_key(rows), longest_note(rows, glyphs))
-    now = max(fitted(row.reading.spark, columns.spark * 2).newest for row in rows) // 2 + 1
+    lines = {id(row): fitted(row.spark, columns.spark * 2) for row in rows}
+    now = max(line.newest for line in lines.values()) // 2 + 1
     head = [paint_table_head(columns, width, glyphs, span, now)] if has_head and height > 1 else []
     kept = keep_loud(rows, height - len(head))
-    return [*head, *(paint_metric_row(row, columns, width, glyphs) for row in kept)]
+    return [*head, *(paint_metric_row(row, columns, width, glyphs, lines[id(row)]) for row in kept)]
 
 
 def longest_key(rows: Sequence[MetricRow]) -> int:

@@ -8,6 +8,7 @@ learning, where does the time go, who is slow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ from rltop.view.key_metrics import (
 )
 from rltop.view.lines import Row
 from rltop.view.sentence import Sentence, build_sentence, nothing_yet, paint_sentence, sentence_lines
-from rltop.view.signals import SignalReading, cadence_of, read_signal, row_name
+from rltop.view.signals import SignalReading, cadence_of, line_of, read_signal, row_name
 from rltop.view.source import RunSource, part_of, step_in
 from rltop.view.stragglers import StragglerView, build_stragglers, paint_stragglers
 from rltop.view.timings import TimingView, build_timing
@@ -44,6 +45,7 @@ from rltop.view.waterfall import (
     paint_stacked,
     paint_stages,
     paint_strip,
+    strip_height,
 )
 from rltop.view.widths import cell_width
 
@@ -186,13 +188,22 @@ def _read_rows(
     own = (run, at, verdicts, cadence_of(run.stream))
     parts = {choice.stream: own if not choice.stream else _part(run, choice.stream, at) for choice in chosen}
     rows = []
-    for choice in chosen:
-        part, here, there, cadence = parts[choice.stream]
-        reading = read_signal(
-            part, choice.signal, columns, at=here, verdicts=there, others=choice.others, cadence=cadence
-        )
-        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal, here)))
     count = len(key_metrics) or _UNKNOWN_ROWS
+    for number, choice in enumerate(chosen):
+        part, here, there, cadence = parts[choice.stream]
+        # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.
+        is_late = number >= count
+        reading = read_signal(
+            part,
+            choice.signal,
+            0 if is_late else columns,
+            at=here,
+            verdicts=there,
+            others=choice.others,
+            cadence=cadence,
+        )
+        line = partial(line_of, part, reading, columns, at=here, cadence=cadence) if is_late else None
+        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal, here), line))
     return tuple(rows[:count]), tuple(rows[count:])
 
 
@@ -275,7 +286,7 @@ class _Painter:
         self.view = view
         self.width = width
         self.glyphs = glyphs
-        self._painted: dict[tuple[str, int], list[Row]] = {}
+        self._painted: dict[tuple[str, bool], list[Row]] = {}
         self.banner = [] if view.banner is None else [paint_banner(view.banner, width, glyphs)]
         self.badges = paint_badges(view.badges, width, glyphs)
         if view.streams is not None:
@@ -348,31 +359,38 @@ class _Painter:
         blocks = [
             1 + len(self.banner) + plan.sentence + len(self.badges),
             plan.metrics + plan.has_head if plan.metrics else 0,
-            len(self._timing(plan)),
+            self._timing_height(plan),
             len(self._stragglers(plan)),
         ]
         rules = plan.has_rules * (sum(1 for block in blocks if block) - 1)
         return sum(blocks) + rules + len(self.counts)
 
+    def _timing_height(self, plan: _Plan) -> int:
+        """Rows of the block; its strip is not painted before it is known which one is shown."""
+        timing = self.view.timing
+        return 0 if timing is None else len(self._stages(plan, timing)) + strip_height(timing, self.width, plan.strip)
+
     def _timing(self, plan: _Plan) -> list[Row]:
-        if self.view.timing is None:
+        timing = self.view.timing
+        if timing is None:
             return []
-        form = (plan.timing, plan.strip)
+        return [*self._stages(plan, timing), *paint_strip(timing, self.width, plan.strip, self.glyphs)]
+
+    def _stages(self, plan: _Plan, timing: TimingView) -> list[Row]:
+        """The rows above the strip."""
+        form = (plan.timing, plan.strip > 2)
         if form not in self._painted:
-            self._painted[form] = self._paint_timing(plan, self.view.timing)
+            self._painted[form] = self._paint_stages(plan, timing)
         return self._painted[form]
 
-    def _paint_timing(self, plan: _Plan, timing: TimingView) -> list[Row]:
+    def _paint_stages(self, plan: _Plan, timing: TimingView) -> list[Row]:
         width, glyphs = self.width, self.glyphs
-        strip = paint_strip(timing, width, plan.strip, glyphs)
-        if len(timing.top) < 2:
-            return [paint_line(timing, width, glyphs), *strip]
+        if len(timing.top) < 2 or plan.timing == "line":
+            return [paint_line(timing, width, glyphs)]
         if plan.timing == "full" and least_full_height(timing, width):
             room = min(full_height(timing, width), 12 if plan.strip > 2 else least_full_height(timing, width))
-            return [*paint_stages(timing, width, room, glyphs), *strip]
-        if plan.timing == "line":
-            return [paint_line(timing, width, glyphs), *strip]
-        return [*paint_stacked(timing, width, glyphs), *strip]
+            return paint_stages(timing, width, room, glyphs)
+        return paint_stacked(timing, width, glyphs)
 
     def _stragglers(self, plan: _Plan) -> list[Row]:
         if not plan.stragglers:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from weakref import WeakKeyDictionary
 
 from rltop.derive.middle import median
+from rltop.metrics.dialect import Identity
 from rltop.metrics.keys import split_key
 from rltop.metrics.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
 from rltop.store.series import Mark, Point
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
-from rltop.view.cache import read_buckets
+from rltop.view.cache import of_start, read_buckets
 from rltop.view.source import RunSource
 from rltop.view.spark import SparkData, anchored_window, spark_data
 
@@ -126,13 +128,18 @@ def baseline_of(stream: Stream, signal: Signal) -> float | None:
     logged on less than every second row, such as a validation score, the first
     value stands for the start. None while there is not enough.
     """
-    values = stream.head(signal.key).values
+    raw = of_start(stream, ("baseline", signal.key), lambda: _raw_baseline(stream, signal.key))
+    return None if raw is None else signal.read(raw)
+
+
+def _raw_baseline(stream: Stream, key: str) -> float | None:
+    values = stream.head(key).values
     finite = [value for value in values if not math.isnan(value)]
     start = finite[_SKIPPED : _SKIPPED + _BASE_VALUES]
     if len(start) >= _LEAST_VALUES:
-        return signal.read(median(start))
+        return median(start)
     if finite and len(finite) < _SPARSE * len(values):
-        return signal.read(finite[0])
+        return finite[0]
     return None
 
 
@@ -168,7 +175,7 @@ def read_signal(
     Args:
         run: the run.
         signal: which of its signals.
-        columns: columns of the line, two to a cell.
+        columns: columns of the line, two to a cell; 0 leaves the line out.
         at: the step of the time cursor; None is the newest.
         verdicts: those that stand at that step.
         others: further signals of the same metric.
@@ -215,6 +222,21 @@ def read_signal(
     )
 
 
+def _first_logged(stream: Stream, key: str) -> int | None:
+    """The step of the first value of the newest segment."""
+    head = stream.head(key)
+    return next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
+
+
+def line_of(run: RunSource, reading: SignalReading, columns: int, *, at: int | None, cadence: int) -> SparkData:
+    """The line that was left out of a reading of `run` at a step."""
+    is_threshold = reading.threshold is not None
+    reference = reading.threshold if is_threshold else reading.baseline
+    return read_spark(
+        run, reading.signal, columns, at=at, reference=reference, is_threshold=is_threshold, cadence=cadence
+    )
+
+
 def declared_range(run: RunSource, signal: Signal) -> Range | None:
     """The range that was declared for a signal, in its metric's unit; None where none was."""
     declared = run.ranges.of(signal.key) if run.ranges else None
@@ -225,8 +247,7 @@ def declared_range(run: RunSource, signal: Signal) -> Range | None:
 
 def _is_after_start(stream: Stream, signal: Signal, point: Point) -> bool:
     """Is the point newer than the very first value of its segment?"""
-    head = stream.head(signal.key)
-    first = next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
+    first = of_start(stream, ("first", signal.key), lambda: _first_logged(stream, signal.key))
     return first is not None and point.step > first
 
 
@@ -243,7 +264,7 @@ def read_spark(
     """The line of a signal over the whole run, up to the cursor if there is one."""
     stream = run.stream
     first, last = stream.first_step, shown_step(run, at)
-    if first is None or last is None or last < first:
+    if not columns or first is None or last is None or last < first:
         return SparkData((), (), anchored_window(0, 0, 1, 2))
     window = anchored_window(first, last, cadence or cadence_of(stream), columns)
     stop = min(window.stop, last + 1)
@@ -271,12 +292,19 @@ def generic_signal(key: str) -> Signal:
     return Signal(metric, key)
 
 
+_BY_KEY: WeakKeyDictionary[Stream, tuple[Identity | None, dict[str, Signal]]] = WeakKeyDictionary()
+
+
 def signal_of(run: RunSource, key: str) -> Signal:
     """The signal that a key belongs to, known to the catalogue or not."""
     identity = run.identity
-    if identity is not None:
+    if identity is None:
+        return generic_signal(key)
+    known, by_key = _BY_KEY.get(run.stream, (None, {}))
+    if known is not identity:
+        by_key = {}
         for signals in identity.signals.values():
             for signal in signals:
-                if signal.key == key:
-                    return signal
-    return generic_signal(key)
+                by_key.setdefault(signal.key, signal)
+        _BY_KEY[run.stream] = (identity, by_key)
+    return by_key.get(key) or generic_signal(key)

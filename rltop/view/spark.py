@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import filterfalse
+from operator import sub
 
 from rltop.model import Signal
 from rltop.store.series import Bucket
 from rltop.structs import NamedTuple
-from rltop.view.glyphs import Glyphs
+from rltop.view.glyphs import Glyphs, glyph_set
 from rltop.view.lines import Line, Piece
 
 _DOTS = 4
@@ -185,16 +188,22 @@ def _calm(lows: list[float], means: list[float], highs: list[float]) -> tuple[li
     hide the trend. An extreme that lies more than `_SPIKE` times as far from its
     mean as is usual for this line is drawn, so that no spike is lost.
     """
-    up = _spike_limit([high - mean for mean, high in zip(means, highs, strict=True) if high > mean])
-    down = _spike_limit([mean - low for mean, low in zip(means, lows, strict=True) if low < mean])
-    return (
-        [low if mean - low > down else mean for low, mean in zip(lows, means, strict=True)],
-        [high if high - mean > up else mean for high, mean in zip(highs, means, strict=True)],
-    )
+    above, below = _distances(highs, means), _distances(means, lows)
+    up, down = _spike_limit(above), _spike_limit(below)
+    calm_lows, calm_highs = means, means
+    if below and below[-1] > down:
+        calm_lows = [low if mean - low > down else mean for low, mean in zip(lows, means, strict=True)]
+    if above and above[-1] > up:
+        calm_highs = [high if high - mean > up else mean for high, mean in zip(highs, means, strict=True)]
+    return calm_lows, calm_highs
+
+
+def _distances(upper: list[float], lower: list[float]) -> list[float]:
+    """By how much one lies above the other, where it does, in order; loops of C."""
+    return sorted(filter((0.0).__lt__, map(sub, upper, lower)))
 
 
 def _spike_limit(distances: list[float]) -> float:
-    distances.sort()
     return _SPIKE * distances[(len(distances) - 1) // 2] if len(distances) > 1 else 0.0
 
 
@@ -211,7 +220,8 @@ def _merged(data: SparkData, columns: int) -> SparkData:
     if len(data.lows) == columns:
         return data
     window = data.window
-    used = max((i for i, value in enumerate(data.highs) if not math.isnan(value)), default=0)
+    highs = data.highs
+    used = next((i for i in range(len(highs) - 1, 0, -1) if highs[i] == highs[i]), 0)
     used = max(used, *data.nonfinite, *data.restarts) if data.nonfinite or data.restarts else used
     last = window.start + used * window.stride
     for merge in _strides():
@@ -256,8 +266,8 @@ def _stretched(data: SparkData) -> SparkData:
         return data
     up, down = found
     lows, highs = [math.nan] * room, [math.nan] * room
-    for i in range(used):
-        lows[i * up // down], highs[i * up // down] = data.lows[i], data.highs[i]
+    for to, low, high in zip(_apart(used, up, down), data.lows, data.highs, strict=False):
+        lows[to], highs[to] = low, high
     return data._replace(
         lows=lows,
         highs=highs,
@@ -266,6 +276,12 @@ def _stretched(data: SparkData) -> SparkData:
         restarts=frozenset(i * up // down for i in data.restarts),
         newest=data.newest * up // down,
     )
+
+
+@lru_cache(maxsize=64)
+def _apart(count: int, up: int, down: int) -> Sequence[int]:
+    """Where `count` columns stand when they are drawn apart."""
+    return [i * up // down for i in range(count)]
 
 
 def _last_if_gap(value: float) -> float:
@@ -279,12 +295,12 @@ def _cut(data: SparkData, columns: int) -> SparkData:
     return data._replace(lows=[*data.lows[:columns], *gaps], highs=[*data.highs[:columns], *gaps], window=window)
 
 
-def _heights(data: SparkData) -> tuple[list[int], int | None]:
-    """A code per column (see `_code`), and the dot row of the reference."""
-    highs = [value for value in data.highs if not math.isnan(value)]
+def _heights(data: SparkData) -> tuple[bytes, int | None]:
+    """A code per column (see `_code`), not yet joined to its neighbours, and the dot row of the reference."""
+    highs = list(filterfalse(math.isnan, data.highs))
     if not highs:
-        return [_EMPTY] * len(data.highs), None
-    low, high = min(value for value in data.lows if not math.isnan(value)), max(highs)
+        return bytes([_EMPTY]) * len(data.highs), None
+    low, high = min(filterfalse(math.isnan, data.lows)), max(highs)
     if data.scale is not None:
         low, high = min(low, data.scale[0]), max(high, data.scale[1])
     reference = data.reference
@@ -296,10 +312,16 @@ def _heights(data: SparkData) -> tuple[list[int], int | None]:
     spread = high - low
     if spread <= _FLAT * size:
         low, spread, reference = low - 1.0, float(_TOP), None
-    codes = _joined(data, low, _TOP / spread)
+    factor = _TOP / spread
+    codes = bytes(
+        [
+            _EMPTY if b != b else int((a - low) * factor + 0.5) * _DOTS + int((b - low) * factor + 0.5)
+            for a, b in zip(data.lows, data.highs, strict=True)
+        ]
+    )
     if reference is None or not low <= reference <= high:
         return codes, None
-    return codes, int((reference - low) * (_TOP / spread) + 0.5)
+    return codes, int((reference - low) * factor + 0.5)
 
 
 def _rescaled(data: SparkData, size: float) -> SparkData:
@@ -317,19 +339,17 @@ def _code(low: int, high: int) -> int:
     return low * _DOTS + high
 
 
-def _joined(data: SparkData, base: float, factor: float) -> list[int]:
-    """Scale columns, stretch them to touch their neighbours, bridge the empty ones.
+def _joined(dots: bytes, breaks: frozenset[int]) -> list[int]:
+    """Stretch columns to touch their neighbours, bridge the empty ones.
 
-    One loop with nothing but arithmetic: this runs for every cell of every
-    sparkline on the screen.
+    One loop with nothing but arithmetic: this runs for every cell of a sparkline.
     """
-    codes = [_EMPTY] * len(data.highs)
+    codes = [_EMPTY] * len(dots)
     before_low = before_high = before_at = -1
-    breaks = data.restarts
-    for at, (a, b) in enumerate(zip(data.lows, data.highs, strict=True)):
-        if b != b:
+    for at, code in enumerate(dots):
+        if code == _EMPTY:
             continue
-        low, high = int((a - base) * factor + 0.5), int((b - base) * factor + 0.5)
+        low, high = divmod(code, _DOTS)
         shown_low, shown_high = low, high
         if before_at >= 0 and not (breaks and any(before_at < cut <= at for cut in breaks)):
             if at - before_at > 1:
@@ -367,19 +387,36 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
         Pieces of roles spark, spark-mark, restart, threshold or baseline; exactly
         len(data.lows) // 2 cells wide.
     """
-    codes, reference = _heights(data)
+    dots, reference = _heights(data)
+    newest = 0 if reference is None else data.newest
+    return _drawn(dots, reference, data.restarts, data.nonfinite, newest, data.is_threshold, glyphs.is_ascii)
+
+
+@lru_cache(maxsize=512)
+def _drawn(
+    dots: bytes,
+    reference: int | None,
+    restarts: frozenset[int],
+    nonfinite: frozenset[int],
+    newest: int,
+    is_threshold: bool,
+    is_ascii: bool,
+) -> Line:
+    """The line of a sparkline; a new value that moves no dot is the same line."""
+    glyphs = glyph_set(is_ascii=is_ascii)
+    codes = _joined(dots, restarts)
     cells = len(codes) // 2
     if glyphs.is_ascii:
         chars = _ascii_cells(codes)
     else:
         pairs = _PAIRS
         chars = [pairs[a][b] for a, b in zip(codes[0::2], codes[1::2], strict=False)]
-    marked = {column // 2 for column in data.nonfinite}
-    again = {column // 2 for column in data.restarts}
+    marked = {column // 2 for column in nonfinite}
+    again = {column // 2 for column in restarts}
     if not marked and not again and reference is None:
         return (Piece("".join(chars), "spark"),)
-    line_role = "threshold" if data.is_threshold else "baseline"
-    empty = (glyphs.threshold if data.is_threshold else glyphs.baseline) if glyphs.is_ascii else ""
+    line_role = "threshold" if is_threshold else "baseline"
+    empty = (glyphs.threshold if is_threshold else glyphs.baseline) if glyphs.is_ascii else ""
     pieces: list[Piece] = []
     for at in range(cells):
         char, role = chars[at], "spark"
@@ -387,7 +424,7 @@ def sparkline(data: SparkData, glyphs: Glyphs) -> Line:
             char, role = glyphs.nonfinite, "spark-mark"
         elif at in again:
             char, role = glyphs.restart, "restart"
-        elif reference is not None and at <= data.newest // 2 and not (glyphs.is_ascii and char != " "):
+        elif reference is not None and at <= newest // 2 and not (glyphs.is_ascii and char != " "):
             role = line_role if char == " " else "spark"
             char = empty or chr((ord(char) if char != " " else 0x2800) | _LEFT_BITS[reference])
         if pieces and pieces[-1].role == role:

@@ -14,6 +14,7 @@ from rltop.derive.groups import StragglerKind, StragglerReading, straggler_readi
 from rltop.derive.rolling import Frozen
 from rltop.model import Level, Signal, Unit, Verdict, VerdictState
 from rltop.structs import NamedTuple
+from rltop.view.cache import of_start
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
@@ -181,6 +182,11 @@ def _view(
 
 def _start(run: RunSource, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
     """The measure at the start of the newest segment, like every other baseline."""
+    what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), run.group_size)
+    return of_start(run.stream, what, lambda: _measured_start(run, kind, signals))
+
+
+def _measured_start(run: RunSource, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
     heads = {name: (signal, run.stream.head(signal.key).values) for name, signal in signals.items()}
     frozen = Frozen()
     for i in range(max(len(values) for _, values in heads.values())):

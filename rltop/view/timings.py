@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from operator import itemgetter
 from types import MappingProxyType
 
 from rltop import units
@@ -292,13 +293,18 @@ def _medians(stream: Stream, history: Sequence[_Known]) -> dict[str, float]:
     times = None if len(held) - first == len(history) else {known.timing.step for known in history}
     medians: dict[str, float] = {}
     for name in each[-1]:
-        if name in unclaimed:
-            values = _logged(stream, name, held, first, times)
-        else:
-            values = [durations[name] for durations in each if name in durations]
+        values = _logged(stream, name, held, first, times) if name in unclaimed else _column(each, name)
         if len(values) >= _MIN_FOR_MEDIAN:
             medians[name] = median(values)
     return medians
+
+
+def _column(each: Sequence[Mapping[str, float]], name: str) -> list[float]:
+    """One span's durations on the steps that have it."""
+    try:
+        return list(map(itemgetter(name), each))
+    except KeyError:
+        return [durations[name] for durations in each if name in durations]
 
 
 def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set[int] | None) -> list[float]:
@@ -308,6 +314,9 @@ def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set
     """
     series = stream.series(key, last=len(held) - first)
     if only is None:
+        total = sum(series.values)
+        if total == total and min(series.values, default=0.0) >= 0.0:
+            return list(series.values)
         return [value for value in series.values if value >= 0.0]
     return [value for step, value in zip(series.steps, series.values, strict=True) if value >= 0.0 and step in only]
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from rltop import units
 from rltop.derive.middle import median
 from rltop.model import Label, SpanKind, Unit
 from rltop.view.cells import RowBuilder, clip
-from rltop.view.glyphs import Glyphs
+from rltop.view.glyphs import UNICODE, Glyphs
 from rltop.view.lines import Piece, Row, Target, TargetKind
 from rltop.view.spark import block_bars
 from rltop.view.timings import OTHER, STRIP_STEPS, Stage, StripStep, TimingView, share_text
@@ -32,6 +33,7 @@ _NAME, _LONG_NAME, _SHORT_NAME = 17, 31, 11
 _NUMBERS = 9 + 6
 _STRIP_LABEL = 17
 _NAMED = 3
+_MOST_COLUMNS = 512
 _HIGHEST = 3.0
 """Times the median step, where the strip ends if a step takes more than twice as long as that."""
 
@@ -330,6 +332,16 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
     return rows
 
 
+def strip_height(view: TimingView, width: int, height: int) -> int:
+    """How many rows `paint_strip` makes."""
+    if height <= 0 or len(view.strip) < 2:
+        return 0
+    if height == 1 or len(view.top) < 2:
+        return 1
+    is_plain = all(0.0 < step.total_s < math.inf for step in view.strip)
+    return height if is_plain else len(paint_strip(view, width, height, UNICODE))
+
+
 def _bars_beside(room: int, note: str) -> int:
     """How many steps have a bar when `note` stands on their right."""
     return min(room - (cell_width(note) + 4 if note else 0), STRIP_STEPS)
@@ -373,14 +385,35 @@ def _stacked(steps: Sequence[StripStep], view: TimingView, height: int, glyphs: 
             sums[name] = sums.get(name, 0.0) + seconds
     fills = _fills(sorted(sums, key=lambda name: -sums[name]), glyphs)
     grid: list[list[Piece]] = [[] for _ in range(height)]
+    known = _columns_known(height, top, tuple(view.colors.items()), tuple(fills.items()), glyphs.name)
     for step in steps:
-        for y, piece in enumerate(_column(step, view, height, top, fills, glyphs)):
+        column = known.get(step)
+        if column is None:
+            column = known[step] = _column(step, view, height, top, fills, glyphs)
+        for y, piece in enumerate(column):
             row = grid[height - 1 - y]
             if row and row[-1].role == piece.role:
                 row[-1] = Piece(row[-1].text + piece.text, piece.role)
             else:
                 row.append(piece)
     return grid
+
+
+@lru_cache(maxsize=8)
+def _columns_known(
+    height: int, top: float, colors: tuple[tuple[str, int], ...], fills: tuple[tuple[str, str], ...], signs: str
+) -> dict[StripStep, list[Piece]]:
+    """The columns of steps drawn so far on this scale and in these colours: a record brings one more."""
+    return _Columns()
+
+
+class _Columns(dict[StripStep, list[Piece]]):
+    """So many, and not more."""
+
+    def __setitem__(self, step: StripStep, column: list[Piece]) -> None:
+        if len(self) >= _MOST_COLUMNS:
+            self.clear()
+        super().__setitem__(step, column)
 
 
 def _column(

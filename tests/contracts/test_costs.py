@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from screens import session_over
 
 from rltop.decode.jsonl import JsonlDecoder
 from rltop.health.options import EngineOptions
@@ -23,6 +24,10 @@ from rltop.sources.events import TailOptions
 from rltop.sources.filesystem import DirectoryEntry, FileStat, LocalFileSystem
 from rltop.sources.tail import Tail
 from rltop.store.stream import Stream
+from rltop.ui.widgets.cells import changed_spans
+from rltop.view.glyphs import glyph_set
+from rltop.view.lines import Row
+from rltop.view.overview import build_overview, paint_overview
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,6 +39,12 @@ KEYS = 300
 MOST_STORING = 900
 MOST_JUDGING = 8_000
 """Bytecodes per record of 300 keys, in Python 3.11; no two versions compile alike."""
+
+FRAME_ROWS = 400
+FRAMES = 8
+MOST_DRAWING = 530_000
+MOST_DRAWING_SMALL = 420_000
+"""Bytecodes for the overview after one more record of 300 keys, at 120×40 and 80×24."""
 
 QUIET_POLL_CALLS = 3
 QUIET_NETWORK_POLL_CALLS = 4
@@ -86,6 +97,44 @@ def test_storing_does_not_grow_with_the_number_of_keys() -> None:
 @counted
 def test_every_rule_together_takes_a_bounded_number_of_bytecodes() -> None:
     assert per_record(Judge(EngineOptions())) <= MOST_JUDGING
+
+
+def per_frame(path: Path, width: int, height: int) -> float:
+    """Bytecodes for the overview of one more record, and for which of its cells have changed."""
+    made = runpy.run_path(str(ROOT / "bench" / "made.py"))
+    lines = list(made["lines"](KEYS, FRAME_ROWS + FRAMES + 1))
+    path.write_bytes(b"".join(lines[:FRAME_ROWS]))
+    session = session_over(path)
+    while session.step(1_000.0):
+        pass
+    run, glyphs, count = session.runs[0], glyph_set(is_ascii=False), 0
+    before: list[Row] = []
+
+    def draw() -> None:
+        nonlocal before
+        rows = paint_overview(build_overview(run, width=width, height=height), width, height, glyphs)
+        for old, new in zip(before, rows, strict=False):
+            changed_spans(old.line, new.line, width)
+        before = rows
+
+    with path.open("ab") as file:
+        for number, line in enumerate(lines[FRAME_ROWS:]):
+            file.write(line)
+            file.flush()
+            while session.step(1_000.0):
+                pass
+            found = bytecodes(draw)
+            # The first picture reads what all later ones know.
+            count += found if number else 0
+    return count / FRAMES
+
+
+@counted
+@pytest.mark.parametrize(("width", "height", "most"), [(120, 40, MOST_DRAWING), (80, 24, MOST_DRAWING_SMALL)])
+def test_a_record_is_drawn_with_a_bounded_number_of_bytecodes(
+    tmp_path: Path, width: int, height: int, most: int
+) -> None:
+    assert per_frame(tmp_path / "metrics.jsonl", width, height) <= most
 
 
 class CountingFileSystem(LocalFileSystem):

@@ -5,6 +5,10 @@ Pure; the board asks it so that only changed cells are sent to the terminal.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from itertools import compress, count
+from operator import ne
+
 from rich.cells import cell_len
 
 from rltop.view.lines import Line
@@ -14,6 +18,9 @@ GAP_CELLS = 8
 """Spans closer than this are one: moving the cursor costs about as many bytes."""
 
 Cell = tuple[str, str]
+
+_ROLE_SIGNS: dict[str, str] = {}
+"""A character for each role; there are a few dozen of them."""
 
 _NO_CELL: Cell = (" ", "text")
 
@@ -59,6 +66,8 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     """
     if old == new:
         return []
+    if _has_single_cells(old) and _has_single_cells(new):
+        return _joined_spans(_differing_cells(old, new, width))
     if not (has_certain_cells(old) and has_certain_cells(new)):
         return [(0, width)]
     same = _same_pieces(old, new)
@@ -69,6 +78,44 @@ def changed_spans(old: Line, new: Line, width: int) -> list[tuple[int, int]]:
     before += [_NO_CELL] * (length - len(before))
     after += [_NO_CELL] * (length - len(after))
     return [(x + start, x + stop) for start, stop in _differing(before, after)]
+
+
+def _has_single_cells(line: Line) -> bool:
+    return is_single("".join([text for text, _ in line]))
+
+
+def _differing_cells(old: Line, new: Line, width: int) -> Iterator[int]:
+    """The cells in which two lines differ, each of whose characters is one."""
+    (before, its_roles), (after, roles) = _as_text(old, width), _as_text(new, width)
+    if its_roles == roles:
+        return compress(count(), map(ne, before, after))
+    return compress(count(), map(ne, zip(before, its_roles, strict=True), zip(after, roles, strict=True)))
+
+
+def _as_text(line: Line, width: int) -> tuple[str, str]:
+    """The characters of `width` cells, and a sign for the role of each."""
+    text = "".join([text for text, _ in line])
+    roles = "".join([_role_sign(role) * len(text) for text, role in line])
+    missing = width - len(text)
+    return text[:width] + " " * missing, roles[:width] + _role_sign("text") * missing
+
+
+def _role_sign(role: str) -> str:
+    sign = _ROLE_SIGNS.get(role)
+    if sign is None:
+        sign = _ROLE_SIGNS[role] = chr(len(_ROLE_SIGNS))
+    return sign
+
+
+def _joined_spans(cells: Iterable[int]) -> list[tuple[int, int]]:
+    """Single cells as spans; what is nearly together is one."""
+    spans: list[tuple[int, int]] = []
+    for x in cells:
+        if spans and x - spans[-1][1] < GAP_CELLS:
+            spans[-1] = (spans[-1][0], x + 1)
+        else:
+            spans.append((x, x + 1))
+    return spans
 
 
 def _same_pieces(old: Line, new: Line) -> int:
