@@ -179,14 +179,19 @@ def movement(
     if usual is None:
         return Movement(bad, score=math.inf if bad is not None else 0.0, is_known=bad is not None)
     if whole:
-        grain = _grain([value for _, value in points[first : at + HORIZON_RECORDS]], whole)
-        usual = usual._replace(grain=grain, least=min(grain, _LEAST_PART * whole))
+        usual = _counted(usual, [value for _, value in points[first : at + HORIZON_RECORDS]], whole)
     found = _first_move(points[first + kept : at + HORIZON_RECORDS], usual, at - first - kept)
     if bad is not None and (found.step is None or bad <= found.step):
         return Movement(bad, usual.centre, score=math.inf)
     if found.step is None and usual.slope:
         return _drift([value for _, value in points[max(first + kept, at - 2) : at + 3]], usual)
     return found
+
+
+def _counted(usual: Usual, values: Sequence[float], whole: float) -> Usual:
+    """What is usual of a share of counted things: no less uncertain than one thing, or a 32nd of all."""
+    grain = _grain(values, whole)
+    return usual._replace(grain=grain, least=min(grain, _LEAST_PART * whole))
 
 
 def _grain(values: Sequence[float], whole: float) -> float:
@@ -289,7 +294,7 @@ class Shift(Struct):
     is_spike: bool = False
 
 
-def shift_between(before: Sequence[float], after: Sequence[float]) -> Shift | None:
+def shift_between(before: Sequence[float], after: Sequence[float], whole: float = 0.0) -> Shift | None:
     """How far `after` has gone from `before`, as a robust z.
 
     A single value is half as much evidence as a level: its z counts half, and
@@ -298,6 +303,7 @@ def shift_between(before: Sequence[float], after: Sequence[float]) -> Shift | No
     Args:
         before: values before, oldest first and finite.
         after: values from the record on, the record's own first, finite.
+        whole: as of `movement`.
 
     Returns:
         None where there is too little before, or nothing after.
@@ -305,6 +311,8 @@ def shift_between(before: Sequence[float], after: Sequence[float]) -> Shift | No
     usual = usual_of(before)
     if usual is None or not after:
         return None
+    if whole:
+        usual = _counted(usual, [*before, *after], whole)
     level = median(after)
     lasting = usual.score(level, (len(after) + 1) // 2)
     single = usual.score(after[0], 1)

@@ -15,13 +15,13 @@ from rltop import units
 from rltop.derive.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
 from rltop.health.chains import Fact, Link
 from rltop.health.diagnosis import links_of, symptom_of
-from rltop.model import Label, Signal, Unit, Verdict
+from rltop.model import Label, Signal, Verdict
 from rltop.store.series import Stretch
 from rltop.structs import Struct, replace
 from rltop.view.aligned import Frame, frame_around, read_aligned
 from rltop.view.markers import Marker, read_markers
 from rltop.view.metric import catalogue_title
-from rltop.view.signals import generic_signal, signal_of
+from rltop.view.signals import generic_signal, signal_of, whole_of
 from rltop.view.source import RunSource
 from rltop.view.spark import SparkData
 
@@ -229,9 +229,7 @@ class _Reader:
             # Logged too seldom for the rows around: all that is held.
             steps, values = self.run.stream.series(signal.key)
         marks = [mark.step for mark in self.run.stream.marks(signal.key) if self._is_near(mark.step)]
-        is_share = signal.metric.unit in (Unit.FRACTION, Unit.PERCENT)
-        whole = abs((1.0 if signal.metric.unit is Unit.FRACTION else 100.0) / signal.scale) if is_share else 0.0
-        moved = movement(steps, values, self.onset, marks, until=self.at, whole=whole)
+        moved = movement(steps, values, self.onset, marks, until=self.at, whole=whole_of(signal))
         return replace(
             moved,
             before=signal.read(moved.before),

@@ -20,7 +20,7 @@ from rltop.view.aligned import Frame, add_axis, aligned_line, frame_around, read
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.signals import generic_signal, shown_step
+from rltop.view.signals import generic_signal, shown_step, whole_of
 from rltop.view.source import RunSource
 from rltop.view.spark import SparkData
 from rltop.view.widths import cell_width
@@ -129,7 +129,7 @@ def _rank(run: RunSource, stretch: Stretch, step: int) -> tuple[list[Changed], i
         if not then and not is_bad:
             continue
         signal = known.get(key) or generic_signal(key)
-        shift = shift_between(_finite(before, column)[-BEFORE_VALUES:], then)
+        shift = shift_between(_finite(before, column)[-BEFORE_VALUES:], then, whole_of(signal))
         if shift is not None:
             read = Shift(
                 signal.read(shift.before),

@@ -155,6 +155,17 @@ def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict
     return max(firing, key=lambda verdict: verdict.level, default=None)
 
 
+def whole_of(signal: Signal) -> float:
+    """What a share of all things amounts to as the trainer writes it: 1, or 100; 0 where the signal is no share."""
+    match signal.metric.unit:
+        case Unit.FRACTION:
+            return abs(1.0 / signal.scale)
+        case Unit.PERCENT:
+            return abs(100.0 / signal.scale)
+        case _:
+            return 0.0
+
+
 def shown_step(run: RunSource, at: int | None) -> int | None:
     """The step that the screen speaks of: the cursor, else the newest one."""
     return at if at is not None else run.stream.last_step

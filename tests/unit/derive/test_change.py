@@ -177,6 +177,14 @@ def test_shift_ranks_a_level_above_a_lone_value() -> None:
     assert lone.after == 2.0
 
 
+def test_one_answer_more_of_a_share_is_no_shift() -> None:
+    lone = shift_between([0.0] * 32, [1 / 32, 0.0, 0.0, 0.0, 0.0], 1.0)
+    lasting = shift_between([0.0] * 32, [0.5, 0.53125, 0.5, 0.46875, 0.5], 1.0)
+    assert lone is not None
+    assert lasting is not None
+    assert abs(lone.score) < 4 < lasting.score
+
+
 def test_shift_of_too_little_is_none() -> None:
     assert shift_between([1.0] * 4, [2.0]) is None
     assert shift_between([1.0] * 8, []) is None

@@ -8,6 +8,7 @@ import random
 from observations import alarms, first, noisy, play
 
 from rltop.health.engine import Engine
+from rltop.metrics.identify import identify
 from rltop.model import Algorithm, Level, NonFinite
 
 
@@ -78,6 +79,9 @@ def test_trap_11_none_that_ended_is_not_a_length_of_zero() -> None:
 def test_trap_12_the_mean_without_aborted_answers_is_what_counts() -> None:
     engine = play(80, response_len_mean=noisy(500.0), response_len_min=0.0, aborted_frac=noisy(0.02))
     assert alarms(engine) == []
+    verl = ["actor/pg_loss", "actor/grad_norm", "timing_s/gen", "global_seqlen/mean", "response_length/mean"]
+    primary = identify([*verl, "response_length_non_aborted/mean"], {}).primary("response_len_mean")
+    assert primary is not None and primary.key == "response_length_non_aborted/mean"
 
 
 def test_trap_15_at_the_end_of_a_schedule_everything_shrinks() -> None:
