@@ -68,12 +68,12 @@ def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
-    decoder = JsonlDecoder(options.jsonl._replace(may_count_rows=False))
+    decoder = JsonlDecoder(options.jsonl._replace(may_count_rows=False, is_hurried=True))
     size = options.health.group_size
     run = TrackedRun(
         Run(found.name, Label.of(found.path), options.store),
         _Unread(found.size),
-        Pipeline(JsonlDecoder(options.jsonl), Stream("", options.store), None, size),
+        Pipeline(JsonlDecoder(options.jsonl._replace(is_hurried=True)), Stream("", options.store), None, size),
         clock,
         previews=[(DirectFeed(found.path, clock=clock, last_lines=FIRST_ROWS), Pipeline(decoder, stream, None, size))],
         modified_s=found.modified_s,

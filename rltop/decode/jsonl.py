@@ -13,10 +13,9 @@ import struct
 from array import array
 from typing import Any, cast
 
-import orjson
-
 from rltop.decode.decoder import Envelope
 from rltop.decode.framing import LineFramer
+from rltop.decode.json_text import fast_loads, ready_loads
 from rltop.decode.records import MAX_STEP, is_out_of_range, step_of, time_of
 from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, clipped_key, number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
@@ -43,10 +42,12 @@ class JsonlOptions(NamedTuple):
         step_key: the key that holds the step; empty: the documented list.
         may_count_rows: a file whose rows have no step is numbered by row; off
             where reading begins in the middle.
+        is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
     """
 
     step_key: str = ""
     may_count_rows: bool = True
+    is_hurried: bool = False
 
 
 class JsonlDecoder:
@@ -61,6 +62,7 @@ class JsonlDecoder:
         self.options = options or JsonlOptions()
         self.counts = Counts()
         self.envelope: Envelope = ""
+        self._loads = ready_loads() if self.options.is_hurried else fast_loads()
         self._framer = LineFramer(self.counts)
         self._shapes: dict[tuple[str, ...], Shape] = {}
         self._last_keys: list[str] = []
@@ -106,9 +108,9 @@ class JsonlDecoder:
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
         counts = self.counts
         try:
-            row = orjson.loads(line)
+            row = self._loads(line)
             self._may_hold_nonfinite = False
-        except orjson.JSONDecodeError as error:
+        except ValueError as error:
             self._may_hold_nonfinite = True
             row = self._loads_tolerant(line, error)
             if row is None:
@@ -243,9 +245,9 @@ class JsonlDecoder:
             self.counts.no_step_lines += len(self._stepless)
             self._stepless.clear()
 
-    # -- lines that orjson refuses -----------------------------------------------------------------------------
+    # -- lines that are not strict -----------------------------------------------------------------------------
 
-    def _loads_tolerant(self, line: bytes, error: orjson.JSONDecodeError) -> object | None:
+    def _loads_tolerant(self, line: bytes, error: ValueError) -> object | None:
         """A line with NaN, Infinity or 1e999 in it; None (and a count) if it is no JSON at all."""
         if not line.strip():
             return None
@@ -256,8 +258,8 @@ class JsonlDecoder:
                 replaced = replaced.replace(before + b"Infinity", before + _INF_TEXT)
                 replaced = replaced.replace(before + b"-Infinity", before + b"-" + _INF_TEXT)
             try:
-                return cast(object, orjson.loads(replaced))
-            except orjson.JSONDecodeError:
+                return self._loads(replaced)
+            except ValueError:
                 pass
         try:
             return cast(object, json.loads(line))

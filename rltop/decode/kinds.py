@@ -11,10 +11,9 @@ import struct
 from collections.abc import Callable
 from pathlib import PurePath
 
-import orjson
-
 from rltop.decode.decoder import Decoder
 from rltop.decode.framing import BOM
+from rltop.decode.json_text import ready_loads
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.structs import NamedTuple
 
@@ -217,7 +216,7 @@ def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:
 
 def _is_json(line: bytes) -> bool:
     try:
-        orjson.loads(line)
-    except orjson.JSONDecodeError:
+        ready_loads()(line)
+    except ValueError:
         return False
     return True

@@ -74,7 +74,7 @@ def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
             result.missing.append(path)
         result.may_grow = result.may_grow or expanded != [os.path.expanduser(path)]  # noqa: PTH111
         for each in expanded:
-            _look_at(each, result)
+            _look_at(each, result, is_only=len(expanded) == 1)
     found = {found.path: found for found in result.found}.values()
     result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(list(found))]
     return result
@@ -92,7 +92,7 @@ def _expand(path: str) -> list[str]:
     return sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - patterns may be absolute
 
 
-def _look_at(path: str, result: Discovery) -> None:
+def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
     try:
         info = Path(path).stat()
     except FileNotFoundError:
@@ -109,7 +109,7 @@ def _look_at(path: str, result: Discovery) -> None:
         result.may_grow = True
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
-        kind, reason = sniff(path)
+        kind, reason = sniff(path, is_hurried=is_only)
         if kind is None or reason in SAMPLES:
             _refuse(path, reason)
         result.found.append(Found(path, named(path, kind), info.st_size, info.st_mtime, kind))

@@ -19,12 +19,13 @@ SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samp
 """Why a file of JSON lines is taken for samples rather than metrics."""
 
 
-def sniff(path: str) -> tuple[Kind | None, str]:
+def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     """The kind of a file, and why it is no metric stream (empty if it is one).
 
     A row of metrics has a step and a number; a file whose typical line is past
     64 KiB, whose rows share no number, or that has many rows for one step, holds
-    samples. Compressed files are judged by what is in them.
+    samples. Compressed files are judged by what is in them. `is_hurried`: there are
+    not many files to be judged, and somebody waits (see `decode.json_text`).
     """
     try:
         with Path(path).open("rb") as file:
@@ -40,14 +41,14 @@ def sniff(path: str) -> tuple[Kind | None, str]:
         decoder = AutoDecoder(path, JsonlOptions())
         records = decoder.feed(head, 0, 0)
         return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
-    return _judge(path, head, tail, is_all=is_all)
+    return _judge(path, head, tail, JsonlOptions(is_hurried=is_hurried), is_all=is_all)
 
 
-def _judge(path: str, head: bytes, tail: bytes, *, is_all: bool) -> tuple[Kind | None, str]:
+def _judge(path: str, head: bytes, tail: bytes, options: JsonlOptions, *, is_all: bool) -> tuple[Kind | None, str]:
     """The kind of a file that is not compressed, and why it is no metric stream."""
     kind = kind_of(head, path, is_all=True)
     if kind is JSONL:
-        return kind, _why_not_jsonl(head, is_all=is_all)
+        return kind, _why_not_jsonl(head, options, is_all=is_all)
     if kind is WHOLE_JSON:
         return kind, "" if bare_name(
             Path(path).name
@@ -69,7 +70,7 @@ def _has_rows(path: str, data: bytes) -> bool:
     return bool([*decoder.feed(data, 0, 0), *decoder.finish()])
 
 
-def _why_not_jsonl(head: bytes, *, is_all: bool) -> str:
+def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
     if b"\n" not in head:
         if not is_all:
             return "one line longer than any row of metrics"
@@ -77,7 +78,7 @@ def _why_not_jsonl(head: bytes, *, is_all: bool) -> str:
     lines = head.split(b"\n")[:-1]
     if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
         return SAMPLES[0]
-    decoder = JSONL.make("", JsonlOptions())
+    decoder = JSONL.make("", options)
     records = decoder.feed(head[: head.rindex(b"\n") + 1], 0, 0)
     if not records:
         has_rows = decoder.counts.lines > decoder.counts.bad_lines

@@ -25,6 +25,33 @@ def kinds(record):
     return {record.shape.keys[mark.cell]: mark.kind for mark in record.marks}
 
 
+LINES = [
+    b'{"step": 1, "a": 1.5, "b": null, "c": "text", "d": [1, 2], "e": {"f": 3}, "g": true}',
+    b'{"step": 2, "a": NaN, "b": -Infinity, "c": 1e999, "d": 12345678901234567890123, "a": 7}',
+    b'  {"step": 3, "a": 1}  ',
+    b'{"step": 4, "a": }',
+    b'{"step": 5, "a": 1',
+    b"[1, 2]",
+    b"",
+    b'{"step": 6, "\xff": 1}',
+    b"[" * 5000 + b"]" * 5000,
+    b'{"step": 7, "\\u00e9": 0.1, "b": 1E5, "c": -0.0}',
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_a_parser_in_a_hurry_reads_the_same(line):
+    fast, fast_counts = decode(line, options=JsonlOptions())
+    soon, soon_counts = decode(line, options=JsonlOptions(is_hurried=True))
+    assert [row(record) for record in soon] == [row(record) for record in fast]
+    assert [kinds(record) for record in soon] == [kinds(record) for record in fast]
+    assert (soon_counts.lines, soon_counts.rows, soon_counts.bad_lines) == (
+        fast_counts.lines,
+        fast_counts.rows,
+        fast_counts.bad_lines,
+    )
+
+
 def test_the_nested_envelope_and_the_flat_row_mean_the_same():
     (nested,), _ = decode({"step": 3, "data": {"a/b": 1.5, "c": 2}})
     (flat,), _ = decode({"step": 3, "a/b": 1.5, "c": 2})
