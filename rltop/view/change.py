@@ -15,7 +15,7 @@ from rltop.derive.change import SIGMAS, Shift, shift_between
 from rltop.metrics.keys import is_bookkeeping_key
 from rltop.model import Label, Signal
 from rltop.store.series import Stretch
-from rltop.structs import Struct
+from rltop.structs import Struct, replace
 from rltop.view.aligned import Frame, add_axis, aligned_line, frame_around, read_aligned
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
@@ -38,6 +38,8 @@ _SHOWN = 60
 _ALWAYS_SHOWN = 5
 _MOST_SIGMAS = 99.0
 _NUMBER = 9
+_ROOMY = 56
+"""Columns from which the usual level has room beside the new one."""
 
 
 class Changed(Struct):
@@ -48,12 +50,14 @@ class Changed(Struct):
         shift: from where to where, in the unit of the signal.
         is_nonfinite: a value at the step was not a finite number.
         line: its line around the step, or None where there is no room.
+        is_one_of_several: the run logs the metric under other keys too.
     """
 
     signal: Signal
     shift: Shift
     is_nonfinite: bool = False
     line: SparkData | None = None
+    is_one_of_several: bool = False
 
     @property
     def is_outside(self) -> bool:
@@ -137,13 +141,18 @@ def _rank(run: RunSource, stretch: Stretch, step: int) -> tuple[list[Changed], i
                 math.copysign(shift.score, shift.score * signal.scale),
                 shift.is_spike,
             )
-            found.append(Changed(signal, read, is_bad))
+            found.append(Changed(signal, read, is_bad, is_one_of_several=_has_others(run, signal)))
         elif is_bad:
-            found.append(Changed(signal, Shift(math.nan, math.nan, math.inf), is_bad))
+            unlike = Shift(math.nan, math.nan, math.inf)
+            found.append(Changed(signal, unlike, is_bad, is_one_of_several=_has_others(run, signal)))
         else:
             unknown += 1
     found.sort(key=lambda one: (not one.is_nonfinite, -abs(one.shift.score), one.signal.key))
     return found, unknown
+
+
+def _has_others(run: RunSource, signal: Signal) -> bool:
+    return run.identity is not None and len(run.identity.signals.get(signal.metric.name, ())) > 1
 
 
 def _finite(rows: Sequence[Sequence[float]], column: int) -> list[float]:
@@ -160,7 +169,7 @@ def _signals_by_key(run: RunSource) -> Mapping[str, Signal]:
 def _with_line(run: RunSource, one: Changed, frame: Frame | None) -> Changed:
     if frame is None:
         return one
-    return Changed(one.signal, one.shift, one.is_nonfinite, read_aligned(run, one.signal, frame))
+    return replace(one, line=read_aligned(run, one.signal, frame))
 
 
 def _line_at(width: int) -> int:
@@ -207,28 +216,38 @@ def _summary(view: ChangeView) -> str:
 
 
 def _title_cells(width: int) -> int:
-    return 18 if width < 130 else 44
+    return 44 if width >= 130 else 18 if width >= _ROOMY else 16
+
+
+def _name(one: Changed, width: int) -> str:
+    """The key where there is room for it, else what the metric is called; of several of its kind, which of them."""
+    if width >= 130:
+        return one.signal.key
+    return one.signal.instance if one.is_one_of_several and one.signal.instance else one.signal.metric.title
 
 
 def _head(view: ChangeView, width: int, glyphs: Glyphs) -> Row:
     builder = RowBuilder(width, glyphs).add("   ").left("key" if width >= 130 else "metric", _title_cells(width), "dim")
-    builder.right("usual", 9, "dim").add("   ").right("then", 9, "dim").right("sigma", 9, "dim")
+    if width >= _ROOMY:
+        builder.right("usual", 9, "dim").add("   ")
+    builder.right("then", 9, "dim").right("sigma", 9, "dim")
     if view.frame is not None:
         add_axis(builder.to(_line_at(width)), view.frame, glyphs, "note")
     return builder.row()
 
 
 def _paint_changed(one: Changed, frame: Frame | None, width: int, glyphs: Glyphs) -> Row:
-    shift, metric = one.shift, one.signal.metric
+    shift = one.shift
     role = "strong" if one.is_outside else "dim"
     sign = glyphs.nonfinite if one.is_nonfinite else glyphs.rise if shift.score > 0 else glyphs.fall
     builder = RowBuilder(width, glyphs).add(
         f" {sign if one.is_outside else ' '} ", "crit" if one.is_nonfinite else role
     )
     cells = _title_cells(width)
-    name = Label.of(one.signal.key if width >= 130 else metric.title).display
+    name = Label.of(_name(one, width)).display
     builder.left(clip_middle(name, cells - 1), cells, "key" if width >= 130 else "text")
-    builder.right(_number(shift.before, one), 9, "value").add(f" {glyphs.arrow} ", "dim")
+    if width >= _ROOMY:
+        builder.right(_number(shift.before, one), 9, "value").add(f" {glyphs.arrow} ", "dim")
     builder.right(
         "NaN/Inf" if one.is_nonfinite else _number(shift.after, one), 9, "value" if not one.is_nonfinite else "crit"
     )

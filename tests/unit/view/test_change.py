@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from itertools import count
 
@@ -92,3 +93,27 @@ def test_cells_read_do_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_sigmas_are_cut() -> None:
     assert [sigma_text(x) for x in (8.24, -12.6, 1e9, -1e9)] == ["+8.2", "−13", "+>99", "−>99"]
+
+
+def test_parts_of_a_reward_go_by_their_own_names() -> None:
+    dice = random.Random(4)
+    rows = []
+    for step in range(60):
+        right = (0.6 if step < 40 else 0.1) + dice.gauss(0, 0.01)
+        row = {"reward": 0.5, "rewards/format/mean": 0.5, "rewards/right/mean": right}
+        rows.append({"step": step, **row, "frac_reward_zero_std": 0.0, "completions/mean_length": 9.0})
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    text = "\n".join(
+        "".join(piece.text for piece in row.line) for row in paint_change(build_change(run, 40), 80, None, UNICODE)
+    )
+    assert " right " in text
+    assert "reward part" not in text
+
+
+def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
+    run = run_with_a_jump()
+    rows = paint_change(build_change(run, 300, width=40), 40, 20, UNICODE)
+    (line,) = ["".join(piece.text for piece in row.line) for row in rows if row.hot][:1]
+    assert cell_width(line) <= 40
+    assert "gradient norm" in line
+    assert "+" in line and "…" not in line
