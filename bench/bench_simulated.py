@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from simulated.faults import FAULTS, Fault, faulty
 from simulated.series import healthy
+from simulated.twins import TWINS, twin_of
 from simulated.writers import Made, Plan, plans, text_of
 
 from rltop.cli.opening import read_whole
@@ -91,6 +92,15 @@ def row(name: str, seen: Sequence[Seen]) -> str:
     )
 
 
+def twin_row(name: str, seen: Sequence[Seen]) -> str:
+    alarms = [event for one in seen for event in one.alarms]
+    warn = sum(event.level is Level.WARN for event in alarms)
+    rules = ", ".join(sorted({event.rule for event in alarms}))
+    records = sum(one.plan.records for one in seen)
+    silent = sum(not one.alarms for one in seen)
+    return f"| {name} | {len(seen)} | {records:,} | {silent} | {warn} | {len(alarms) - warn} | {rules} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--per-writer", type=int, default=PER_WRITER)
@@ -101,20 +111,30 @@ def main() -> None:
     drawn = [plan for plan in plans(arguments.per_writer) if arguments.writer in plan.writer.name]
     by_kind: dict[str, list[Seen]] = defaultdict(list)
     false: list[Seen] = []
+    twins: dict[str, list[Seen]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for plan in drawn:
             if arguments.kind in ("", "healthy"):
                 false.append(Seen(plan, "", (0, 0), alarms_of(healthy(plan), folder), False, 0, 0))
+            for twin in TWINS:
+                if plan.writer.algorithm in twin.where and (
+                    not arguments.kind or arguments.kind in f"twin {twin.name}"
+                ):
+                    made = twin_of(plan, twin)
+                    if made is not None:
+                        twins[twin.name].append(Seen(plan, "", (0, 0), alarms_of(made, folder), False, 0, 0))
             fits = [fault for fault in FAULTS if plan.writer.algorithm in fault.where and arguments.kind in fault.name]
             for fault in fits:
                 made = faulty(plan, fault)
                 if made is not None:
                     by_kind[fault.name].append(judge(made, fault, folder))
-    report(by_kind, false, is_verbose=arguments.verbose)
+    report(by_kind, false, twins, is_verbose=arguments.verbose)
 
 
-def report(by_kind: dict[str, list[Seen]], false: Sequence[Seen], *, is_verbose: bool) -> None:
+def report(
+    by_kind: dict[str, list[Seen]], false: Sequence[Seen], twins: dict[str, list[Seen]], *, is_verbose: bool
+) -> None:
     """The table, and what a reader of the rules wants to look at."""
     print("| fault | runs | seen | recall | median delay | early alarms | missed at |\n|---|---|---|---|---|---|---|")
     every = [one for seen in by_kind.values() for one in seen]
@@ -130,8 +150,13 @@ def report(by_kind: dict[str, list[Seen]], false: Sequence[Seen], *, is_verbose:
         f"{1000 * warn / max(records, 1):.2f} WARN and {1000 * crit / max(records, 1):.2f} CRIT per 1,000 records "
         "(bound: 1 and 0). The series are made, not recorded: what is compared is kinds, trainers and rules, not runs."
     )
+    alike = [one for seen in twins.values() for one in seen]
+    print(f"\nHealthy ones that look like a fault: {len(alike)} runs, {sum(not one.alarms for one in alike)} silent.\n")
+    print("| looks like | runs | records | silent | WARN | CRIT | rules |\n|---|---|---|---|---|---|---|")
+    for name, seen in twins.items():
+        print(twin_row(name, seen))
     if is_verbose:
-        for one in (*every, *false):
+        for one in (*every, *false, *alike):
             if one.early or (one.fault and not one.is_caught) or (not one.fault and one.alarms):
                 print(
                     ("EARLY " if one.early and one.is_caught else "FALSE " if not one.fault else "MISSED ") + told(one)

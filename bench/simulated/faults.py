@@ -143,15 +143,50 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("overfit", frozenset({"preference", "rm", "validation"}), ("val_loss", "val_acc"), _RM | _DPO, other.overfit),
     Fault(
+        "overfit from the start",
+        frozenset({"preference", "rm", "validation"}),
+        ("val_loss", "val_acc"),
+        _RM | _DPO,
+        other.overfit_from_start,
+        True,
+    ),
+    Fault(
+        "worn out, unchecked",
+        frozenset({"preference", "rm", "validation"}),
+        ("epoch",),
+        _RM | _DPO,
+        other.worn_out,
+        True,
+    ),
+    Fault(
+        "preference fades",
+        frozenset({"preference", "rm", "loss"}),
+        ("rm_margin", "dpo_margin"),
+        _RM | _DPO,
+        other.fades,
+    ),
+    Fault("no gradient, a loss left", _LEARNING, ("grad_norm",), PAIRS | {Algorithm.SFT}, learning.frozen),
+    Fault("rate cut to 0", _LEARNING, ("lr",), _ALL, other.rate_cut),
+    Fault("one reward for all", _FLAT, ("reward_std", "zero_std_frac", "reward_max"), _GROUPS, learning.one_reward),
+    Fault(
         "class missing",
         frozenset({"preference", "loss", "nonfinite"}),
         ("dpo_chosen",),
         frozenset({Algorithm.KTO}),
         other.class_missing,
     ),
-    Fault("likelihood lost", _LEARNING, ("logps_chosen",), _DPO | {Algorithm.KTO}, other.likelihood_lost),
+    Fault("likelihood lost", _LEARNING, ("logps_chosen",), _DPO, other.likelihood_lost),
     Fault("loss diverges", _LEARNING, ("loss",), PAIRS | {Algorithm.SFT}, other.diverges),
 )
+
+
+_EARLY, _MIDDLE, _LATE = (0.06, 0.15), (0.15, 0.8), (0.8, 0.95)
+
+
+def _onset(rng: random.Random, n: int) -> int:
+    """Mostly in the middle, now and then in the first or last tenth; six records follow at least, and three precede."""
+    low, high = rng.choice([_EARLY, *[_MIDDLE] * 5, _LATE])
+    return max(min(int(rng.uniform(low, high) * n), n - 6), 3)
 
 
 def faulty(plan: Plan, fault: Fault) -> Made | None:
@@ -163,6 +198,6 @@ def faulty(plan: Plan, fault: Fault) -> Made | None:
     if not seen.intersection(fault.shows):
         return None
     n = plan.records
-    onset = 0 if fault.is_from_start else min(int(rng.uniform(0.4, 0.8) * n), n - 12)
+    onset = 0 if fault.is_from_start else _onset(rng, n)
     last = fault.apply(rng, made.rows, onset)
     return made._replace(first=onset + 1, last=min(last + 1, len(made.rows)))

@@ -160,6 +160,15 @@ def zero_variance(rng: random.Random, rows: list[Row], onset: int) -> int:
     return onset
 
 
+def one_reward(rng: random.Random, rows: list[Row], onset: int) -> int:
+    """The reward function breaks and gives every answer the best there is."""
+    value = rows[0]["reward_max"]
+    for row in rows[onset:]:
+        row.update(reward_mean=value, score_mean=value, reward_std=0.0, zero_std_frac=1.0)
+        row.update(reward_max=value, reward_min=value, grad_norm=row["grad_norm"] * 0.02)
+    return onset
+
+
 def zero_variance_sparse(rng: random.Random, rows: list[Row], onset: int) -> int:
     """Nearly every prompt too hard: a few groups still differ."""
     low, high = rows[0]["reward_min"], rows[0]["reward_max"]

@@ -83,6 +83,62 @@ def overfit(rng: random.Random, rows: list[Row], onset: int) -> int:
     return len(rows) - 1
 
 
+def overfit_from_start(rng: random.Random, rows: list[Row], onset: int) -> int:
+    """Few pairs, many passes: training goes to nothing, what is evaluated never follows, or turns after a little."""
+    turn, top = rng.choice([0.0, 0.1, 0.25]), rng.uniform(1.2, 2.0)
+    seen, shown = math.log(2.0), len(rows) - 1
+    for index, row in enumerate(rows):
+        part = (index + 1) / len(rows)
+        left = math.exp(-8.0 * part)
+        row["loss"] = math.log(2.0) * max(left, 0.02) * math.exp(rng.gauss(0.0, 0.1))
+        for name in ("dpo_accuracy", "rm_accuracy"):
+            row[name] = min(1.0 - 0.45 * left + rng.gauss(0.0, 0.015), 1.0)
+        gap = 5.0 * part + rng.gauss(0.0, 0.1)
+        row.update(dpo_margin=gap, rm_margin=gap)
+        if "val_loss" in row:
+            level = 1.0 - 0.3 * min(part, turn) / 0.25 + (top - 1.0) * max(part - turn, 0.0)
+            row.update(val_loss=math.log(2.0) * level, val_acc=0.5 + 0.6 * min(part, 0.25), val_margin=0.3)
+            seen = min(seen, row["val_loss"])
+            shown = min(shown, index) if row["val_loss"] > 1.1 * seen else shown
+    return shown
+
+
+def worn_out(rng: random.Random, rows: list[Row], onset: int) -> int:
+    """Six passes over the same pairs, all told apart, and nobody evaluates."""
+    for index, row in enumerate(rows):
+        part = (index + 1) / len(rows)
+        left = math.exp(-8.0 * part)
+        row.update(loss=math.log(2.0) * max(left, 0.01), epoch=6.0 * part)
+        gap = 6.0 * part + rng.gauss(0.0, 0.1)
+        row.update(dpo_accuracy=1.0 - 0.45 * left, rm_accuracy=1.0 - 0.45 * left, dpo_margin=gap, rm_margin=gap)
+        for name in ("val_loss", "val_acc", "val_margin"):
+            row.pop(name, None)
+    return int(0.67 * len(rows))
+
+
+def fades(rng: random.Random, rows: list[Row], onset: int) -> int:
+    """What was learned of the pairs is gone within a few records: other pairs, or a model that broke."""
+    length = rng.choice([1, 4])
+    for index in range(onset, len(rows)):
+        part = min((index - onset + 1) / length, 1.0)
+        row = rows[index]
+        for name in ("dpo_margin", "rm_margin"):
+            row[name] *= 1 - part
+        for name in ("dpo_accuracy", "rm_accuracy"):
+            row[name] = (1 - part) * row[name] + part * rng.gauss(0.5, 0.06)
+        row["loss"] = (1 - part) * row["loss"] + part * (math.log(2.0) + abs(rng.gauss(0.0, 0.02)))
+    return shown_by(onset, length, rows)
+
+
+def rate_cut(rng: random.Random, rows: list[Row], onset: int) -> int:
+    """The learning rate is held until it is 0 from one record to the next."""
+    for row in rows[:onset]:
+        row["lr"] = 1e-5
+    for row in rows[onset:]:
+        row["lr"] = 0.0
+    return onset
+
+
 def class_missing(rng: random.Random, rows: list[Row], onset: int) -> int:
     for row in rows[onset:]:
         if rng.random() < 0.85:

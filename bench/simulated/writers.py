@@ -31,6 +31,7 @@ class Writer(NamedTuple):
         extra: keys by which the trainer is recognised, with a value.
         without: beginnings of keys that its dialect knows from another trainer of the family.
         sums_kl: KL to the reference is written as a sum over answers of this length.
+        reuses: records per rollout; what is known of answers is in the first of them only.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Writer(NamedTuple):
     extra: Mapping[str, float] = {}
     without: tuple[str, ...] = ()
     sums_kl: float = 1.0
+    reuses: int = 1
 
 
 class Plan(NamedTuple):
@@ -73,6 +75,10 @@ _VERL_OLD = (
 
 _TRL_PPO = ("objective/", "policy/", "val/", "loss/")
 _CRITIC = frozenset({"value_loss", "explained_var", "value_mean", "return_mean", "clip_frac_value"})
+_OF_ROLLOUTS = frozenset(
+    {"reward_mean", "score_mean", "reward_std", "reward_max", "reward_min", "zero_std_frac", "response_len_mean",
+     "response_len_max", "response_len_min", "truncated_frac", "terminated_len_mean", "num_tokens", "total_tokens"}
+)  # fmt: skip
 _NOT_LOGGED: Mapping[Algorithm, frozenset[str]] = {
     Algorithm.GRPO: _CRITIC,
     Algorithm.UNKNOWN: _CRITIC,
@@ -88,6 +94,14 @@ WRITERS: tuple[Writer, ...] = (
     ),
     Writer("TRL GRPO, few keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _BARE, {"epoch": 0.1}, _TRL_PPO),
     Writer("TRL GRPO, fewest keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _FEWEST, {"epoch": 0.1}, _TRL_PPO),
+    Writer(
+        "TRL GRPO, reused rollouts",
+        dialects.trl.DIALECT,
+        Algorithm.GRPO,
+        extra={"epoch": 0.1},
+        without=_TRL_PPO,
+        reuses=4,
+    ),
     Writer("TRL PPO", dialects.trl.DIALECT, Algorithm.PPO, extra={"episode": 64}, sums_kl=100.0),
     Writer("veRL GRPO", dialects.verl.DIALECT, Algorithm.GRPO, "nested"),
     Writer("veRL PPO", dialects.verl.DIALECT, Algorithm.PPO, "nested"),
@@ -142,9 +156,18 @@ def text_of(made: Made) -> str:
     plan = made.plan
     spelled = keys_of(plan.writer)
     return "".join(
-        _line(plan.writer, number * plan.cadence, _spelled(plan.writer, row, spelled)) + "\n"
+        _line(plan.writer, number * plan.cadence, _spelled(plan.writer, _known(plan.writer, row, number), spelled))
+        + "\n"
         for number, row in enumerate(made.rows, 1)
     )
+
+
+def _known(writer: Writer, row: Row, number: int) -> Row:
+    """What the writer can say of this record: of answers only where some were generated."""
+    if (number - 1) % writer.reuses == 0:
+        return row
+    left = {name: value for name, value in row.items() if name not in _OF_ROLLOUTS}
+    return left | {"time_step": 0.1 * row["time_step"]}
 
 
 def _spelled(writer: Writer, row: Row, spelled: Mapping[str, tuple[str, float, float]]) -> dict[str, float | None]:
@@ -178,10 +201,12 @@ def _line(writer: Writer, step: int, values: Mapping[str, float | None]) -> str:
 
 
 def plans(
-    per_writer: int, records: Sequence[int] = (24, 40, 60, 120, 240), cadences: Sequence[int] = (1, 1, 5, 10)
+    per_writer: int,
+    records: Sequence[int] = (20, 24, 32, 40, 60, 90, 120, 180, 240),
+    cadences: Sequence[int] = (1, 1, 5, 10),
 ) -> Iterator[Plan]:
     """`per_writer` plans for every writer, of all lengths and cadences."""
     for writer in WRITERS:
         for seed in range(per_writer):
             rng = random.Random(f"plan/{writer.name}/{seed}")
-            yield Plan(writer, records[seed % len(records)], rng.choice(cadences), seed)
+            yield Plan(writer, rng.choice(records), rng.choice(cadences), seed)

@@ -6,16 +6,22 @@ relatives. All right is a solved task; all wrong is a dead run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
-from rltop.health.rest import Rest, while_absent, within
+from rltop.health.rest import FOREVER, HELD_RECORDS, Rest, while_absent, within
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
-from rltop.model import Evidence, Unit
+from rltop.model import Evidence, Observation, Unit
 from rltop.units import number, percent
+
+
+def _has_contrast(values: Mapping[str, float]) -> bool:
+    """The record says how many of its groups are flat, and was not woken up for."""
+    has_reward = "score_mean" in values or "reward_mean" in values
+    return has_reward and ("zero_std_frac" in values or "reward_std" in values)
 
 
 class ZeroVariance(Judge):
@@ -28,21 +34,46 @@ class ZeroVariance(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.warn, self.crit = limits["warn"], limits["crit"]
+        self.seen = self.whole = self.whole_before = 0
+        self.has_parts = False
 
     def read(self, now: Moment) -> Reading | Rest | None:
-        """A standard deviation of nothing counts as every group."""
+        """A standard deviation of nothing counts as every group; batches of one group count only in long rows."""
         reward = now.reward
         if reward.value is None or reward.zero_share is None:
             return while_absent("zero_share")
         share = reward.zero_share
+        if self._is_one_group(share):
+            return QUIET
         if share <= (self.warn * RELEASE if self.is_firing else self.warn):
-            return within("zero_share", -inf, self.warn)
+            return within("zero_share", -inf, self.warn, FOREVER if self.has_parts else HELD_RECORDS)
         if reward.is_constant:
             return self._constant(share, now)
-        if reward.is_high:
+        if reward.is_high or reward.is_coming_up:
             return Reading(INFO, share, None, self.warn, (reward.usual,))
         level = CRIT if share >= self.crit and reward.is_low else WARN
         return Reading(level, share, None, self.warn, (reward.usual,))
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records in which some groups differ, or all."""
+        shares = [one.values.get("zero_std_frac", 0.0) for one in missed if _has_contrast(one.values)]
+        if shares:
+            self.seen += len(shares)
+            self.whole_before += self.whole
+            self.whole = 0
+            self.has_parts = self.has_parts or max(shares) > 0.0
+
+    def _is_one_group(self, share: float) -> bool:
+        """Batches that were flat or not flat all along, never in part, and this row of flat ones is no long one."""
+        self.seen += 1
+        if share >= 1.0:
+            self.whole += 1
+        else:
+            self.whole_before += self.whole
+            self.whole = 0
+            self.has_parts = self.has_parts or share > 0.0
+        is_usual = self.whole_before > self.limits["rare"] * (self.seen - self.whole)
+        return is_usual and not self.has_parts and self.whole < self.limits["alone"]
 
     def _constant(self, share: float, now: Moment) -> Reading:
         """A reward that never moved is distillation's, unless nothing else moves the weights either."""
@@ -113,8 +144,9 @@ RULES = (
         condition="Share of groups without difference above `warn` in 10 of 15 records: WARN; at least `crit` in "
         "5 records in a row with the reward at its floor: CRIT. INFO where the reward is at its top; silent where it "
         "never moved, unless the gradient norm is below `gradient` and there is no teacher. A standard deviation "
-        "below 1e-6 counts as a share of 1.",
-        limits={"warn": 0.8, "crit": 0.99, "gradient": 1e-3},
+        "below 1e-6 counts as a share of 1. Where it has only ever been 0 or 1, and 1 in more than `rare` of the "
+        "records, the batch is one group: `alone` in a row must be 1.",
+        limits={"warn": 0.8, "crit": 0.99, "gradient": 1e-3, "rare": 0.2, "alone": 10},
         patience={INFO: Patience(10, 15), WARN: Patience(10, 15), CRIT: Patience(5, 5)},
         applies=scope.compares_groups,
         why="Groups that agree contribute nothing to the update: the batch is smaller than it looks, or empty.",

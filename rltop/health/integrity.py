@@ -239,38 +239,41 @@ class NotUpdating(Judge):
 
 
 class NoLongerLogged(Judge):
-    """L10: a metric that came in every record, and then no more, while the others go on.
+    """L10: a metric that came with every rollout, and then no more, while training goes on.
 
-    Only what a run cannot be judged without is watched. A metric with a cadence of
-    its own (an evaluation, a record that reuses a rollout) was never in all of them.
+    Only what a run cannot be judged without is watched. It has the cadence that it has
+    shown so far: in every record, or in one of so many that reuse a rollout.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.present: dict[str, int] = {}
-        self.missing = 0
         self.name = ""
+        self.found = self.missing = self.longest = 0
 
     def read(self, now: Moment) -> Reading | Rest | None:
         """One dictionary look-up on a record that has it."""
         values = now.values
-        if self.name:
-            if self.name in values or now.observation.nonfinite.get(self.name) is not None:
-                self.missing = 0
-                return Rest((Bound(self.name, -inf, inf, True),)) if self.name in values else QUIET
-            if self._has_others(values):
-                self.missing += 1
-            return Reading(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
-        for name in REWARDS:
-            if name in values:
-                self.present[name] = found = self.present.get(name, 0) + 1
-                if found == now.record and found >= self.limits["present"]:
-                    self.name = name
-                return QUIET
-        return None
+        if not self.name:
+            self.name = next((name for name in REWARDS if name in values), "")
+            if not self.name:
+                return None
+        if self.name in values or now.observation.nonfinite.get(self.name) is not None:
+            self.found += 1
+            self.longest = max(self.longest, self.missing)
+            self.missing = 0
+            return Rest((Bound(self.name, -inf, inf, True),)) if self.name in values else QUIET
+        if self._has_others(values):
+            self.missing += 1
+        return Reading(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records that have it."""
+        self.found += len(missed)
 
     def _is_long(self) -> bool:
-        return self.missing >= self.limits["missing"]
+        limits = self.limits
+        is_known = self.found >= limits["present"]
+        return is_known and self.missing >= max(limits["missing"], limits["gaps"] * (self.longest + 1))
 
     def _has_others(self, values: Mapping[str, float]) -> bool:
         """The record is a training record all the same."""
@@ -282,7 +285,7 @@ class NoLongerLogged(Judge):
 
     def headline(self, reading: Reading) -> str:
         """Which one, and for how long."""
-        return f"{reading.words[0]} was in every record and has not been logged for {reading.value:.0f}"
+        return f"{reading.words[0]} came regularly and has not been logged for {reading.value:.0f} records"
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
         """How many records lack it."""
@@ -375,9 +378,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
         judge=NoLongerLogged,
-        condition="The reward was in every one of at least `present` records, and is missing in `missing` records in a "
-        "row that have a gradient norm or a loss: WARN.",
-        limits={"present": 10, "missing": 5},
+        condition="The reward came `present` times at least, and is missing in `missing` records in a row that have a "
+        "gradient norm or a loss, and in `gaps` times as many as it ever took to come: WARN.",
+        limits={"present": 5, "missing": 5, "gaps": 3.0},
         applies=scope.has_reward,
         why="A trainer that has no reward to report has none to learn from, and every rule on it is blind from here.",
         causes=("a reward function that returns nothing", "a reward service that is down", "a change of the logging"),

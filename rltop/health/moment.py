@@ -137,6 +137,12 @@ class RewardTrack:
         return self.value is not None and self.value >= near and self.is_improving
 
     @property
+    def is_coming_up(self) -> bool:
+        """This reward is in the top fifth of everything seen and the usual one still rises: about to be solved."""
+        near = self.top - 0.2 * (self.top - self.bottom)
+        return not self.is_sudden and self.value is not None and self.value >= near and self.is_improving
+
+    @property
     def is_improving(self) -> bool:
         """The usual reward stands above the start by a tenth of the range seen."""
         return self.usual - self.start > 0.1 * (self.top - self.bottom)

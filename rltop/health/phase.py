@@ -21,11 +21,21 @@ _MIN_BEFORE = 10
 _LENGTH_FACTOR = 1.3
 _TIME_FACTOR = 1.15
 _SIGMAS = 4.0
+_REWARD_SIGMAS = 3.0
+"""Of single records, for a median of three: four and a half of its own standard errors."""
 _REWARD_SHARE = 0.1
 _SMOOTH_SHARE = 0.3
 _TRUNCATION_SHARE = 0.1
 _MIN_WITNESSES = 2
-_WITNESSES = ("grad_norm", "entropy", "kl_ref", "kl_old", "clip_frac", "policy_loss")
+_WITNESSES = {
+    "grad_norm": 0.0,
+    "entropy": 0.0,
+    "kl_ref": 0.005,
+    "kl_old": 0.002,
+    "clip_frac": 0.005,
+    "policy_loss": 0.0,
+}
+"""What the optimiser does, and by how much it may move on any run: consoles round small numbers to three decimals."""
 
 
 class Move(NamedTuple):
@@ -132,7 +142,7 @@ def _shifted(before: list[Mapping[str, float]], after: list[Mapping[str, float]]
     if len(old) < _MIN_BEFORE or len(new) < SETTLED:
         return None
     usual, level = median_of(old), median_of(new)
-    noise = max(_SIGMAS * MAD_TO_SIGMA * mad_of(old), _REWARD_SHARE * abs(usual))
+    noise = max(_REWARD_SIGMAS * MAD_TO_SIGMA * mad_of(old), _REWARD_SHARE * abs(usual))
     return Move(name, usual, level) if abs(level - usual) > noise > 0.0 else None
 
 
@@ -142,12 +152,12 @@ def _is_smooth(before: list[Mapping[str, float]], after: list[Mapping[str, float
     if cut_before and cut_after and median_of(cut_after) > median_of(cut_before) + _TRUNCATION_SHARE:
         return False
     witnesses = 0
-    for name in _WITNESSES:
+    for name, least in _WITNESSES.items():
         old, new = _level(before, name), _level(after, name)
         if len(old) < _MIN_BEFORE or len(new) < SETTLED:
             continue
         usual = median_of(old)
-        width = max(_SIGMAS * MAD_TO_SIGMA * mad_of(old), _SMOOTH_SHARE * abs(usual))
+        width = max(_SIGMAS * MAD_TO_SIGMA * mad_of(old), _SMOOTH_SHARE * abs(usual), least)
         if abs(median_of(new) - usual) > width:
             return False
         witnesses += usual != 0.0

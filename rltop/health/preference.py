@@ -6,11 +6,13 @@ normal, and only staying there is not.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 from statistics import fmean
 
-from rltop.derive.rolling import AskedWindow, Frozen
+from rltop.derive.rolling import MAD_TO_SIGMA, AskedWindow, Frozen, median_of
 from rltop.health import scope
 from rltop.health.coin import Coin, mean_and_error
 from rltop.health.learned_by_heart import LearnedByHeart
@@ -23,7 +25,7 @@ _LEVEL = 10
 _SHORT, _LONG = 15, 50
 _SURE, _REAL = 3.0, 7.0
 _TRIFLE = 0.1
-_FEW, _WARM = 5, 20
+_FEW = 5
 
 
 class AfterWarmUp:
@@ -127,14 +129,16 @@ class ChosenFalls(Judge):
     """D5: the likelihood of the chosen answers falls far below its start.
 
     The start is the first five records: a rate that is far too high moves the next
-    fifteen. What answers of many lengths wobble by counts too: a median of five against
-    one of ten is off by 0.7 of one record's deviation.
+    fifteen. What answers of many lengths wobble by counts too, taken from one record to
+    the next, so that the fall itself does not: a median of five against one of ten is
+    off by 0.7 of one record's deviation.
     """
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.start = Frozen(skip=0, size=_FEW, minimum=_FEW)
-        self.spread = Frozen(skip=0, size=_WARM, minimum=_LEVEL)
+        self.first: tuple[float, ...] = ()
+        self.noise = 0.0
         self.window = AskedWindow(_LEVEL)
 
     def read(self, now: Moment) -> Reading | None:
@@ -143,13 +147,15 @@ class ChosenFalls(Judge):
         if value is None:
             return None
         self.window.push(value)
-        if not self.spread.is_final:
-            self.start.push(value)
-            self.spread.push(value)
+        self.start.push(value)
+        if len(self.first) <= _LEVEL:
+            self.first = (*self.first, value)
+            steps = [abs(after - before) for before, after in pairwise(self.first)]
+            self.noise = MAD_TO_SIGMA * median_of(steps) / math.sqrt(2.0) if steps else 0.0
         base, level = self.start.value, self.window.median
-        if self.spread.value is None or base is None or base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
+        if base is None or base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
             return QUIET
-        line = base * (1.0 + self.limits["warn"]) - self.limits["sigmas"] * self.spread.spread
+        line = base * (1.0 + self.limits["warn"]) - self.limits["sigmas"] * self.noise
         return QUIET if level >= line else Reading(WARN, level, base, line)
 
     def headline(self, reading: Reading) -> str:
@@ -196,7 +202,7 @@ class MarginGone(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.window = AskedWindow(_LEVEL)
-        self.margins: deque[float] = deque(maxlen=_SHORT)
+        self.margins: deque[float] = deque(maxlen=2 * _SHORT)
         self.best = 0.0
         self.settled = AfterWarmUp()
 
@@ -227,7 +233,7 @@ class MarginGone(Judge):
     def _is_inverted(self) -> bool:
         if len(self.margins) < _SHORT:
             return False
-        mean, error = mean_and_error(self.margins, _SURE)
+        mean, error = mean_and_error(list(self.margins)[-_SHORT:], _SURE)
         return mean + error < 0.0
 
     def headline(self, reading: Reading) -> str:
@@ -294,7 +300,7 @@ RULES = (
         metrics=("logps_chosen", "dpo_chosen"),
         judge=ChosenFalls,
         condition="Log-probability of the chosen answers (median of ten) more than `warn` of the first five records, "
-        "and `sigmas` deviations of the first twenty, below these, 5 of 8. Falling rewards of both answers alone are "
+        "and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both answers alone are "
         "normal and say nothing.",
         limits={"warn": 0.3, "sigmas": 2.0},
         patience={level: Patience(5, 8) for level in (INFO, WARN, CRIT)},

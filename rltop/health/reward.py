@@ -180,12 +180,61 @@ class RewardCrash(Judge):
         )
 
 
+class _Sameness:
+    """How many records in a row say something: so many that they are no luck.
+
+    A batch of one hard prompt scores all the same now and then. The share of such
+    records before the row, by Laplace's rule of succession (same + 1) / (seen + 2),
+    to the power of its length is the chance that it came by itself.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self.chance, self.least, self.most = math.log(limits["chance"]), int(limits["least"]), int(limits["most"])
+        self.seen = DatedOfLast(self.most, self.most)
+        self.varied = self.same = self.streak = 0
+
+    def push(self, is_same: bool, now: Moment) -> bool:
+        """Take one record in; says whether as many in a row are the same now as it takes."""
+        seen = now.observation
+        is_long = self.seen.push_at(is_same, seen.record, seen.step)
+        if not is_same:
+            self.varied += 1
+            self.same += self.streak
+            self.streak = 0
+            return False
+        self.streak += 1
+        if self.streak < self.least or not self.varied:
+            return False
+        return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < self.chance
+
+    def pass_over(self, missed: Sequence[Observation]) -> None:
+        """Records that are not the same."""
+        for one in missed:
+            self.seen.push_at(False, one.record, one.step)
+        if missed:
+            self.varied += len(missed)
+            self.same += self.streak
+            self.streak = 0
+
+    @property
+    def began(self) -> tuple[int, int] | None:
+        """(Record, step) of the first of those in a row, as far back as is held."""
+        return self.seen.places[-min(self.streak, len(self.seen.places))] if self.streak else None
+
+    def clone(self) -> _Sameness:
+        """An independent copy."""
+        twin = _Sameness.__new__(_Sameness)
+        twin.chance, twin.least, twin.most, twin.seen = self.chance, self.least, self.most, self.seen.clone()
+        twin.varied, twin.same, twin.streak = self.varied, self.same, self.streak
+        return twin
+
+
 class RewardPinned(Judge):
     """R2: every sample of the batch gets the same reward."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.has_varied = False
+        self.sameness = _Sameness(limits)
 
     def read(self, now: Moment) -> Reading | Rest | None:
         """Smallest equals largest; muted where it has been so since the start."""
@@ -193,16 +242,27 @@ class RewardPinned(Judge):
         reward = now.reward
         if high is None or low is None or reward.value is None:
             return None
-        if high - low > self.limits["spread"]:
-            self.has_varied = True
+        if not self.sameness.push(high - low <= self.limits["spread"], now):
             quarter = 0.25 * (high - low)
-            if quarter <= self.limits["spread"]:
+            if self.sameness.streak or quarter <= self.limits["spread"]:
                 return QUIET
-            return Rest((Bound("reward_max", high - quarter), Bound("reward_min", -math.inf, low + quarter)))
-        if not self.has_varied or reward.is_high:
+            bounds = Bound("reward_max", high - quarter), Bound("reward_min", -math.inf, low + quarter)
+            return Rest(bounds, HELD_RECORDS)
+        if reward.is_high:
             return QUIET
         fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
         return Reading(CRIT if fell else WARN, reward.value, reward.best)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records whose rewards differ."""
+        names = {"reward_max", "reward_min"}
+        self.sameness.pass_over(
+            [one for one in missed if names <= one.values.keys() and not one.values.keys().isdisjoint(_METRICS)]
+        )
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the records in a row."""
+        return self.sameness.began
 
     def headline(self, reading: Reading) -> str:
         """The one value."""
@@ -210,46 +270,36 @@ class RewardPinned(Judge):
 
 
 class RewardWithoutSpread(Judge):
-    """R11: no spread of rewards although the maximum is not reached.
-
-    A batch of one hard prompt has none now and then: how many records in a row say
-    something depends on how many had none before.
-    """
+    """R11: no spread of rewards although the maximum is not reached."""
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.flat = DatedOfLast(8, 10)
-        self.varied = self.flat_before = self.streak = 0
+        self.sameness = _Sameness(limits)
 
     def read(self, now: Moment) -> Reading | Rest | None:
         """Standard deviation of nothing, after it had been something."""
         std = now.values.get("reward_std")
+        reward = now.reward
         if std is None:
             return while_absent("reward_std")
-        if now.reward.value is None:
+        if reward.value is None:
             return None
-        is_flat = std < self.limits["std"]
-        is_often = self.flat.push_at(is_flat, now.observation.record, now.observation.step)
-        if not is_flat:
-            self.varied += 1
-            self.flat_before += self.streak
-            self.streak = 0
-            return QUIET if self.flat.bits else within("reward_std", self.limits["std"], math.inf, HELD_RECORDS)
-        self.streak += 1
-        is_rare = self.flat_before <= self.limits["rare"] * (self.varied + self.flat_before)
-        if not (is_often or (is_rare and self.streak >= self.limits["records"])):
+        if not self.sameness.push(std < self.limits["std"], now):
+            is_calm = not self.sameness.streak
+            return within("reward_std", self.limits["std"], math.inf, HELD_RECORDS) if is_calm else QUIET
+        if reward.is_high or reward.is_solved:
             return QUIET
-        if not self.varied or now.reward.is_high or now.reward.is_solved:
-            return QUIET
-        return Reading(WARN, std, None, self.limits["std"], (now.reward.value,))
+        return Reading(WARN, std, None, self.limits["std"], (reward.value,))
 
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """Records whose rewards differ."""
-        self.varied += sum("reward_std" in one.values and not one.values.keys().isdisjoint(_METRICS) for one in missed)
+        self.sameness.pass_over(
+            [one for one in missed if "reward_std" in one.values and not one.values.keys().isdisjoint(_METRICS)]
+        )
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records without spread."""
-        return self.flat.began
+        return self.sameness.began
 
     def headline(self, reading: Reading) -> str:
         """The level at which it sits."""
@@ -261,7 +311,6 @@ _NEXT = (
     "time_weight_sync", "reward_component", "tool_failure_frac",
 )  # fmt: skip
 _METRICS = ("score_mean", "reward_mean")
-_FIVE = {level: Patience(5, 5) for level in (INFO, WARN, CRIT)}
 
 RULES = (
     RuleSpec(
@@ -313,11 +362,11 @@ RULES = (
         group=Group.LEARNING,
         metrics=(*_METRICS, "reward_max", "reward_min"),
         judge=RewardPinned,
-        condition="Largest and smallest reward differ by less than `spread` in 5 records in a row, after they "
-        "had differed, and "
-        "not at the top: WARN; CRIT where that is far below the best.",
-        limits={"spread": 1e-9},
-        patience=_FIVE,
+        condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, after "
+        "those before, it is less likely than `chance` (`least` at least, `most` at most), after they had differed, "
+        "and not at the top: WARN; CRIT where that is far below the best.",
+        limits={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10},
+        calm=5,
         applies=scope.has_reward,
         why="When every sample scores the same, the advantage is zero and nothing is learned.",
         causes=(
@@ -335,10 +384,10 @@ RULES = (
         group=Group.LEARNING,
         metrics=("reward_std", *_METRICS),
         judge=RewardWithoutSpread,
-        condition="Standard deviation below `std` in `records` records in a row, where at most `rare` of those before "
-        "were, or in 8 of 10, after it had been above, with the reward not at its top, or at a top that it came to "
-        "from one record to the next.",
-        limits={"std": 1e-6, "records": 5, "rare": 0.2},
+        condition="Standard deviation below `std` in so many records in a row that, after those before, it is less "
+        "likely than `chance` (`least` at least, `most` at most), after it had been above, with the reward not at its "
+        "top, or at a top that it came to from one record to the next.",
+        limits={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
         calm=5,
         applies=scope.has_reward,
         why="Without differences between answers there is no gradient.",

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from math import inf
+from math import inf, nextafter
 
 from rltop.derive.detectors import BlockTrend, OfLast
 from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rest import Bound, Rest, logged, within
+from rltop.health.rest import Bound, Rest, logged
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level, Observation
 from rltop.units import number
@@ -25,6 +25,8 @@ _HUGE_SAMPLES = 5
 _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
 _NO_WARM_UP = (Bound("lr_rises", inf, -inf),)
+_NO_CONTRAST = 0.99
+_CONTRAST = Bound("zero_share", -inf, nextafter(_NO_CONTRAST, 0.0))
 
 
 class GradientSpike(Judge):
@@ -55,9 +57,13 @@ class GradientSpike(Judge):
         is_raised = value > self.warn * base > 0.0 and (
             window.count >= _MIN_SAMPLES or (window.count >= _HUGE_SAMPLES and value > self.crit * base)
         )
-        window.push(value)
-        if not start.is_final:
-            start.push(value)
+        flat = now.reward.zero_share
+        has_contrast = flat is None or flat < _NO_CONTRAST
+        if has_contrast:
+            # A batch without contrast has no gradient, which says nothing of what one usually is.
+            window.push(value)
+            if not start.is_final:
+                start.push(value)
         loss = now.values.get("loss")
         if loss is not None:
             self.losses.append(loss)
@@ -66,13 +72,13 @@ class GradientSpike(Judge):
         if self.raised.bits:
             self.raised.push(False)
             self.spiking.push(False)
-        elif start.is_final:
+        elif start.is_final and has_contrast:
             pushes, low, _ = window.reach()
-            return within("grad_norm", -inf, self.warn * low, pushes)
+            return Rest((Bound("grad_norm", -inf, self.warn * low), _CONTRAST), pushes)
         return QUIET
 
     def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
+        """What was usual moves on: all of these had contrast, or reused a rollout that had."""
         self.window.extend(logged(missed, "grad_norm"))
         self.losses.extend(one.values["loss"] for one in missed if "grad_norm" in one.values and "loss" in one.values)
 

@@ -256,7 +256,7 @@ def test_r11_one_value_from_one_record_to_the_next_is_not_a_solved_task() -> Non
         zero_std_frac=lambda r: 0.05 if r < 25 else 1.0,
     )
     event = first(broken, "R11")
-    assert event.record == 29
+    assert event.record == 28
     assert event.since_step == 25
     solved = play(
         80,
@@ -274,3 +274,55 @@ def test_r11_waits_longer_where_batches_without_spread_are_usual() -> None:
         reward_std=lambda r: 0.4 if r % 3 == 0 else 0.0,
     )
     assert alarms(few, "R11") == []
+
+
+# -- O1, G1, L10: batches of one prompt, rollouts that are reused ------------------------------------------------
+
+
+def test_batches_of_one_prompt_are_not_alarming() -> None:
+    chance = random.Random(7)
+    right = [sum(chance.random() < 0.3 for _ in range(4)) / 4 for _ in range(300)]
+    engine = play(
+        300,
+        reward_mean=right,
+        reward_std=[math.sqrt(one * (1 - one)) for one in right],
+        zero_std_frac=[float(one in (0.0, 1.0)) for one in right],
+        reward_max=[float(one > 0) for one in right],
+        reward_min=[float(one == 1) for one in right],
+        grad_norm=[noisy(0.01 if one in (0.0, 1.0) else 1.0, 0.2)(at) for at, one in enumerate(right)],
+        lr=1e-6,
+    )
+    assert alarms(engine) == []
+
+
+def test_g1_a_task_about_to_be_solved() -> None:
+    climbing = play(
+        60,
+        reward_mean=lambda r: 1.0 - 0.6 * math.exp(-r / 15) + random.Random(r).gauss(0.0, 0.01),
+        zero_std_frac=lambda r: 1.0 - 0.9 * math.exp(-r / 10),
+        reward_std=lambda r: 0.3 * math.exp(-r / 20),
+    )
+    assert alarms(climbing, "G1") == []
+
+
+def test_l10_knows_the_cadence_of_reused_rollouts() -> None:
+    def run(until: int) -> list[int]:
+        engine = play(
+            120,
+            reward_mean=lambda r: noisy(0.5, 0.1)(r) if r % 4 == 1 and r < until else None,
+            grad_norm=noisy(0.5),
+            loss=noisy(0.1),
+        )
+        return [event.record for event in alarms(engine, "L10")]
+
+    assert run(999) == []
+    assert run(62) == [73]
+
+
+def test_d5_a_rate_far_too_high_from_the_start() -> None:
+    fast = play(60, Algorithm.DPO, logps_chosen=lambda r: noisy(-50.0 * min(1.0 + r / 15, 2.5), 0.05)(r))
+    assert first(fast, "D5").record <= 22
+    usual = play(300, Algorithm.DPO, logps_chosen=lambda r: noisy(-40.0 * (1.0 + 0.25 * min(r / 200, 1.0)), 0.06)(r))
+    assert alarms(usual) == []
+    single = play(300, Algorithm.DPO, logps_chosen=noisy(-200.0, 0.5))
+    assert alarms(single) == []
