@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Sequence
 
 MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
@@ -28,6 +29,14 @@ def mad_of(values: list[float]) -> float:
     """Median absolute deviation of `values` from their median, unscaled."""
     centre = median_of(values)
     return median_of([abs(value - centre) for value in values])
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """Mean of two `values` or more, and its standard error s / sqrt(n); O(n), and not exact as `statistics` is."""
+    count = len(values)
+    mean = sum(values) / count
+    squares = sum([(value - mean) ** 2 for value in values])
+    return mean, math.sqrt(squares / ((count - 1) * count))
 
 
 def _middle(ordered: list[float]) -> float:

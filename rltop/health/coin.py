@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
-from collections.abc import Collection
 from itertools import islice
-from statistics import fmean, stdev
+
+from rltop.derive.rolling import mean_and_error
 
 _SIGMAS = 2.0
 _MOST = 4
@@ -37,17 +36,19 @@ class Coin:
         `size` of them at least, and as many more (four times as many are kept) as it takes
         for the error to be smaller than the distance from one half to `below`: with
         fewer pairs only an unlucky draw would exclude it. Two standard errors of the
-        mean, from the spread of the records themselves. O(size). Source: Student's t, rounded; judgement for `below`.
+        mean, from the spread of the records themselves. O(size). Source: Student's t,
+        rounded; judgement for `below`.
         """
         if len(self.accuracy) < self.size:
             return False
-        right, error = mean_and_error(self.accuracy)
+        right, one = mean_and_error(self.accuracy)
+        error = _SIGMAS * one
         if abs(right - 0.5) > error or right + error >= below or error > below - 0.5:
             return False
         half = len(self.margin) // 2
         for held in (self.margin, tuple(islice(self.margin, half, None))):
-            margin, error = mean_and_error(held)
-            if abs(margin) > error:
+            margin, one = mean_and_error(held)
+            if abs(margin) > _SIGMAS * one:
                 return False
         return True
 
@@ -56,8 +57,3 @@ class Coin:
         twin = Coin(self.size)
         twin.accuracy, twin.margin = self.accuracy.copy(), self.margin.copy()
         return twin
-
-
-def mean_and_error(values: Collection[float], sigmas: float = _SIGMAS) -> tuple[float, float]:
-    """Mean, and `sigmas` standard errors of it, of two values or more. O(size)."""
-    return fmean(values), sigmas * stdev(values) / math.sqrt(len(values))

@@ -10,11 +10,10 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
-from statistics import fmean
 
-from rltop.derive.rolling import MAD_TO_SIGMA, AskedWindow, Frozen, median_of
+from rltop.derive.rolling import MAD_TO_SIGMA, AskedWindow, Frozen, mean_and_error, median_of
 from rltop.health import scope
-from rltop.health.coin import Coin, mean_and_error
+from rltop.health.coin import Coin
 from rltop.health.learned_by_heart import LearnedByHeart
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
@@ -23,7 +22,8 @@ from rltop.units import number, percent
 
 _LEVEL = 10
 _SHORT, _LONG = 15, 50
-_SURE, _REAL = 3.0, 7.0
+_LIKELY, _SURE, _REAL = 2.0, 3.0, 7.0
+"""Standard errors: what is to be expected now and then, what is no luck, what is there without looking for it."""
 _TRIFLE = 0.1
 _FEW = 5
 
@@ -90,8 +90,8 @@ class StuckAtChance(Judge):
         # What is small and moves all the same is a low rate at work, not labels without information.
         margin, margin_error = mean_and_error(self.margins)
         loss, loss_error = mean_and_error(self.losses)
-        is_growing = margin > max(margin_error, _TRIFLE * self.limits["margin"])
-        is_falling = loss < self.loss_at_start - max(loss_error, _TRIFLE * self.limits["loss"])
+        is_growing = margin > max(_LIKELY * margin_error, _TRIFLE * self.limits["margin"])
+        is_falling = loss < self.loss_at_start - max(_LIKELY * loss_error, _TRIFLE * self.limits["loss"])
         return not (is_growing or is_falling)
 
     def headline(self, reading: Reading) -> str:
@@ -117,8 +117,10 @@ class Inverted(Judge):
         self.margins.append(margin)
         if margin >= self.limits["warn"] or now.record <= self.limits["wait"] or len(self.margins) < _SHORT:
             return QUIET
-        mean, error = mean_and_error(self.margins, _SURE)
-        return QUIET if mean + error >= self.limits["warn"] else Reading(WARN, margin, None, self.limits["warn"])
+        mean, error = mean_and_error(self.margins)
+        return (
+            QUIET if mean + _SURE * error >= self.limits["warn"] else Reading(WARN, margin, None, self.limits["warn"])
+        )
 
     def headline(self, reading: Reading) -> str:
         """The margin."""
@@ -186,7 +188,7 @@ class CoinToss(Judge):
             is_settled = self.settled.observe(now) >= self.limits["sure_wait"]
             if not is_settled or not self.coin.is_certain(self.limits["sure"]):
                 return QUIET
-        right = fmean(self.window)
+        right = sum(self.window) / len(self.window)
         if now.record >= self.limits["wait"] and right > self.limits["warn"]:
             return QUIET
         return Reading(WARN, right, 0.5, self.limits["warn"])
@@ -227,14 +229,14 @@ class MarginGone(Judge):
         return QUIET
 
     def _is_above_noise(self) -> bool:
-        mean, error = mean_and_error(self.margins, _REAL)
-        return mean > error
+        mean, error = mean_and_error(self.margins)
+        return mean > _REAL * error
 
     def _is_inverted(self) -> bool:
         if len(self.margins) < _SHORT:
             return False
-        mean, error = mean_and_error(list(self.margins)[-_SHORT:], _SURE)
-        return mean + error < 0.0
+        mean, error = mean_and_error(list(self.margins)[-_SHORT:])
+        return mean + _SURE * error < 0.0
 
     def headline(self, reading: Reading) -> str:
         """Margin and best."""

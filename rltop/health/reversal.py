@@ -10,9 +10,8 @@ import math
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.derive.rolling import AskedWindow, median_of
+from rltop.derive.rolling import AskedWindow, mean_and_error, median_of
 from rltop.health import scope
-from rltop.health.coin import mean_and_error
 from rltop.health.moment import Moment
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.health.validation import LN2
@@ -52,7 +51,7 @@ class PreferenceLost(Judge):
         recent.append(value)
         if value >= lost * self.usual or len(held) < _FEW or self.usual <= 0.0:
             return QUIET
-        usual, error = mean_and_error(held, 1.0)
+        usual, error = mean_and_error(held)
         sigma = error * math.sqrt(len(held))
         few = [recent[-i] for i in range(1, _IN_A_ROW + 1)]
         now_at = median_of(list(recent))
