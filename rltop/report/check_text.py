@@ -25,6 +25,9 @@ from rltop.view.streams import build_streams, paint_streams
 
 WIDTH = 100
 _SHOWN = 40
+_SHOWN_FACTS = 10
+_ROUTINE = frozenset({"F2", "F3", "F4"})
+"""Facts that every run is full of: checkpoints, validations, metrics that come later."""
 _SHOWN_STEPS = 3
 _LABEL = 10
 
@@ -59,6 +62,11 @@ def check_text(
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
         rows += [row for event in events[-_SHOWN:] for row in whole_event(event, width, glyphs)]
+    facts = [event for event in run.events if _explains(event, since)]
+    if facts:
+        more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
+        rows += [Row(()), text_row(f"facts: {units.count(len(facts))}{more}", width, glyphs, "dim")]
+        rows += [row for event in facts[-_SHOWN_FACTS:] for row in whole_event(event, width, glyphs)]
     words = count_words(run.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
     if run.silenced:
@@ -72,6 +80,13 @@ def check_text(
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
     """Transitions, facts left out, from a step on; the step is the trainer's."""
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
+
+
+def _explains(event: Event, since: int | None) -> bool:
+    """Is it a fact that explains what rules say: a restart, a new phase, another learning rate, a profile?"""
+    if event.state is not EventState.FACT or event.rule in _ROUTINE:
+        return False
+    return since is None or event.step >= since
 
 
 def explain_text(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 
+from rltop.model import Event, EventState, Level
 from rltop.report.check_text import check_text
 from rltop.report.text import once_text
 from rltop.view.widths import cell_width
@@ -91,3 +92,15 @@ def test_the_check_leaves_no_word_of_an_event_out(run: FakeRun, width: int) -> N
 def test_the_check_says_what_the_settings_mute(run: FakeRun) -> None:
     assert "muted" not in check_text(run)
     assert "muted in the settings: L1, O1" in check_text(replace(run, silenced=frozenset({"O1", "L1"})))
+
+
+def test_the_check_tells_the_facts_that_explain_and_no_routine(run: FakeRun) -> None:
+    told = [
+        Event(170, 121, "L6", "liveness", Level.INFO, EventState.FACT, "restarted at step 121 (was at 170)"),
+        Event(180, 130, "F2", "facts", Level.INFO, EventState.FACT, "checkpoint 130"),
+    ]
+    restarted = replace(run, events=told)
+    assert "restarted at step 121 (was at 170)" in check_text(restarted)
+    assert "checkpoint 130" not in check_text(restarted)
+    assert "restarted" not in check_text(restarted, since=122)
+    assert "facts" not in check_text(replace(run, events=told[1:]))
