@@ -17,6 +17,10 @@ from rltop.health.rest import FOREVER, HELD_RECORDS, Bound, Rest
 from rltop.health.rule import Rule
 from rltop.model import Observation
 
+_SHORT = 3
+_WAIT = 32
+"""Who has been woken after so few records rests again only after so many: it costs more than being asked."""
+
 
 class Screen:
     """The bounds of resting rules, by metric.
@@ -117,6 +121,7 @@ class Attention:
         self._awake = list(range(len(rules)))
         self._rests: list[Rest | None] = [None] * len(rules)
         self._since = [0] * len(rules)
+        self._not_before = [0] * len(rules)
         self._due: dict[int, list[int]] = {}
         self._out_of_turn: Sequence[int] = ()
         self._screen = Screen()
@@ -151,6 +156,9 @@ class Attention:
         held: list[Observation] | None = None
         for rule in rules:
             missed = record - 1 - self._since[rule]
+            rest = self._rests[rule]
+            if missed < _SHORT and rest is not None and rest[1] > _SHORT:
+                self._not_before[rule] = record + _WAIT
             if missed and self._rules[rule].catches_up:
                 if held is None:
                     held = [*self._held]
@@ -186,7 +194,9 @@ class Attention:
             self._screen.open(rule, bound)
 
     def lay(self, rule: int, rest: Rest, record: int) -> None:
-        """Let this one rest from the record after this one on."""
+        """Let this one rest from the record after this one on, unless its rests have proved too short."""
+        if record < self._not_before[rule]:
+            return
         before, bounds, length = self._rests[rule], rest[0], rest[1]
         if rest is not before:
             if before is None:
@@ -210,6 +220,7 @@ class Attention:
         twin = Attention.__new__(Attention)
         twin._rules = rules
         twin._awake, twin._rests, twin._since = self._awake.copy(), self._rests.copy(), self._since.copy()
+        twin._not_before = self._not_before.copy()
         twin._due = {record: due.copy() for record, due in self._due.items()}
         twin._out_of_turn = self._out_of_turn
         twin._screen = self._screen.clone()

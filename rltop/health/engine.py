@@ -106,7 +106,7 @@ class Engine:
             reading = rule.read(now)
             if reading is None or (reading is QUIET and rule.is_idle):
                 continue
-            if isinstance(reading, Rest):
+            if type(reading) is Rest:
                 if reading.is_silent or rule.is_idle:
                     attention.lay(place, reading, now.record)
                     continue

@@ -43,7 +43,7 @@ class Exhausted(Judge):
             return None
         if not is_low:
             self.flat_for = 0
-            return Rest((Bound("entropy", self.info), Bound("val_score", inf, -inf)))
+            return QUIET if score is not None else Rest((Bound("entropy", self.info), Bound("val_score", inf, -inf)))
         reward = now.reward
         is_stuck = self.flat_for >= self.limits["evaluations"] and not (reward.is_high or reward.is_solved)
         return Reading(WARN if is_stuck else INFO, value, None, self.info)

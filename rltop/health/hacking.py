@@ -83,9 +83,9 @@ class LengthInflation(Judge):
             return QUIET
         start = base.value or 0.0
         line = self.limits["length"] * start
-        if length <= line:
+        if length <= line and score is None:
             return Rest((Bound("response_len_mean", -inf, line), Bound("val_score", inf, -inf)))
-        if not now.reward.is_improving:
+        if length <= line or not now.reward.is_improving:
             return QUIET
         needed = self.limits["evaluations"]
         if self.evaluations and self.flat_for < needed:

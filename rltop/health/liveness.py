@@ -119,15 +119,16 @@ class Liveness:
             gap = _between(observation.time_s, self._last_time_s)
         if gap is None or gap <= 0.0:
             gap = observation.values.get("time_step")
-        is_named = any(observation.values.get(name, 0.0) > 0.0 for name in ("time_save", "time_eval"))
+        values = observation.values
+        save = values.get("time_save", 0.0)
+        is_named = save > 0.0 or values.get("time_eval", 0.0) > 0.0
         if gap is not None and gap > 0.0:
             self._gaps.append(gap)
             self._pauses.push(gap, self.limits["warn_median"], is_named=is_named)
         self._last_arrived_s = arrived_s
         if observation.time_s is not None:
             self._last_time_s = observation.time_s
-        save = observation.values.get("time_save", 0.0)
-        if save > _SAVE_SHARE * observation.values.get("time_step", 0.0) and save > 0.0:
+        if save > 0.0 and save > _SAVE_SHARE * values.get("time_step", 0.0):
             self.has_saved = True
         self._last = observation
         self.is_finished = is_finished

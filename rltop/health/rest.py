@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from math import inf
+from typing import final
 
 from rltop.model import Observation
 from rltop.structs import NamedTuple
@@ -34,6 +35,7 @@ class Bound(NamedTuple):
     is_needed: bool = False
 
 
+@final
 class Rest(NamedTuple):
     """Nothing is wrong, and while the bounds hold nothing will be.
 

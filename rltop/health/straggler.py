@@ -152,15 +152,15 @@ class BatchTail(Judge):
         room = sqrt(line * mean / slowest) * _INSIDE if slowest > 0.0 else 0.0
         if room < _MIN_ROOM:
             return QUIET
-        return Rest(
-            (
-                Bound("time_gen_sample_max", -inf, slowest * room),
-                Bound("time_tool_sample_max", -inf, slowest * room),
-                *(Bound(part, -inf, max(values.get(part, 0.0), 0.0) * room) for part in _SLOWEST),
-                Bound("time_gen_sample_mean", mean / room, inf),
-                Bound("time_tool_sample_mean", 0.0, inf),
-            )
-        )
+        parts = {
+            "time_gen_sample_max": (-inf, slowest * room),
+            "time_tool_sample_max": (-inf, slowest * room),
+            **{part: (-inf, max(values.get(part, 0.0), 0.0) * room) for part in _SLOWEST},
+            "time_gen_sample_mean": (mean / room, inf),
+            "time_tool_sample_mean": (0.0, inf),
+        }
+        # What is not logged now is waited for.
+        return Rest(tuple(Bound(part, *(ends if part in values else (inf, -inf))) for part, ends in parts.items()))
 
     def headline(self, reading: Reading) -> str:
         """Slowest, mean, and how much of it went into tools."""

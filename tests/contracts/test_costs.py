@@ -37,7 +37,8 @@ ROWS = 40
 KEYS = 300
 
 MOST_STORING = 900
-MOST_JUDGING = 8_000
+MOST_JUDGING = 6_800
+MOST_HEALTHY = 2_750
 """Bytecodes per record of 300 keys, in Python 3.11; no two versions compile alike."""
 
 FRAME_ROWS = 400
@@ -135,6 +136,18 @@ def test_a_record_is_drawn_with_a_bounded_number_of_bytecodes(
     tmp_path: Path, width: int, height: int, most: int
 ) -> None:
     assert per_frame(tmp_path / "metrics.jsonl", width, height) <= most
+
+
+@counted
+def test_a_healthy_record_asks_few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    made = runpy.run_path(str(ROOT / "bench" / "bench_rules_cost.py"))
+    engine, records = made["observations"](made["RUNS"]["veRL GRPO"])
+    for record in records[: 2 * WARM_ROWS]:
+        engine.observe(record)
+    measured = records[2 * WARM_ROWS : 4 * WARM_ROWS]
+    spent = bytecodes(lambda: [engine.observe(record) for record in measured])
+    assert spent / len(measured) <= MOST_HEALTHY
 
 
 class CountingFileSystem(LocalFileSystem):
