@@ -8,7 +8,6 @@ the layer's options and `config`, which assembles them.
 from __future__ import annotations
 
 import enum
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -274,6 +273,8 @@ def _close(word: str, known: list[str], cutoff: float) -> list[str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most people have no such file
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:

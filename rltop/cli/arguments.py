@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from rltop import __version__
+from rltop.cli.importing import importing
 from rltop.cli.plain import COMMANDS, show
+from rltop.cli.voice import text_width
 from rltop.settings import add_flags
 
 _COMMANDS = """\
@@ -51,10 +53,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return _show_parser().parse_args(argv)
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """As wide as the terminal, asked without `shutil`: argparse makes one for every option that it is told of."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=text_width(None) - 2)
+
+
 def _parser(prog: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog=prog, description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
     parser.add_argument("--config", metavar="FILE", help="config file (default: ~/.config/rltop/config.toml)")
     return parser
 
@@ -239,30 +246,35 @@ def _fraction(text: str) -> float:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from rltop.cli.check import check
+    with importing():
+        from rltop.cli.check import check
 
     return check(arguments)
 
 
 def _callback(arguments: argparse.Namespace) -> int:
-    from rltop.cli.callback import callback
+    with importing():
+        from rltop.cli.callback import callback
 
     return callback(arguments)
 
 
 def _watch(arguments: argparse.Namespace) -> int:
-    from rltop.cli.watch import watch
+    with importing():
+        from rltop.cli.watch import watch
 
     return watch(arguments)
 
 
 def _replay(arguments: argparse.Namespace) -> int:
-    from rltop.cli.show import replay
+    with importing():
+        from rltop.cli.show import replay
 
     return replay(arguments)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from rltop.cli.show import demo
+    with importing():
+        from rltop.cli.show import demo
 
     return demo(arguments)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from rltop.cli.importing import importing
+
 if TYPE_CHECKING:
     from argparse import Namespace
 
@@ -27,6 +29,7 @@ def plain(argv: Sequence[str]) -> Namespace | None:
 
 def show(arguments: Namespace) -> int:
     """Watch what was named, or what the current directory has."""
-    from rltop.cli import show as screen_or_text
+    with importing():
+        from rltop.cli import show as screen_or_text
 
     return screen_or_text.show(arguments)

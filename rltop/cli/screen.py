@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rltop.cli.importing import importing
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.ingest.found import Found
@@ -98,7 +99,7 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
     palette = load_palette(config.ui.theme, config.ui.themes_folder)
     if not config.ui.has_colour:
         palette = palette.without_colour()
-    # What is imported stays: looking for garbage in it a hundred times takes a tenth of the start.
+    # Until Textual has been imported: see `importing`.
     gc.disable()
     try:
         with TerminalGuard.open() as guard:
@@ -123,10 +124,9 @@ def _run(
     if rescanner is not None:
         session.look_again = rescanner.take
     try:
-        from rltop.ui.app import run
+        with importing():
+            from rltop.ui.app import run
 
-        gc.freeze()
-        gc.enable()
         return run(session, config.ui, guard)
     finally:
         session.close()

@@ -94,10 +94,19 @@ def is_terminal() -> bool:
 def text_width(wanted: int | None) -> int:
     """Columns for a text: those asked for, else the terminal's, else 100; 40 at least."""
     if wanted is None and is_terminal():
-        import shutil
-
-        wanted = shutil.get_terminal_size((DEFAULT_WIDTH, 0)).columns
+        wanted = _terminal_columns()
     return max(MIN_WIDTH, wanted or DEFAULT_WIDTH)
+
+
+def _terminal_columns() -> int:
+    """As `shutil` tells it, which reads and writes archives besides, and is imported accordingly long; 0: unknown."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said) > 0:
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 0
 
 
 def is_ascii_only() -> bool:

@@ -8,7 +8,6 @@ the same palette as the screen.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -142,6 +141,8 @@ def read_palette(path: Path) -> Palette:
     Raises:
         ThemeError: naming the file, the key and the remedy.
     """
+    import tomllib  # noqa: PLC0415 - texts without colour need none
+
     try:
         with path.open("rb") as file:
             document = tomllib.load(file)
