@@ -206,7 +206,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             return min(IDLE_S, wait_s)
         # A second that has gone by must not keep the row waiting that comes right behind it.
         self.draw(is_paced=not is_old)
-        page.call_after_refresh(self._ask_terminal)
+        page.call_after_refresh(self._sent, is_paced=not is_old)
         return IDLE_S
 
     def _has_aged(self, page: Page) -> bool:
@@ -248,8 +248,10 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             self._offered = offered
             self.refresh_bindings()
 
-    def _ask_terminal(self) -> None:
-        """Have the terminal say when it has shown what was drawn."""
+    def _sent(self, *, is_paced: bool) -> None:
+        """A picture is on its way: have the terminal say when it has shown it."""
+        if is_paced:
+            self._pace.end()
         if self._driver is not None:
             self._ping.ask(self._driver.write)
 

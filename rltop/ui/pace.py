@@ -129,7 +129,12 @@ class Pace:
         """A picture is begun."""
         self._drawn_s = self._clock.monotonic()
         self._began_s = self._clock.worked()
+        self._costs_s.append(0.0)
 
     def end(self) -> None:
-        """It is done: what the last ones took decides when the next one may come."""
-        self._costs_s.append(self._clock.worked() - self._began_s)
+        """It is done: what the last ones took decides when the next one may come.
+
+        To be called once more when it has been sent, which is the smaller part of its cost.
+        """
+        if self._costs_s:
+            self._costs_s[-1] = self._clock.worked() - self._began_s

@@ -47,6 +47,15 @@ def test_one_picture_that_was_held_up_does_not_hold_up_the_next() -> None:
     assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.2 - 0.2)
 
 
+def test_what_sending_a_picture_takes_counts_too() -> None:
+    clock = FakeClock()
+    pace = Pace(clock, 4.0, LinkPing(clock))
+    drawn(pace, clock, 0.05)
+    clock.advance(0.05)
+    pace.end()
+    assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.1 - 0.1)
+
+
 def test_reading_history_comes_before_showing_how_far_it_is() -> None:
     clock = FakeClock()
     pace = Pace(clock, 4.0, LinkPing(clock))
