@@ -37,6 +37,7 @@ _MOST_CELLS_READ = 200_000
 _MOST_INSTANCES = 16
 _NAMED = 3
 _ONSET = "the onset"
+_FACTS = frozenset(fact.value for fact in Fact)
 _SET = frozenset({"lr", "lr_critic"})
 
 
@@ -320,7 +321,8 @@ def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -
     after = [link.title for gap, link in moved if gap > TOGETHER_RECORDS]
     if before:
         gap, leader = before[0]
-        verb = "moved first," if has_first else "moved"
+        verb = "came" if leader.title in _FACTS else "moved"
+        verb += " first," if has_first else ""
         text = f"{_quoted(leader.title)} {verb} {_records(gap)} before {name}"
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         return f"{text}; also before it: {', '.join(others)}" if others else text
