@@ -123,7 +123,7 @@ class SpentForNothing(Judge):
     def _has_bought_something(self, now: Moment, distance: float | None) -> bool:
         reward = now.reward
         if reward.count and not reward.is_constant:
-            return reward.is_improving or reward.is_high or reward.is_solved
+            return reward.has_gained or reward.is_high or reward.is_solved
         # Without a reward there is only the teacher to come closer to; without one logged, nothing can be said.
         base = self.teacher.value
         return distance is None or base is None or distance < self.limits["closer"] * base
@@ -201,8 +201,8 @@ RULES = (
         metrics=("entropy",),
         judge=SpentForNothing,
         condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, after `records` "
-        "records, while the reward stands no higher than at the start; without a reward, while the KL to the teacher "
-        "is above `closer` of its start: WARN.",
+        "records, while the reward stands above the start by less than a quarter of its range; without a reward, while "
+        "the KL to the teacher is above `closer` of its start: WARN.",
         limits={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7},
         patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
         warm_up=20,

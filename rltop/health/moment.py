@@ -157,6 +157,11 @@ class RewardTrack:
         """The usual reward stands above the start by a tenth of the range seen."""
         return self.usual - self.start > 0.1 * (self.top - self.bottom)
 
+    @property
+    def has_gained(self) -> bool:
+        """The same by a quarter of the range: what wobbles only does so once in ten times, and not once in three."""
+        return self.usual - self.start > 0.25 * (self.top - self.bottom)
+
     def clone(self) -> RewardTrack:
         """An independent copy."""
         twin = RewardTrack.__new__(RewardTrack)

@@ -16,6 +16,7 @@ from rltop.model import Evidence, Observation
 from rltop.units import number
 
 _STEADY = 1.5
+_UNSTABLE = ("gradient", "loss", "kl", "clip", "ratio", "entropy", "nonfinite", "collapse")
 _NEAR = 1.2
 """Between this part below and above, no two rates are far enough from each other to be a jump."""
 
@@ -34,6 +35,9 @@ class LearningRateChange(Judge):
         self.settled = 0
         self.jumped: Reading | None = None
         self.jumped_for = 0
+        self.raised: Reading | None = None
+        self.raised_at = 0
+        self.place: tuple[int, int] | None = None
 
     def read(self, now: Moment) -> Reading | Rest | None:
         """Compare with the record before, and with everything before that."""
@@ -41,6 +45,8 @@ class LearningRateChange(Judge):
         if value is None:
             return None
         before = self.last
+        if self.raised is not None:
+            self._look_for_consequences(now)
         if value == before and self.jumped is None:
             self.settled += value > 0.0
             self.last_ratio = 1.0
@@ -48,14 +54,26 @@ class LearningRateChange(Judge):
                 return within("lr", value, value)
             return self._rest(value)
         reading = self._compare(value, before)
+        if reading.level == INFO and reading.extra[0] > 1.0:
+            self.raised, self.raised_at = reading, now.record
+            self.place = now.observation.record, now.observation.step
         self.last = value
         # What still rises is a warm-up; what has stopped to has shown its height.
         self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
         return self._rest(value) if reading is QUIET else reading
 
+    def _look_for_consequences(self, now: Moment) -> None:
+        """A rate that was raised, by less than is a fault as such, just before the optimiser lost its footing."""
+        near = self.limits["near"]
+        assert self.raised is not None
+        if any(abs(now.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):
+            self.jumped, self.jumped_for, self.raised = self.raised._replace(level=WARN, words=("shaken",)), 0, None
+        elif now.record - self.raised_at > near:
+            self.raised = None
+
     def _rest(self, value: float) -> Reading | Rest:
-        if value <= 0.0 or self.jumped is not None or self.limits["info"] < _NEAR * _NEAR:
+        if value <= 0.0 or self.jumped is not None or self.raised is not None or self.limits["info"] < _NEAR * _NEAR:
             return QUIET
         return within("lr", value / _NEAR, value * _NEAR, HELD_RECORDS)
 
@@ -88,11 +106,17 @@ class LearningRateChange(Judge):
         self.jumped = reading if is_new_height else None
         return reading
 
+    def began(self) -> tuple[int, int] | None:
+        """Where it was raised, if what came of it is the verdict."""
+        return self.place if self.jumped is not None and self.jumped.words else None
+
     def headline(self, reading: Reading) -> str:
         """From what to what."""
         ratio = reading.extra[0]
         how = f"{number(ratio)} times higher" if ratio > 1 else f"{number(1 / ratio)} times lower"
         unseen = " than it has ever been in this run" if reading.level >= WARN else ""
+        if reading.words:
+            unseen = ", and the optimiser lost its footing within a few records"
         return f"learning rate {reading.baseline:.3g} → {reading.value:.3g}: {how}{unseen}"
 
     def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
@@ -160,8 +184,9 @@ RULES = (
         judge=LearningRateChange,
         condition="Changed by more than `info` times between two records of a steady schedule: a fact. WARN, for "
         "`shown` records, where it is `warn` times above everything before, after `settled` records in which it did "
-        "not rise: no warm-up or restart of a schedule does that.",
-        limits={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10},
+        "not rise: no warm-up or restart of a schedule does that. Or where a verdict on gradient, loss, KL, clipping, "
+        "ratio or entropy begins within `near` records of a rise.",
+        limits={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10, "near": 5},
         patience={},
         is_fact=True,
         why="When loss, KL and gradient jump together, the schedule is the first thing to check.",

@@ -326,3 +326,29 @@ def test_d5_a_rate_far_too_high_from_the_start() -> None:
     assert alarms(usual) == []
     single = play(300, Algorithm.DPO, logps_chosen=noisy(-200.0, 0.5))
     assert alarms(single) == []
+
+
+def test_l8_a_rise_with_consequences() -> None:
+    def run(clipped: float) -> list[int]:
+        engine = play(
+            80,
+            lr=lambda r: 1e-6 * 0.9 ** (r / 4) if r < 50 else 4e-6 * 0.9 ** (r / 4),
+            clip_frac=lambda r: noisy(0.002, 0.3)(r) if r < 51 else clipped,
+        )
+        return [event.since_step or 0 for event in alarms(engine, "L8")]
+
+    assert run(0.003) == []
+    assert run(0.3) == [50]
+
+
+# -- E7: gains that are luck -------------------------------------------------------------------------------------
+
+
+def test_e7_noise_is_no_gain() -> None:
+    found = 0
+    for seed in range(10):
+        chance = random.Random(seed)
+        rewards = [chance.gauss(0.4, 0.1) for _ in range(60)]
+        engine = play(60, reward_mean=rewards, entropy=lambda r: 0.5 * max(0.05, 1 - r / 12))
+        found += bool(alarms(engine))
+    assert found >= 8
