@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import ClassVar
@@ -144,6 +145,9 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     def _settle(self) -> None:
         """The screen stands: now there is time for what no first frame needs."""
         self._has_settled = True
+        if self._guard is not None:
+            # What stands now stays: to look through it for garbage again and again would hold up rows and keys.
+            gc.freeze()
         if self._is_paused:
             self._look_for_rollouts()
         else:

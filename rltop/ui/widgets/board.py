@@ -23,6 +23,7 @@ from rltop.ui.widgets.cells import changed_spans
 from rltop.view.lines import Line, Row, Target
 from rltop.view.palette import Palette
 from rltop.view.selection import Selection, Spot, highlighted
+from rltop.view.widths import is_single
 
 WHEEL_ROWS = 3
 
@@ -128,7 +129,13 @@ class Board(Widget, can_focus=True):
             segments = [Segment(text, styles.of(role)) for text, role in line]
         else:
             segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
-        return Strip(segments).adjust_cell_length(self.size.width, styles.ground)
+        width, text = self.size.width, "".join([segment.text for segment in segments])
+        missing = width - len(text)
+        if missing < 0 or not is_single(text):
+            return Strip(segments).adjust_cell_length(width, styles.ground)
+        if missing:
+            segments.append(Segment(" " * missing, styles.ground))
+        return Strip(segments, width)
 
     def settle(self) -> None:
         """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
