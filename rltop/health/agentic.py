@@ -13,7 +13,7 @@ from rltop.derive.rolling import Frozen, Window
 from rltop.health import scope
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
-from rltop.health.rest import HELD_RECORDS, Rest, logged, within
+from rltop.health.rest import HELD_RECORDS, Rest, beside, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Observation, Unit
 from rltop.units import duration, number, percent
@@ -66,8 +66,7 @@ class MoreTurns(Judge):
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """What was usual, and the longest episode, move on."""
         self.window.extend(logged(missed, "num_turns_mean"))
-        longest = logged([one for one in missed if "num_turns_mean" in one.values], "num_turns_max")
-        self.top = max([self.top, *longest])
+        self.top = max([self.top, *beside(missed, "num_turns_mean", "num_turns_max")])
 
     def headline(self, reading: Reading) -> str:
         """Usual and now, or the limit."""

@@ -18,7 +18,7 @@ from rltop.health.rule import Rule
 from rltop.model import Observation
 
 _SHORT = 3
-_WAIT = 32
+_WAIT = 16
 """Who has been woken after so few records rests again only after so many: it costs more than being asked."""
 
 

@@ -14,7 +14,7 @@ from math import inf
 from rltop.derive.rolling import Frozen, Window, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rest import FOREVER, HELD_RECORDS, Rest, logged, within
+from rltop.health.rest import FOREVER, HELD_RECORDS, Rest, beside, logged, within
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Observation, Unit
 from rltop.units import number, percent
@@ -158,7 +158,7 @@ class EntropySurge(Judge):
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """What was usual moves on."""
         self.window.extend(logged(missed, "entropy"))
-        self.lengths.extend(logged([one for one in missed if "entropy" in one.values], "response_len_mean"))
+        self.lengths.extend(beside(missed, "entropy", "response_len_mean"))
 
     def headline(self, reading: Reading) -> str:
         """Before and after."""

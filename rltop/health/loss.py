@@ -12,7 +12,7 @@ from math import inf
 from rltop.derive.rolling import MAD_TO_SIGMA, AskedWindow, Frozen
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rest import Bound, Rest
+from rltop.health.rest import Bound, Rest, logged
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Observation
 from rltop.units import number
@@ -70,6 +70,10 @@ class LossJump(Judge):
 
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """What was usual moves on."""
+        losses = logged(missed, "loss")
+        if len(losses) == len(missed):
+            self.loss.extend(losses)
+            return
         both = [(one.values.get("loss"), one.values.get("policy_loss")) for one in missed]
         values = [other if loss is None else loss for loss, other in both]
         self.loss.extend([value for value in values if value is not None])

@@ -48,6 +48,9 @@ def own_time(observation: Observation) -> float | None:
     return total
 
 
+_UNDISTURBED = tuple(Bound(extra, math.inf, -math.inf) for extra in _EXTRA_STAGES)
+
+
 class Work:
     """How much there was to do in each step, in tokens, as well as the run says.
 
@@ -118,6 +121,7 @@ class StepSlower(Judge):
         super().__init__(limits)
         self.kinds = (_Kind(), _Kind())
         self.work = Work()
+        self.rest: Rest | None = None
         self.warn = limits["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
 
@@ -151,14 +155,11 @@ class StepSlower(Judge):
         sign = "response_len_mean" if "response_len_mean" in values else "reward_mean"
         if sign not in values:
             return QUIET
-        return Rest(
-            (
-                Bound("time_step", math.ulp(0.0), line, True),
-                Bound("time_save", math.inf, -math.inf),
-                Bound("time_eval", math.inf, -math.inf),
-                Bound(sign, -math.inf, math.inf, True),
-            )
-        )
+        known = self.rest
+        if known is None or known.bounds[0].high != line or known.bounds[1].metric != sign:
+            usual = Bound("time_step", math.ulp(0.0), line, True), Bound(sign, -math.inf, math.inf, True)
+            known = self.rest = Rest((*usual, *_UNDISTURBED))
+        return known
 
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """Steps with a rollout of their own, none of them slow."""

@@ -66,6 +66,12 @@ def within(metric: str, low: float, high: float, records: int = FOREVER) -> Rest
     return Rest((Bound(metric, low, high),), records)
 
 
+def beside(missed: Sequence[Observation], metric: str, other: str) -> list[float]:
+    """The values of `other` in the records that have `metric` too."""
+    found = [one.values.get(other) for one in missed if metric in one.values]
+    return [value for value in found if value is not None]
+
+
 def logged(missed: Sequence[Observation], metric: str) -> list[float]:
     """A metric's values in the records that have it."""
     return [value for value in [one.values.get(metric) for one in missed] if value is not None]

@@ -15,7 +15,7 @@ from rltop.derive.detectors import DatedOfLast
 from rltop.derive.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rest import HELD_RECORDS, Bound, Rest, while_absent, within
+from rltop.health.rest import HELD_RECORDS, Bound, Rest, while_absent
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Observation
 from rltop.units import number
@@ -180,6 +180,9 @@ class RewardCrash(Judge):
         )
 
 
+_REWARDED = Bound("reward", -math.inf, math.inf, True)
+
+
 class _Sameness:
     """How many records in a row say something: so many that they are no luck.
 
@@ -208,13 +211,8 @@ class _Sameness:
         return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < self.chance
 
     def pass_over(self, missed: Sequence[Observation]) -> None:
-        """Records that are not the same."""
-        for one in missed:
-            self.seen.push_at(False, one.record, one.step)
-        if missed:
-            self.varied += len(missed)
-            self.same += self.streak
-            self.streak = 0
+        """Records that are not the same, after one that was not: of those in a row only the number is asked."""
+        self.varied += len(missed)
 
     @property
     def began(self) -> tuple[int, int] | None:
@@ -246,8 +244,11 @@ class RewardPinned(Judge):
             quarter = 0.25 * (high - low)
             if self.sameness.streak or quarter <= self.limits["spread"]:
                 return QUIET
-            bounds = Bound("reward_max", high - quarter), Bound("reward_min", -math.inf, low + quarter)
-            return Rest(bounds, HELD_RECORDS)
+            ends = (
+                Bound("reward_max", high - quarter, math.inf, True),
+                Bound("reward_min", -math.inf, low + quarter, True),
+            )
+            return Rest((*ends, _REWARDED), HELD_RECORDS)
         if reward.is_high:
             return QUIET
         fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
@@ -255,10 +256,7 @@ class RewardPinned(Judge):
 
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """Records whose rewards differ."""
-        names = {"reward_max", "reward_min"}
-        self.sameness.pass_over(
-            [one for one in missed if names <= one.values.keys() and not one.values.keys().isdisjoint(_METRICS)]
-        )
+        self.sameness.pass_over(missed)
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records in a row."""
@@ -286,16 +284,16 @@ class RewardWithoutSpread(Judge):
             return None
         if not self.sameness.push(std < self.limits["std"], now):
             is_calm = not self.sameness.streak
-            return within("reward_std", self.limits["std"], math.inf, HELD_RECORDS) if is_calm else QUIET
+            bounds = (Bound("reward_std", self.limits["std"], math.inf, True), _REWARDED)
+            return Rest(bounds, HELD_RECORDS) if is_calm else QUIET
         if reward.is_high or reward.is_solved:
             return QUIET
         return Reading(WARN, std, None, self.limits["std"], (reward.value,))
 
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """Records whose rewards differ."""
-        self.sameness.pass_over(
-            [one for one in missed if "reward_std" in one.values and not one.values.keys().isdisjoint(_METRICS)]
-        )
+        if "reward_std" in missed[-1].values:
+            self.sameness.pass_over(missed)
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records without spread."""

@@ -14,7 +14,7 @@ from rltop.derive.detectors import BlockTrend, OfLast
 from rltop.derive.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.health import scope
 from rltop.health.moment import Moment
-from rltop.health.rest import Bound, Rest, logged
+from rltop.health.rest import Bound, Rest, beside, logged
 from rltop.health.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.model import Evidence, Level, Observation
 from rltop.units import number
@@ -80,7 +80,7 @@ class GradientSpike(Judge):
     def catch_up(self, missed: Sequence[Observation]) -> None:
         """What was usual moves on: all of these had contrast, or reused a rollout that had."""
         self.window.extend(logged(missed, "grad_norm"))
-        self.losses.extend(one.values["loss"] for one in missed if "grad_norm" in one.values and "loss" in one.values)
+        self.losses.extend(beside(missed, "grad_norm", "loss"))
 
     def _spike(self, value: float, base: float, now: Moment) -> Reading:
         ratio = value / base
