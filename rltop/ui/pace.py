@@ -22,6 +22,9 @@ MULTIPLEXER_HZ = 2.0
 IDLE_GAP = 15.0
 """After a picture, this many times its processor time is left to others: the login node has two hundred users."""
 
+LEAST_GAP, PATIENT_S = 8.0, 0.5
+"""So many times are enough where a row would wait for longer than so many seconds, as on a busy machine."""
+
 _COSTS = 3
 """Pictures that are remembered by what they took; the cheapest of them counts."""
 
@@ -119,7 +122,8 @@ class Pace:
         """How long new data must wait; 0 where they may be drawn now, infinite where an answer will say."""
         # One picture may have taken longer for a reason of its own, such as a collection of garbage.
         cost_s = min(self._costs_s, default=0.0)
-        gap_s = max(self._least_s, IDLE_GAP * cost_s, LOADING_S if is_loading else 0.0)
+        idle_s = min(IDLE_GAP * cost_s, max(PATIENT_S, LEAST_GAP * cost_s))
+        gap_s = max(self._least_s, idle_s, LOADING_S if is_loading else 0.0)
         left_s = gap_s - (self._clock.monotonic() - self._drawn_s)
         if left_s > 0.0:
             return left_s

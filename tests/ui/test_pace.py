@@ -7,7 +7,18 @@ import math
 import pytest
 
 from rltop.clock import FakeClock
-from rltop.ui.pace import IDLE_GAP, LOADING_S, MISSES, PATIENCE_S, QUERY, LinkPing, Pace, is_multiplexed
+from rltop.ui.pace import (
+    IDLE_GAP,
+    LEAST_GAP,
+    LOADING_S,
+    MISSES,
+    PATIENCE_S,
+    PATIENT_S,
+    QUERY,
+    LinkPing,
+    Pace,
+    is_multiplexed,
+)
 
 
 def drawn(pace: Pace, clock: FakeClock, cost_s: float = 0.0) -> None:
@@ -33,7 +44,17 @@ def test_a_slow_picture_leaves_time_for_everything_else() -> None:
     clock = FakeClock()
     pace = Pace(clock, 4.0, LinkPing(clock))
     drawn(pace, clock, cost_s=0.2)
-    assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.2 - 0.2)
+    assert pace.wait_s() == pytest.approx(LEAST_GAP * 0.2 - 0.2)
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "gap_s"), [(0.001, 0.25), (0.02, IDLE_GAP * 0.02), (0.05, PATIENT_S), (0.3, LEAST_GAP * 0.3)]
+)
+def test_a_row_waits_for_a_busy_machine_no_longer_than_it_must(cost_s: float, gap_s: float) -> None:
+    clock = FakeClock()
+    pace = Pace(clock, 4.0, LinkPing(clock))
+    drawn(pace, clock, cost_s)
+    assert pace.wait_s() == pytest.approx(gap_s - cost_s)
 
 
 def test_one_picture_that_was_held_up_does_not_hold_up_the_next() -> None:
@@ -44,7 +65,7 @@ def test_one_picture_that_was_held_up_does_not_hold_up_the_next() -> None:
     assert pace.wait_s() == 0.0
     drawn(pace, clock, 0.2)
     drawn(pace, clock, 0.2)
-    assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.2 - 0.2)
+    assert pace.wait_s() == pytest.approx(LEAST_GAP * 0.2 - 0.2)
 
 
 def test_what_sending_a_picture_takes_counts_too() -> None:
@@ -53,7 +74,7 @@ def test_what_sending_a_picture_takes_counts_too() -> None:
     drawn(pace, clock, 0.05)
     clock.advance(0.05)
     pace.end()
-    assert pace.wait_s() == pytest.approx(IDLE_GAP * 0.1 - 0.1)
+    assert pace.wait_s() == pytest.approx(LEAST_GAP * 0.1 - 0.1)
 
 
 def test_reading_history_comes_before_showing_how_far_it_is() -> None:
