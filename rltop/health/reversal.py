@@ -20,6 +20,8 @@ from rltop.units import number
 
 _HELD, _RECENT, _IN_A_ROW = 20, 5, 3
 _FEW = 8
+_LEARNED = 4.0
+"""Standard errors above 0 that a margin must have stood: what was never learned cannot be lost."""
 _LEVEL = 10
 _NEAR_LN2 = 0.1
 
@@ -52,6 +54,8 @@ class PreferenceLost(Judge):
         if value >= lost * self.usual or len(held) < _FEW or self.usual <= 0.0:
             return QUIET
         usual, error = mean_and_error(held)
+        if usual < _LEARNED * error:
+            return QUIET
         sigma = error * math.sqrt(len(held))
         few = [recent[-i] for i in range(1, _IN_A_ROW + 1)]
         now_at = median_of(list(recent))
@@ -112,7 +116,8 @@ def _has_logistic_loss(algorithm: Algorithm, traits: Traits) -> bool:
 _LOST = {"lost": 0.3, "sigmas": 5.0, "reversed": 2.0}
 _LOST_CONDITION = (
     "Median of the newest five below `lost` of the mean of the 20 records (at least 8) before them, by more than "
-    "`sigmas` standard errors; or three in a row below 0 after a mean of `reversed` standard deviations: WARN."
+    "`sigmas` standard errors; or three in a row below 0 after a mean of `reversed` standard deviations; the mean itself at "
+    "least four standard errors above 0: WARN."
 )
 _LOST_WHY = "What pairs have taught does not go by itself within a few updates: the pairs have changed, or the model."
 _LOST_CAUSES = ("labels or columns swapped in a part of the data", "another data set", "learning rate too high")
