@@ -116,8 +116,8 @@ def _has_logistic_loss(algorithm: Algorithm, traits: Traits) -> bool:
 _LOST = {"lost": 0.3, "sigmas": 5.0, "reversed": 2.0}
 _LOST_CONDITION = (
     "Median of the newest five below `lost` of the mean of the 20 records (at least 8) before them, by more than "
-    "`sigmas` standard errors; or three in a row below 0 after a mean of `reversed` standard deviations; the mean itself at "
-    "least four standard errors above 0: WARN."
+    "`sigmas` standard errors; or three in a row below 0 after a mean of `reversed` standard deviations; the mean "
+    "itself at least four standard errors above 0: WARN."
 )
 _LOST_WHY = "What pairs have taught does not go by itself within a few updates: the pairs have changed, or the model."
 _LOST_CAUSES = ("labels or columns swapped in a part of the data", "another data set", "learning rate too high")
