@@ -6,7 +6,8 @@ import csv
 from pathlib import Path
 
 from rltop.health.registry import ALL_SPECS
-from rltop.health.rule import COOLDOWN_RECORDS, MIN_CALM_RECORDS, SHOWN_RECORDS, Group, RuleSpec
+from rltop.health.rule import MIN_CALM_RECORDS, Group, RuleSpec
+from rltop.health.rule_life import COOLDOWN_RECORDS, SHOWN_RECORDS
 from rltop.report.explain import lasting
 
 TARGET = Path(__file__).with_name("rules.md")

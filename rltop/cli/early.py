@@ -22,7 +22,8 @@ from rltop.store.run import Run
 from rltop.store.stream import Stream
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Row
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 
 
 class _Unread:

@@ -14,7 +14,7 @@ from math import inf
 
 from rltop.health.moment import Moment
 from rltop.health.rest import FOREVER, HELD_RECORDS, Bound, Rest
-from rltop.health.rule import Rule
+from rltop.health.rule_life import Rule
 from rltop.model import Observation
 
 _SHORT = 3

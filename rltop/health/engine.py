@@ -14,7 +14,8 @@ from rltop.health.attention import Attention
 from rltop.health.moment import Moment, Onset
 from rltop.health.options import EngineOptions
 from rltop.health.rest import Rest
-from rltop.health.rule import QUIET, Rule, RuleSpec
+from rltop.health.rule import QUIET, RuleSpec
+from rltop.health.rule_life import Rule
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, EventState, Level, Observation, Verdict
 

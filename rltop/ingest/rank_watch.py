@@ -14,7 +14,7 @@ from rltop.derive.timing import stage_keys
 from rltop.health.moment import Moment
 from rltop.health.options import EngineOptions
 from rltop.health.ranks import RULES
-from rltop.health.rule import Rule
+from rltop.health.rule_life import Rule
 from rltop.metrics.dialect import Identity
 from rltop.model import Algorithm, Event, Observation, TimedSpan, Traits, Unit, Verdict
 from rltop.store.stream import Stream

@@ -13,9 +13,10 @@ from rltop.structs import Struct
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Line, Piece
+from rltop.view.reduction import SparkData, Window, spark_data
 from rltop.view.signals import cadence_of, shown_step
 from rltop.view.source import RunSource
-from rltop.view.spark import SparkData, Window, spark_data, sparkline
+from rltop.view.spark import sparkline
 
 LEAST_CELLS = 14
 """Below this a line says nothing on either side."""

@@ -17,7 +17,7 @@ from rltop.model import StepTiming
 from rltop.store.series import Bucket
 from rltop.store.stream import Stream
 from rltop.structs import Struct, field
-from rltop.view.spark import Window
+from rltop.view.reduction import Window
 
 _MAX_LINES = 1024
 _MAX_STEPS = 1024

@@ -21,9 +21,9 @@ from rltop.structs import Struct, replace
 from rltop.view.aligned import Frame, frame_around, read_aligned
 from rltop.view.markers import Marker, read_markers
 from rltop.view.metric import catalogue_title
+from rltop.view.reduction import SparkData
 from rltop.view.signals import generic_signal, signal_of, whole_of
 from rltop.view.source import RunSource
-from rltop.view.spark import SparkData
 
 TOGETHER_RECORDS = 1
 """Moves within so many records of each other have no order that can be told."""

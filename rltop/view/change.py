@@ -20,9 +20,9 @@ from rltop.view.aligned import Frame, add_axis, aligned_line, frame_around, read
 from rltop.view.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.view.glyphs import Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.reduction import SparkData
 from rltop.view.signals import generic_signal, shown_step, whole_of
 from rltop.view.source import RunSource
-from rltop.view.spark import SparkData
 from rltop.view.widths import cell_width
 
 LEAST = (40, 12)

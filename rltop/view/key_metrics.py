@@ -15,8 +15,9 @@ from rltop.structs import NamedTuple
 from rltop.view.cells import RowBuilder, clip, clip_middle
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.reduction import SparkData, fitted
 from rltop.view.signals import SignalReading, formula, is_turned
-from rltop.view.spark import SparkData, fitted, sparkline
+from rltop.view.spark import sparkline
 from rltop.view.widths import cell_width
 
 _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})

@@ -21,9 +21,10 @@ from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.key_metrics import change_text, value_text
 from rltop.view.lines import Hot, Row, Target, TargetKind
 from rltop.view.plot import PlotData, Zoom, build_plot
+from rltop.view.reduction import fitted
 from rltop.view.signals import SignalReading, cadence_of, formula, read_signal, shown_step, signal_of
 from rltop.view.source import RunSource
-from rltop.view.spark import fitted, sparkline
+from rltop.view.spark import sparkline
 
 LEAST = (40, 12)
 _RECENT = 50

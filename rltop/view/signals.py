@@ -21,8 +21,8 @@ from rltop.store.series import Mark, Point
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
 from rltop.view.cache import of_start, read_buckets
+from rltop.view.reduction import SparkData, anchored_window, spark_data
 from rltop.view.source import RunSource
-from rltop.view.spark import SparkData, anchored_window, spark_data
 
 _CADENCE_ROWS = 64
 _SPARSE = 0.5

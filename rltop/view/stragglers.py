@@ -18,9 +18,10 @@ from rltop.view.cache import of_start
 from rltop.view.cells import RowBuilder
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
+from rltop.view.reduction import SparkData, fitted
 from rltop.view.signals import read_spark, shown_step
 from rltop.view.source import RunSource
-from rltop.view.spark import SparkData, fitted, sparkline
+from rltop.view.spark import sparkline
 from rltop.view.widths import cell_width
 
 _ANCHORS = ("group_len_ratio", "time_gen_sample_max", "response_len_max")

@@ -19,8 +19,9 @@ from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.sentence import longer_words
 from rltop.view.source import RunSource
 from rltop.view.spark import block_bars
+from rltop.view.step_strip import paint_strip
 from rltop.view.timings import OTHER, TimingView, build_timing, share_text
-from rltop.view.waterfall import paint_stages, paint_strip
+from rltop.view.waterfall import paint_stages
 
 LEAST = (40, 12)
 _MIN_FOR_TREND = 8

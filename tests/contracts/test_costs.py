@@ -27,7 +27,8 @@ from rltop.store.stream import Stream
 from rltop.ui.widgets.cells import changed_spans
 from rltop.view.glyphs import glyph_set
 from rltop.view.lines import Row
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 
 ROOT = Path(__file__).resolve().parents[2]
 

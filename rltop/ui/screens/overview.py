@@ -9,7 +9,8 @@ from rltop.model import RunState
 from rltop.ui.screens.page import Page
 from rltop.view.header import build_header, header_clock, paint_header
 from rltop.view.lines import Row
-from rltop.view.overview import OverviewView, build_overview, paint_overview
+from rltop.view.overview import OverviewView, build_overview
+from rltop.view.overview_rows import paint_overview
 
 SILENCE = SPEC.id
 """The verdict whose words change with every second."""

@@ -12,7 +12,8 @@ from rltop.ui.bindings import TREE_BINDINGS
 from rltop.ui.messages import Selected
 from rltop.ui.screens.filtered import FilteredPage
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.tree import TreeIndex, TreeKey, TreeLine, build_tree, index_tree, layout_tree, paint_tree, section_names
+from rltop.view.tree import TreeIndex, TreeKey, TreeLine, build_tree, index_tree, layout_tree, section_names
+from rltop.view.tree_rows import paint_tree
 
 _TITLE_ROWS = 1
 

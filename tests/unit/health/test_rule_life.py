@@ -11,7 +11,8 @@ from observations import observation
 
 from rltop.health.judges import Above
 from rltop.health.moment import Moment
-from rltop.health.rule import Group, Patience, Rule, RuleSpec
+from rltop.health.rule import Group, Patience, RuleSpec
+from rltop.health.rule_life import Rule
 from rltop.model import Algorithm, Event, EventState, Level, Traits, VerdictState
 
 PATIENCE = {Level.WARN: Patience(3, 5), Level.CRIT: Patience(2, 3), Level.INFO: Patience(3, 5)}

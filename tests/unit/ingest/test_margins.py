@@ -18,7 +18,8 @@ from rltop.ingest.tracked import TrackedRun
 from rltop.model import VerdictState
 from rltop.sources.feed import DirectFeed
 from rltop.view.glyphs import UNICODE
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 from tests.run_folders import write_events
 
 KEY = "train/chosen_reward − reject_reward"

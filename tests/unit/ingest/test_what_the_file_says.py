@@ -19,7 +19,8 @@ from rltop.ingest.tracked import TrackedRun
 from rltop.model import Level, RunState
 from rltop.report.overview_document import once_document
 from rltop.view.glyphs import glyph_set
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB"
 

@@ -10,7 +10,8 @@ from rltop.view.badges import build_badges, paint_badges, verdicts_at
 from rltop.view.banner import build_banner, paint_banner
 from rltop.view.glyphs import ASCII, UNICODE
 from rltop.view.lines import Row, Target, TargetKind
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 from rltop.view.widths import cell_width
 from tests.fake_run import FakeRun, a_verdict, firing_run
 

@@ -13,7 +13,7 @@ from rltop.metrics.dialects import ALL
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 from rltop.view.cache import read_buckets, read_timings
-from rltop.view.spark import anchored_window
+from rltop.view.reduction import anchored_window
 
 
 @given(

@@ -17,9 +17,11 @@ from rltop.report.text import once_text
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import ROLES, Row
 from rltop.view.metric import build_metric, paint_metric
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 from rltop.view.timing import build_timing_page, paint_timing
-from rltop.view.tree import build_tree, index_tree, paint_tree
+from rltop.view.tree import build_tree, index_tree
+from rltop.view.tree_rows import paint_tree
 from rltop.view.verdict import build_verdict, paint_verdict
 from rltop.view.widths import cell_width
 

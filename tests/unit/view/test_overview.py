@@ -17,7 +17,8 @@ from rltop.model import Event, EventState, Label, Level, RunState, VerdictState
 from rltop.store.series import StoreOptions
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
 from rltop.view.lines import ROLES, Row, TargetKind
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 from rltop.view.widths import cell_width
 
 GOLDEN = Path(__file__).parent / "golden"

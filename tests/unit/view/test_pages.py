@@ -16,7 +16,8 @@ from rltop.view.badges import build_badges, verdicts_at
 from rltop.view.glyphs import UNICODE
 from rltop.view.lines import Row, TargetKind
 from rltop.view.metric import build_metric, paint_metric, paint_metric_details
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 from rltop.view.plot import Zoom, build_plot
 from rltop.view.signals import baseline_of, read_signal, signal_of
 from rltop.view.timing import build_timing_page, paint_timing

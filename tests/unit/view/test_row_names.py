@@ -16,9 +16,11 @@ from rltop.view.glyphs import UNICODE
 from rltop.view.key_metrics import columns_for
 from rltop.view.lines import Row
 from rltop.view.metric import build_metric, paint_metric
-from rltop.view.overview import build_overview, paint_overview
+from rltop.view.overview import build_overview
+from rltop.view.overview_rows import paint_overview
 from rltop.view.signals import formula, key_label
-from rltop.view.tree import build_tree, index_tree, paint_tree
+from rltop.view.tree import build_tree, index_tree
+from rltop.view.tree_rows import paint_tree
 
 
 def text_of(rows: list[Row]) -> str:

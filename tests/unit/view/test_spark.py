@@ -15,8 +15,9 @@ from rltop.metrics.catalog import CATALOG
 from rltop.model import Signal
 from rltop.store.series import Bucket
 from rltop.view.glyphs import ASCII, UNICODE, Glyphs
+from rltop.view.reduction import SparkData, Window, anchored_window, fitted, spark_data
 from rltop.view.signals import generic_signal, read_spark
-from rltop.view.spark import SparkData, Window, anchored_window, block_bars, fitted, spark_data, sparkline
+from rltop.view.spark import block_bars, sparkline
 
 NAN = math.nan
 ANY = st.floats(allow_nan=True, allow_infinity=False)

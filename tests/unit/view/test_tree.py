@@ -11,7 +11,8 @@ from rltop.model import Level
 from rltop.view import tree
 from rltop.view.glyphs import UNICODE
 from rltop.view.lines import TargetKind
-from rltop.view.tree import TreeKey, build_tree, index_tree, layout_tree, match_keys, paint_tree
+from rltop.view.tree import TreeKey, build_tree, index_tree, layout_tree, match_keys
+from rltop.view.tree_rows import paint_tree
 
 
 @pytest.fixture(scope="module")

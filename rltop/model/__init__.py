@@ -1,0 +1,53 @@
+"""The words of the house: frozen values that every layer shares.
+
+Owns the vocabulary; knows nothing of files, trainers or screens.
+"""
+
+from __future__ import annotations
+
+from rltop.model.meaning import (
+    Algorithm,
+    Direction,
+    Metric,
+    Observation,
+    Signal,
+    Span,
+    SpanKind,
+    StepTiming,
+    TimedSpan,
+    Traits,
+    Unit,
+)
+from rltop.model.rows import GAP, RECENT_LINES, CellMark, Counts, Label, NonFinite, Place, Record, Shape
+from rltop.model.verdicts import POISON_FAMILY, Event, EventState, Evidence, Level, RunState, Verdict, VerdictState
+
+__all__ = [
+    "GAP",
+    "POISON_FAMILY",
+    "RECENT_LINES",
+    "Algorithm",
+    "CellMark",
+    "Counts",
+    "Direction",
+    "Event",
+    "EventState",
+    "Evidence",
+    "Label",
+    "Level",
+    "Metric",
+    "NonFinite",
+    "Observation",
+    "Place",
+    "Record",
+    "RunState",
+    "Shape",
+    "Signal",
+    "Span",
+    "SpanKind",
+    "StepTiming",
+    "TimedSpan",
+    "Traits",
+    "Unit",
+    "Verdict",
+    "VerdictState",
+]

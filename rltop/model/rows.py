@@ -1,0 +1,177 @@
+"""Rows as they are decoded, text from outside, and what could not be read."""
+
+from __future__ import annotations
+
+import enum
+import unicodedata
+from array import array
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from rltop.structs import NamedTuple, Struct, field
+
+GAP = float("nan")
+"""A cell in which nothing was logged. Whether a value was *not finite* is a `Mark`, never a NaN in a column."""
+
+
+class NonFinite(enum.IntEnum):
+    """What stood where a number was expected."""
+
+    NAN = 1
+    POS_INF = 2
+    NEG_INF = 3
+    NULL = 4
+
+    @property
+    def word(self) -> str:
+        """The kind as a person writes it."""
+        return ("NaN", "+Inf", "-Inf", "null")[self - 1]
+
+
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+
+class Label(NamedTuple):
+    """Text from outside, made harmless once.
+
+    `raw` is what the trainer wrote; `display` has every control, format and
+    bidirectional character replaced by its escape, so that it cannot move the
+    cursor, change colours or reorder the line.
+    """
+
+    raw: str
+    display: str
+
+    @classmethod
+    def of(cls, text: str) -> Label:
+        """Escape `text`; printable text is kept as it is."""
+        if text.isascii() and text.isprintable():
+            return cls(text, text)
+        shown = "".join(
+            ch.encode("unicode_escape", "backslashreplace").decode("ascii")
+            if unicodedata.category(ch) in _UNSAFE_CATEGORIES
+            else ch
+            for ch in text
+        )
+        return cls(text, shown)
+
+    def __str__(self) -> str:
+        return self.display
+
+
+class Shape:
+    """The keys of a row, in the order written; one object per distinct order.
+
+    Compared by identity: a decoder hands out the same object for the same keys,
+    so that whoever maps keys to columns does it once per shape, not per row.
+    """
+
+    __slots__ = ("index", "keys")
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.keys: tuple[str, ...] = tuple(keys)
+        self.index: dict[str, int] = {key: i for i, key in enumerate(self.keys)}
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+class Place(NamedTuple):
+    """Where a row stands: which life of the file, and at which byte."""
+
+    generation: int
+    offset: int
+
+
+class CellMark(NamedTuple):
+    """Cell `cell` of a record held `kind` instead of a finite number."""
+
+    cell: int
+    kind: NonFinite
+
+
+class Record(NamedTuple):
+    """One decoded row.
+
+    Attributes:
+        step: the trainer's own step.
+        time_s: seconds since the epoch, or None where the row does not say.
+        shape: the keys; step and time keys are not among them.
+        values: one float per key of `shape`; `GAP` where there was no number.
+        marks: cells that held NaN, ±Inf or null.
+        place: where the row stood.
+        total_steps: how many steps the run wants to make, where the row says so.
+    """
+
+    step: int
+    time_s: float | None
+    shape: Shape
+    values: array[float]
+    marks: tuple[CellMark, ...]
+    place: Place
+    total_steps: int | None = None
+
+
+RECENT_LINES = 100
+"""So many of the newest lines are looked at for those that cannot be read."""
+
+
+class Counts(Struct, frozen=False):
+    """Everything that was read, and everything that was not understood.
+
+    Nothing is dropped without a count here. `numbered_rows` have no step that could be
+    used and were given their number in the file; `unusable_steps` are numbers too large
+    for a step; `recent_bad` are the numbers of the newest bad lines of which nothing could be used.
+    """
+
+    lines: int = 0
+    rows: int = 0
+    bad_lines: int = 0
+    oversize_lines: int = 0
+    no_step_lines: int = 0
+    unusable_steps: int = 0
+    numbered_rows: int = 0
+    nul_bytes: int = 0
+    late_rows: int = 0
+    repeated_rows: int = 0
+    text_values: int = 0
+    nested_values: int = 0
+    null_values: int = 0
+    nonfinite_values: int = 0
+    keys_over_cap: int = 0
+    first_bad_line: int | None = None
+    first_bad_reason: str = ""
+    recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
+        """Count a line that cannot be read, or not to its end.
+
+        Args:
+            line: its number in the file, from 1.
+            reason: what is wrong with it.
+            is_lost: nothing of it could be used.
+        """
+        self.bad_lines += 1
+        if is_lost:
+            self.recent_bad.append(line)
+        # What finds lines may run ahead of what reads them: the first that is counted need not come first.
+        if self.first_bad_line is None or line < self.first_bad_line:
+            self.first_bad_line, self.first_bad_reason = line, reason
+
+    def add(self, other: Counts) -> None:
+        """Add every number of `other` to this one."""
+        for name in self.names():
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        if self.first_bad_line is None:
+            self.first_bad_line, self.first_bad_reason = other.first_bad_line, other.first_bad_reason
+        self.recent_bad.extend(other.recent_bad)
+
+    @staticmethod
+    def names() -> Iterable[str]:
+        """The names of all counters."""
+        return (
+            "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
+            "nul_bytes", "late_rows", "repeated_rows", "text_values", "nested_values", "null_values",
+            "nonfinite_values", "keys_over_cap",
+        )  # fmt: skip
