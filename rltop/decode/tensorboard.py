@@ -1,8 +1,9 @@
 """TensorBoard event files → records, without any of TensorBoard.
 
-Tags of one step arrive one by one; they are gathered until the step changes. The
-fast path: an event that differs from an earlier one only in wall time and value is
-recognised by its other bytes, which costs one slice and one look-up.
+Tags of one step arrive one by one or many in an event; they are gathered until the
+step changes. The fast paths: a stretch of events that looks like an earlier one is read
+as a whole (`moulds.py`); a single event that differs from an earlier one only in wall
+time and value is recognised by its other bytes, which costs one slice and one look-up.
 Source of the messages: tensorflow/core/util/event.proto, framework/summary.proto,
 framework/tensor.proto.
 """
@@ -10,26 +11,37 @@ framework/tensor.proto.
 from __future__ import annotations
 
 import struct
+from itertools import chain
 
 from rltop.decode.decoder import Envelope
-from rltop.decode.protobuf import FIXED32, FIXED64, SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
+from rltop.decode.moulds import STEP_AT, Cast, Mould, Moulds
+from rltop.decode.protobuf import (
+    FIXED32,
+    FIXED64,
+    SPAN,
+    VARINT,
+    MalformedMessageError,
+    encode_varint,
+    fields,
+    signed,
+    varint,
+)
 from rltop.decode.shaping import Shapes, cells_of, shortened
 from rltop.decode.tensors import scalar_of
-from rltop.decode.tfrecord import TfRecordFramer
-from rltop.model import Counts, Place, Record
+from rltop.decode.tfrecord import HEADER_BYTES, TfRecordFramer
+from rltop.model import Counts, Place, Record, Shape
 from rltop.structs import NamedTuple
 
 _TAGS_KEPT = 20_000
 _EXAMPLES_KEPT = 8
 _EXAMPLE_CHARS = 80
+_SHAPES_KEPT = 64
 _MAX_STEP = 2**53
 _EPOCH_S = (1e9, 1e11)
 """A wall time between 2001 and 5138, as in JSON rows."""
 
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
-_HEAD_BYTES = 9
-"""An event begins with its wall time: one byte of key, eight of value."""
 
 
 class _Event(NamedTuple):
@@ -60,7 +72,12 @@ class TensorBoardDecoder:
         self._shapes = Shapes()
         self._tags: dict[bytes, str] = {}
         self._names: dict[bytes, str] = {}
+        self._moulds = Moulds()
         self._cells: dict[str, float] = {}
+        self._casts: list[Cast] = []
+        self._shapes_cast: dict[tuple[Mould, ...], Shape | None] = {}
+        self._in_row = 0
+        self._records: list[Record] = []
         self._step: int | None = None
         self._step_field = b""
         self._time_s: float | None = None
@@ -90,28 +107,49 @@ class TensorBoardDecoder:
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every event that `data` completes; rows whose step is over are given out."""
         self._generation = generation
-        records: list[Record] = []
-        payloads = self._framer.feed(data, offset)
-        first_line = self.counts.lines - len(payloads) + 1
-        tags, unpack = self._tags, _FLOAT.unpack_from
-        cells, step_field = self._cells, self._step_field
-        values_from = _HEAD_BYTES + len(step_field)
-        for line, (payload, at) in enumerate(payloads, first_line):
-            if payload.startswith(step_field, _HEAD_BYTES):
-                tag = tags.get(payload[values_from:-4])
-                if tag is not None and cells and payload[0] == 9:
-                    cells[tag] = unpack(payload, len(payload) - 4)[0]
-                    continue
-            self._decode(payload, at, line, records)
-            cells, step_field = self._cells, self._step_field
-            values_from = _HEAD_BYTES + len(step_field)
-        return records
+        self._framer.feed_to(self, data, offset)
+        return self._given_out()
+
+    def take(self, payload: bytes, at: int) -> None:
+        """An event, from the framer, that no mould has read."""
+        if self._in_row and payload.startswith(self._step_field, STEP_AT) and payload[0] == 9:
+            tag = self._tags.get(payload[STEP_AT + len(self._step_field) : -4])
+            if tag is not None:
+                self._melt()
+                self._cells[tag] = _FLOAT.unpack_from(payload, len(payload) - 4)[0]
+                self._moulds.add(payload, self._in_row, 1)
+                self._in_row += 1
+                return
+        self._decode(payload, at)
+
+    def read_ahead(self, data: bytes, pos: int, at: int) -> int:
+        """As many events at `data[pos]` as a mould reads at once, in bytes; 0 if none fits."""
+        is_same_row = data.startswith(self._step_field, pos + HEADER_BYTES + STEP_AT)
+        if is_same_row and self._moulds.run:
+            return 0
+        cast = self._moulds.fit(data, pos, self._in_row if is_same_row else 0)
+        if cast is None:
+            return 0
+        if cast.step_field != self._step_field or self._step is None:
+            step = _step_of(cast.step_field)
+            if step is None:
+                return 0
+            if step != self._step:
+                self._begin_row(step)
+        if not self._in_row:
+            self._begin_with(cast.wall_time_s, at)
+        if self._cells:
+            self._cells.update(zip(cast.mould.tags, cast.numbers, strict=True))
+        else:
+            self._casts.append(cast)
+        self._in_row += len(cast.numbers)
+        self.counts.lines += cast.mould.events
+        return cast.mould.size
 
     def flush(self) -> list[Record]:
         """The row gathered so far, although its step may go on."""
-        records: list[Record] = []
-        self._give_out(records)
-        return records
+        self._give_out()
+        return self._given_out()
 
     def finish(self) -> list[Record]:
         """The last row. A torn last event is normal: it is not counted."""
@@ -121,32 +159,36 @@ class TensorBoardDecoder:
         """A new file begins: forget the torn event and the row that was never given out."""
         del is_restart
         self._framer.reset()
+        self._moulds.clear()
         self._cells, self._step, self._step_field = {}, None, b""
+        self._casts, self._in_row = [], 0
 
     # -- one event -------------------------------------------------------------------------------------------------
 
-    def _decode(self, payload: bytes, at: int, line: int, records: list[Record]) -> None:
+    def _decode(self, payload: bytes, at: int) -> None:
         try:
             event = _event(payload)
             if event.summary is None:
+                self._moulds.close()
                 return
             values = self._values(payload, *event.summary)
         except MalformedMessageError as error:
-            self._refuse(str(error), line)
+            self.counts.refuse(self.counts.lines, str(error))
             return
         if not values:
+            self._moulds.close()
             return
         if not -_MAX_STEP < event.step < _MAX_STEP:
             self.counts.no_step_lines += 1
             return
         if event.step != self._step:
-            self._give_out(records)
-            self._step = event.step
-            self._step_field = b"\x10" + encode_varint(event.step % (1 << 64)) if event.step else b""
-        if not self._cells:
-            self._time_s, self._place = event.wall_time_s, Place(self._generation, at)
-        for tag, value in values:
-            self._cells[tag] = value
+            self._begin_row(event.step)
+        if not self._in_row:
+            self._begin_with(event.wall_time_s, at)
+        self._melt()
+        self._cells.update(values)
+        self._moulds.add(payload, self._in_row, len(values))
+        self._in_row += len(values)
         if len(values) == 1:
             self._remember(payload, values[0][0])
 
@@ -187,8 +229,8 @@ class TensorBoardDecoder:
         value = b"\x0a" + encode_varint(len(raw)) + raw + b"\x15"
         summary = b"\x0a" + encode_varint(len(value) + 4) + value
         expected = b"\x2a" + encode_varint(len(summary) + 4) + summary
-        begin = _HEAD_BYTES + len(self._step_field)
-        if payload[0] == 9 and payload.startswith(self._step_field, _HEAD_BYTES) and payload[begin:-4] == expected:
+        begin = STEP_AT + len(self._step_field)
+        if payload[0] == 9 and payload.startswith(self._step_field, STEP_AT) and payload[begin:-4] == expected:
             if len(self._tags) >= _TAGS_KEPT:
                 self._tags.clear()
             self._tags[expected] = tag
@@ -201,18 +243,55 @@ class TensorBoardDecoder:
         if len(self.counts.examples) < _EXAMPLES_KEPT:
             self.counts.examples.setdefault(tag[:_EXAMPLE_CHARS], kind)
 
-    def _give_out(self, records: list[Record]) -> None:
-        if not self._cells or self._step is None:
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _begin_row(self, step: int) -> None:
+        self._moulds.close()
+        self._give_out()
+        self._step = step
+        self._step_field = b"\x10" + encode_varint(step % (1 << 64)) if step else b""
+
+    def _begin_with(self, wall_time_s: float | None, at: int) -> None:
+        """The first event of a row, or of what comes of it after it was given out, says when it was."""
+        is_epoch = wall_time_s is not None and _EPOCH_S[0] < wall_time_s < _EPOCH_S[1]
+        self._time_s = wall_time_s if is_epoch else None
+        self._place = Place(self._generation, at)
+
+    def _melt(self) -> None:
+        """Numbers that moulds have read become cells, where others come in between."""
+        for cast in self._casts:
+            self._cells.update(zip(cast.mould.tags, cast.numbers, strict=True))
+        self._casts.clear()
+
+    def _give_out(self) -> None:
+        if not self._in_row or self._step is None:
             return
-        values, marks = cells_of(self._cells.values())
-        shape = self._shapes.of(list(self._cells))
-        records.append(Record(self._step, self._time_s, shape, values, marks, self._place))
+        shape = self._shape_cast() if self._casts else None
+        if shape is not None:
+            values, marks = cells_of(tuple(chain.from_iterable(cast.numbers for cast in self._casts)))
+            self._casts.clear()
+        else:
+            self._melt()
+            values, marks = cells_of(tuple(self._cells.values()))
+            shape = self._shapes.of(list(self._cells))
+        self._records.append(Record(self._step, self._time_s, shape, values, marks, self._place))
         self.counts.rows += 1
         self.envelope = "flat"
-        self._cells = {}
+        self._cells, self._in_row = {}, 0
 
-    def _refuse(self, reason: str, line: int) -> None:
-        self.counts.refuse(line, reason)
+    def _given_out(self) -> list[Record]:
+        records, self._records = self._records, []
+        return records
+
+    def _shape_cast(self) -> Shape | None:
+        """The shape of a row that moulds alone have read; None if a tag is in it twice."""
+        moulds = tuple(cast.mould for cast in self._casts)
+        if moulds not in self._shapes_cast:
+            if len(self._shapes_cast) >= _SHAPES_KEPT:
+                self._shapes_cast.clear()
+            tags = [tag for mould in moulds for tag in mould.tags]
+            self._shapes_cast[moulds] = self._shapes.of(tags) if len(set(tags)) == len(tags) else None
+        return self._shapes_cast[moulds]
 
 
 _OTHER_VALUES = {3: "histogram", 4: "image", 5: "histogram", 6: "audio"}
@@ -228,6 +307,14 @@ def _event(payload: bytes) -> _Event:
             step = signed(a)
         elif number == 5 and wire == SPAN:
             summary = (a, b)
-    if wall_time is not None and not _EPOCH_S[0] < wall_time < _EPOCH_S[1]:
-        wall_time = None
     return _Event(wall_time, step, summary)
+
+
+def _step_of(field: bytes) -> int | None:
+    """The step in a whole field of an event; None if it is not one, or too large."""
+    try:
+        number, stop = varint(field, 1, len(field))
+    except MalformedMessageError:
+        return None
+    step = signed(number)
+    return step if field[:1] == b"\x10" and stop == len(field) and -_MAX_STEP < step < _MAX_STEP else None

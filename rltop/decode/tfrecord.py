@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
+from typing import Protocol
 
 from rltop.decode.window import Window
 from rltop.model import Counts
@@ -58,6 +59,32 @@ def record_length(header: bytes) -> int | None:
     return int(length)
 
 
+class Reader(Protocol):
+    """Takes records as they are cut off, and may read ahead."""
+
+    def take(self, payload: bytes, at: int) -> None:
+        """The record at offset `at` of the file; `Counts.lines` is its number."""
+        ...
+
+    def read_ahead(self, data: bytes, pos: int, at: int) -> int:
+        """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0."""
+        ...
+
+
+class _Gathered:
+    """A reader that only keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[bytes, int]] = []
+
+    def take(self, payload: bytes, at: int) -> None:
+        self.found.append((payload, at))
+
+    def read_ahead(self, data: bytes, pos: int, at: int) -> int:
+        del data, pos, at
+        return 0
+
+
 class TfRecordFramer:
     """Cuts a byte stream into payloads with their offsets.
 
@@ -77,7 +104,6 @@ class TfRecordFramer:
         self.bad_bytes = 0
         self._counts = counts
         self._window = Window()
-        self._found: list[tuple[bytes, int]] = []
         self._lengths: dict[bytes, int] = {}
         self._zeros_from: int | None = None
         self._lost_bytes = 0
@@ -102,33 +128,41 @@ class TfRecordFramer:
 
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
         """Every payload that `data` completes, with the offset of its record."""
+        gathered = _Gathered()
+        self.feed_to(gathered, data, offset)
+        return gathered.found
+
+    def feed_to(self, reader: Reader, data: bytes, offset: int) -> None:
+        """Give `reader` every record that `data` completes; one that it reads ahead it counts itself."""
         if self._has_begun and offset < self.resume_offset:
             data, offset = data[self.resume_offset - offset :], self.resume_offset
         if not data:
-            return []
+            return
         if self.stopped:
             if offset > self.resume_offset:
                 self._lost_bytes += len(data)
                 self.bad_bytes += len(data)
-                return []
+                return
             # Given again from where it went wrong: perhaps it had only half arrived.
             self.bad_bytes -= self._lost_bytes
             self.stopped, self._lost_bytes = "", 0
         self._has_begun = True
         if self._zeros_from is not None and offset <= self._zeros_from:
             self._zeros_from = None
-        found = self._found = []
         if self._window.take(data, offset):
-            while self._cross_zeros() and self._cut(found):
+            while self._cross_zeros() and self._cut(reader):
                 pass
-        self._counts.lines += len(found)
-        return found
 
-    def _cut(self, found: list[tuple[bytes, int]]) -> bool:
+    def _cut(self, reader: Reader) -> bool:
         """Cut records off; True if it met zeros, and something behind them may follow."""
         data, start = self._window.data, self._window.start
         lengths, size, pos, wanted = self._lengths, len(data), 0, HEADER_BYTES
+        counts, take, read_ahead = self._counts, reader.take, reader.read_ahead
         while size - pos >= HEADER_BYTES:
+            ahead = read_ahead(data, pos, start + pos)
+            if ahead:
+                pos += ahead
+                continue
             header = data[pos : pos + HEADER_BYTES]
             length = lengths.get(header)
             if length is None:
@@ -143,7 +177,7 @@ class TfRecordFramer:
                     return False
             end = pos + FRAME_BYTES + length
             if length > MAX_RECORD_BYTES:
-                self._counts.oversize_lines += 1
+                counts.oversize_lines += 1
                 self.bad_bytes += FRAME_BYTES + length
                 if end > size:
                     self._window.jump(start + end)
@@ -158,7 +192,8 @@ class TfRecordFramer:
                     break
                 self._count_bad("a record of which a part is missing", end - pos)
             else:
-                found.append((data[pos + HEADER_BYTES : end - 4], start + pos))
+                counts.lines += 1
+                take(data[pos + HEADER_BYTES : end - 4], start + pos)
             pos = end
         self._window.drop(pos, wanted)
         return False
@@ -198,4 +233,4 @@ class TfRecordFramer:
 
     def _count_bad(self, reason: str, size: int) -> None:
         self.bad_bytes += size
-        self._counts.refuse(self._counts.lines + len(self._found) + 1, reason)
+        self._counts.refuse(self._counts.lines + 1, reason)

@@ -286,8 +286,8 @@ def _values(
     keys: list[str], cells: Mapping[str, float], nulls: tuple[str, ...]
 ) -> tuple[array[float], tuple[CellMark, ...]]:
     if not nulls:
-        return cells_of(map(cells.__getitem__, keys))
-    values, marks = cells_of(cells.get(key, float("nan")) for key in keys)
+        return cells_of(tuple(map(cells.__getitem__, keys)))
+    values, marks = cells_of([cells.get(key, float("nan")) for key in keys])
     kinds = {mark.cell: mark.kind for mark in marks}
     kinds.update((cell, NonFinite.NULL) for cell, key in enumerate(keys) if key not in cells)
     return values, tuple(CellMark(cell, kinds[cell]) for cell in sorted(kinds))

@@ -136,7 +136,7 @@ _PARQUET = {"aggregates", "parquet", "parquet_values", "snappy", "thrift"}
 FORMATS: dict[str, tuple[str, set[str]]] = {
     "jsonl": ("trl/grpo_restart/metrics.jsonl", set()),
     "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple",
-                    {"tensorboard", "tensors", "tfrecord", *_BLOCKS}),
+                    {"tensorboard", "moulds", "tensors", "tfrecord", *_BLOCKS}),
     "wandb": ("wandb/own_step.wandb", {"wandb", "wandb_items", "wandb_run", "blocklog", *_BLOCKS}),
     "console": ("console/verl_slurm.log", _CONSOLE),
     "telescope": ("telescope/archives/files/steps", {"telescope", "telescope_events", "telescope_samples", *_PARQUET}),
