@@ -43,6 +43,7 @@ class FakeClock:
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self._now = now
+        self._worked = 0.0
 
     def now(self) -> float:
         """Seconds since the epoch, as set."""
@@ -53,9 +54,14 @@ class FakeClock:
         return self._now
 
     def worked(self) -> float:
-        """The same: whoever moves it works."""
-        return self._now
+        """What `work` has been told."""
+        return self._worked
 
     def advance(self, seconds: float) -> None:
         """Move forward."""
+        self._now += seconds
+
+    def work(self, seconds: float) -> None:
+        """Move forward, working all the time."""
+        self._worked += seconds
         self._now += seconds

@@ -23,7 +23,7 @@ from rltop.ui.pace import (
 
 def drawn(pace: Pace, clock: FakeClock, cost_s: float = 0.0) -> None:
     pace.begin()
-    clock.advance(cost_s)
+    clock.work(cost_s)
     pace.end()
 
 
@@ -72,7 +72,7 @@ def test_what_sending_a_picture_takes_counts_too() -> None:
     clock = FakeClock()
     pace = Pace(clock, 4.0, LinkPing(clock))
     drawn(pace, clock, 0.05)
-    clock.advance(0.05)
+    clock.work(0.05)
     pace.end()
     assert pace.wait_s() == pytest.approx(LEAST_GAP * 0.1 - 0.1)
 
