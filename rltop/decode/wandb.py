@@ -7,7 +7,7 @@ the row that follows them. Source of the messages: wandb/proto/wandb_internal.pr
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import orjson
 
@@ -36,6 +36,7 @@ _ROWS_HELD = 3
 """Rows without a step of the trainer's own, from the first on, before W&B's is taken for good."""
 _MAX_STEP = 2**53
 _EPOCH_S = (1e9, 1e11)
+_NUMBER_TYPES = frozenset({int, float})
 _EXAMPLES_KEPT = 8
 _EXAMPLE_CHARS = 80
 _NUMBERS: dict[NonFinite, float] = {
@@ -77,6 +78,7 @@ class WandbDecoder:
         self._framer = BlockLogFramer(self.counts, MAGIC)
         self._shapes = Shapes()
         self._items = ItemReader()
+        self._last_keys: dict[str, None] = {}
         self._samples: dict[str, list[float]] = {}
         self._step_key = ""
         self._last_step: int | None = None
@@ -176,15 +178,27 @@ class WandbDecoder:
     def _history(self, payload: bytes, start: int, stop: int, place: Place) -> _Row:
         cells: dict[str, float] = {}
         nulls: list[str] = []
-        for key, text in self._items.items(payload, start, stop, _HISTORY_ITEM):
-            try:
-                cells[key] = float(text)
-            except ValueError:
-                self._take_json(key, text, cells, nulls)
+        begin = start
+        row = self._items.row(payload, start, stop)
+        if row is not None:
+            keys, texts, begin = row
+            numbers = _numbers(texts)
+            if numbers is None:
+                self._take_texts(zip(keys, texts, strict=True), cells, nulls)
+            else:
+                cells = dict(zip(keys, numbers, strict=True))
+        self._take_texts(self._items.items(payload, begin, stop, _HISTORY_ITEM), cells, nulls)
         number = _step_in(cells.pop(_ROW_NUMBER, None))
         if number is None:
             number = _outer_step(payload, start, stop)
         return _Row(cells, tuple(nulls), number, place)
+
+    def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: dict[str, float], nulls: list[str]) -> None:
+        for key, text in items:
+            try:
+                cells[key] = float(text)
+            except ValueError:
+                self._take_json(key, text, cells, nulls)
 
     def _take_json(self, key: str, text: bytes, cells: dict[str, float], nulls: list[str]) -> None:
         """A value that is no bare number: null, a boolean, text, or an object of numbers."""
@@ -270,13 +284,18 @@ class WandbDecoder:
         for key, (total, count) in self._samples.items():
             cells[SYSTEM + key] = total / count
         self._samples.clear()
-        # W&B writes the items of a row in any order, another one each time.
-        keys = sorted({*cells, *row.nulls}) if row.nulls else sorted(cells)
+        keys = sorted({*cells, *row.nulls}) if row.nulls else self._in_order(cells)
         values, marks = _values(keys, cells, row.nulls)
         shape = self._shapes.of(keys)
         records.append(Record(step, time_s, shape, values, marks, row.place, self.run.total_steps))
         self.counts.rows += 1
         self.envelope = "flat"
+
+    def _in_order(self, cells: Mapping[str, float]) -> list[str]:
+        """The keys, sorted: W&B writes the items of a row in any order, another one each time."""
+        if cells.keys() != self._last_keys.keys():
+            self._last_keys = dict.fromkeys(sorted(cells))
+        return list(self._last_keys)
 
     def _refuse(self, reason: str, line: int) -> None:
         self.counts.refuse(line, reason)
@@ -291,6 +310,18 @@ def _values(
     kinds = {mark.cell: mark.kind for mark in marks}
     kinds.update((cell, NonFinite.NULL) for cell, key in enumerate(keys) if key not in cells)
     return values, tuple(CellMark(cell, kinds[cell]) for cell in sorted(kinds))
+
+
+def _numbers(texts: list[bytes]) -> list[float] | None:
+    """All texts as numbers at once; None if one of them is anything else, or reads as another number here."""
+    try:
+        found = orjson.loads(b"[" + b",".join(texts) + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    # Here -0 is an integer, and has lost its sign.
+    if len(found) != len(texts) or not _NUMBER_TYPES.issuperset(map(type, found)) or b"-0" in texts:
+        return None
+    return list(map(float, found))
 
 
 def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
