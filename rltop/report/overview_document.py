@@ -13,7 +13,7 @@ from rltop.view.overview import build_overview
 from rltop.view.signals import baseline_of
 from rltop.view.source import RunSource
 from rltop.view.stragglers import StragglerView, build_stragglers
-from rltop.view.timings import timing_history
+from rltop.view.timing_history import timing_history
 
 
 def _stream(run: RunSource) -> Document:

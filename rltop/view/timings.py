@@ -7,7 +7,7 @@ drawn is in `waterfall`.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
@@ -19,9 +19,9 @@ from rltop.derive.timing import OVERLAP, step_timing
 from rltop.model import Label, Span, SpanKind, StepTiming
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
-from rltop.view.cache import read_timings
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource, measured_part, step_in
+from rltop.view.timing_history import timing_history
 
 HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
@@ -165,41 +165,6 @@ class TimingView(NamedTuple):
         """The stage that took the most time beyond what is usual."""
         grown = [stage for stage in self.top if (stage.delta_s or 0.0) > 0]
         return max(grown, key=lambda stage: stage.delta_s or 0.0, default=None)
-
-
-def timing_history(run: RunSource, until: int | None, count: int, unclaimed: int | None = None) -> list[StepTiming]:
-    """The timing trees of the last `count` steps at or before `until`, oldest first.
-
-    Only steps whose rows are still held raw, and only those that log a timing. Where
-    the run has true spans, these are what is shown. The newest tree has the
-    `unclaimed` longest durations that belong to no stage (None: all), the others none.
-    """
-    if run.spans is not None and run.spans.steps:
-        held = run.spans.steps
-        known = held[: len(held) if until is None else bisect_right(held, until)]
-        if known:
-            return [timing for step in known[-count:] if (timing := run.spans.timing(step)) is not None]
-    identity = run.identity
-    plan = None if identity is None else identity.dialect.timing
-    if plan is None:
-        return []
-    stream = run.stream
-    if until is None:
-        steps: Sequence[int] = stream.steps(last=2 * count)
-    else:
-        held = stream.steps()
-        stop = bisect_right(held, until)
-        steps = held[max(0, stop - 2 * count) : stop]
-    found: list[StepTiming] = []
-    for timing in read_timings(stream, plan, steps):
-        if timing is not None:
-            found.append(timing)
-        if len(found) == count:
-            break
-    if found:
-        newest = found[0].step
-        found[0] = step_timing(plan, newest, stream.row(newest), unclaimed) or found[0]
-    return found[::-1]
 
 
 def build_timing(
