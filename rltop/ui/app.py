@@ -215,11 +215,14 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
 
     def _has_aged(self, page: Page) -> bool:
         """Would the page say anything else by now, without new data? To be asked now and then."""
-        began_s = self._clock.monotonic()
+        return self._read_face(page) != self._drawn_face
+
+    def _read_face(self, page: Page) -> Hashable:
+        """What the page shows that changes with time, and when to ask for it again by what asking took."""
+        began_s = self._clock.worked()
         face = page.face()
-        now_s = self._clock.monotonic()
-        self._asks_at_s = now_s + max(TICK_S, ASK_GAP * (now_s - began_s))
-        return face != self._drawn_face
+        self._asks_at_s = self._clock.monotonic() + max(TICK_S, ASK_GAP * (self._clock.worked() - began_s))
+        return face
 
     def draw(self, *, is_paced: bool = True) -> None:
         """Paint the page on top, whatever has or has not changed.
@@ -231,8 +234,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         self._look_for_rollouts()
         self._drawn_version = self.session.version
         if self.page is not None:
-            self._drawn_face = self.page.face()
-            self._asks_at_s = self._clock.monotonic() + TICK_S
+            self._drawn_face = self._read_face(self.page)
             self.page.draw()
         if is_paced:
             self._pace.end()
