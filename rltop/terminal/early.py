@@ -61,15 +61,10 @@ def paint_early(
     drawn = threading.Event()
 
     def work() -> None:
-        picture = EarlyPicture((), width, height, palette)
-        try:
-            picture = EarlyPicture(build(width, body_height(height)), width, height, palette)
-        except Exception:
-            # The worker boundary: an empty frame now, the application says why.
-            pass
-        else:
-            if guard.write_early(picture.frame()):
-                drawn.set()
+        rows = _rows(build, width, height)
+        picture = EarlyPicture(rows or (), width, height, palette)
+        if rows is not None and guard.write_early(picture.frame()):
+            drawn.set()
         if takes_keys:
             _answer_keys(guard, picture)
 
@@ -80,6 +75,15 @@ def paint_early(
         if not drawn.is_set():
             guard.write_early(EarlyPicture((READING,), width, height, palette).frame())
     return drawn.wait(max(0.0, deadline_s - READING_S))
+
+
+def _rows(build: Callable[[int, int], Sequence[Row]], width: int, height: int) -> Sequence[Row] | None:
+    """What `build` makes; None where it fails."""
+    try:
+        return build(width, body_height(height))
+    except Exception:
+        # The worker boundary: an empty frame now, the application says why.
+        return None
 
 
 def _answer_keys(guard: TerminalGuard, picture: EarlyPicture) -> None:
