@@ -48,9 +48,10 @@ def flood(folder: Path, keys: int, rate: int, seconds: int) -> tuple[float, floa
     last = FIRST_STEPS + rate * seconds
     with Screened((*RLTOP, str(path))) as program:
         program.until(lambda: b"Quit" in program.output)
-        # Down among the metrics: what is selected at first may be a badge, which has no key.
-        program.press(b"jj")
         program.read_for(1.5)
+        # Down among the metrics: what is selected at first may be a badge, which has no key.
+        program.press(b"jjjj")
+        program.read_for(0.5)
         cpu_s, start_s, pressed = program.cpu_s, time.perf_counter(), []
         command = [sys.executable, "-c", WRITER, *map(str, (path, keys, rate, seconds, FIRST_STEPS + 1))]
         with subprocess.Popen(command, cwd=Path(made.__file__).parent) as writer:
