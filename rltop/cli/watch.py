@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks
-from rltop.cli.looking import load_config, look, nothing_found, one_of_several
+from rltop.cli.looking import load_config, look_each, nothing_found, one_of_several, say_left_out
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.cli.voice import complain, stop_saying
@@ -27,6 +27,7 @@ from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
 from rltop.ingest.awaited import awaited, is_awaited
+from rltop.ingest.discover import Discovery
 from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, IngestOptions
 from rltop.ingest.rescan import Rescanner
@@ -308,13 +309,18 @@ def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
 
     Where there is none at all, the one that is awaited; else those that are there will do, and what is empty is said.
     """
-    together = look(paths)
+    looked = look_each(paths)
+    together = Discovery(
+        found=[each for _, discovery in looked for each in discovery.found],
+        passed_over=[each for _, discovery in looked for each in discovery.passed_over],
+        missing=[each for _, discovery in looked for each in discovery.missing],
+    )
     if is_awaited(together):
         return [awaited(paths, together)], list(paths or ["."])
     found: dict[str, Found] = {}
     growing = []
-    for path in paths:
-        discovery = look([path])
+    for path, discovery in looked:
+        say_left_out(discovery.left_out)
         if not discovery.found:
             complain(*nothing_found([path], discovery))
         elif discovery.looked_in and len(discovery.found) > 1:

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 
 from rltop.clock import Clock, SystemClock
+from rltop.errors import cannot_read
 from rltop.sources.cursor import READ_BYTES, Cursor
 from rltop.sources.events import (
     ONE_SHOT,
@@ -108,7 +109,7 @@ class Tail:
             refusal = refused.error
             sight = Sight(TailState.REFUSED, refusal.message)
         except OSError as error:
-            sight = self._fail(error)
+            sight, refusal = self._fail(error), cannot_read(self._path, error)
         cursor = self._cursor
         self._status = TailStatus(sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal)
         return cursor.take_events()

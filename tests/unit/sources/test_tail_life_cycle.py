@@ -392,7 +392,7 @@ def test_permission_lost_and_regained(scene: Scene) -> None:
     scene.fs.denied = True
     scene.poll()
     assert scene.state is TailState.LOST
-    assert "Permission denied" in scene.tail.status.message
+    assert "permission denied" in scene.tail.status.message
     scene.fs.denied = False
     scene.fs.write(PATH, OTHER)
     scene.poll()
