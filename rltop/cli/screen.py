@@ -54,9 +54,11 @@ def watch(
 
     with _terminal(config, newest) as guard:
         from rltop.cli.opening import threaded
+        from rltop.sources.descriptors import raise_limit
         from rltop.sources.reader import Reader
 
         bell = Bell()
+        raise_limit()
         reader = Reader(config.reader, clock=clock, on_data=bell.ring)
         rescanner = None
         if paths:

@@ -35,6 +35,7 @@ from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
+from rltop.sources.descriptors import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
 from rltop.structs import Struct
@@ -278,6 +279,7 @@ def watch(arguments: Namespace) -> int:
         session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
         return _watch(session, arguments, clock, bell)
     found, folders = _found(arguments.paths)
+    raise_limit()
     reader = Reader(config.reader, clock=clock, on_data=bell.ring)
     rescanner = Rescanner(folders, found, clock, bell.ring)
     if folders:

@@ -177,3 +177,14 @@ def test_a_directory_without_any_other_run_says_what_was_left_out(
     for command in COMMANDS[:4]:
         assert main([*command, str(tmp_path)]) == EXIT_NO_METRICS
         assert "a link to nothing" in capsys.readouterr().err
+
+
+def test_what_a_run_says_of_its_rollouts_may_be_closed_to_who_looks(folder: Path) -> None:
+    closed = put(folder / "closed" / "1.jsonl").parent
+    closed.chmod(0o700)
+    run = put(folder / "job" / "metrics.jsonl")
+    put(run.parent / "config.yaml", f"trainer:\n  rollout_data_dir: {closed / 'below'}\n".encode())
+    (run.parent / "files").mkdir(mode=0o700)
+    said = as_nobody([["--once", str(run), "--rollouts", f"{closed}/1.jsonl"], ["--once", str(run)]])
+    assert [each.code for each in said] == [EXIT_OK, EXIT_OK]
+    assert "1.jsonl: Permission denied" in said[0].err
