@@ -88,6 +88,9 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
     config = load_config(arguments)
     try:
         size = file_size(path)
+        with Path(path).open("rb"):
+            # What may not be read is said before there is a screen.
+            pass
     except OSError as error:
         raise cannot_read(path, error) from error
     found = Found(path, name, size)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from rltop.clock import Clock
-from rltop.errors import SourceError
+from rltop.errors import SourceError, reason_of
 from rltop.ingest.awaited import awaited, still_looking
 from rltop.ingest.discover import Discovery, Seen, discover
 from rltop.ingest.found import Found
@@ -139,6 +139,11 @@ class Rescanner:
             discovery = discover(self._paths, self._seen)
         except SourceError:
             return
+        except Exception as error:
+            # The boundary of the thread: a fault in looking must show, and must not end the following.
+            self.left_out = [(f"looking again failed: {reason_of(error)}", "")]
+            self._on_news()
+            return
         self._take_in(discovery)
 
     def _take_in(self, discovery: Discovery) -> None:
@@ -177,12 +182,13 @@ class Rescanner:
             self._offer([still_looking(self._paths, first.so_far, first.silent_s)])
         try:
             discovery = first.result()
-        except SourceError as error:
-            self._offer([still_looking(self._paths, first.so_far)._replace(awaits=f"{error.message}; still trying")])
+        except Exception as error:
+            awaits = f"{reason_of(error)}; still trying"
+            self._offer([still_looking(self._paths, first.so_far)._replace(awaits=awaits)])
             return True
         self._seen = discovery.seen
         self._take_in(discovery)
-        return discovery.may_grow or not discovery.found
+        return discovery.may_grow or self._is_awaiting
 
     @property
     def _least_s(self) -> float:

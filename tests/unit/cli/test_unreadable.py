@@ -25,6 +25,7 @@ from rltop.sources.feed import DirectFeed
 
 ROWS = "".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, 21)).encode()
 COMMANDS = (["check"], ["check", "--json"], ["--once"], ["--json"], ["watch"])
+REPLAY = ["replay", "--once"]
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def test_what_another_user_may_not_read_is_named_with_the_reason(folder: Path) -
     unlisted.chmod(0o711)
     paths = [str(each) for each in (closed, closed.parent, f"{closed.parent}/*.jsonl", denied, unlisted)]
     commands = [[*command, path] for path in paths for command in COMMANDS]
+    commands += [[*REPLAY, str(closed)], [*REPLAY, str(denied)]]
     for words, said in zip(commands, as_nobody(commands), strict=True):
         assert said.code == EXIT_USAGE, (words, said)
         assert words[-1].removesuffix("/*.jsonl") in said.err, words

@@ -274,3 +274,35 @@ def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
     assert look.wait(5.0)
     assert look.silent_s == 0.0
     assert len(look.result().found) == 1
+
+
+def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("rltop.ingest.rescan.AWAITED_S", 0.01)
+    path = tmp_path / "metrics.jsonl"
+    look = Look([str(path)], SystemClock())
+    has_news = threading.Event()
+    found = [still_looking([str(path)], look.so_far)]
+    scanner = Rescanner([str(path)], found, SystemClock(), has_news.set, first=look)
+    session = Session(found, lambda path, lines: DirectFeed(path, last_lines=lines), SystemClock())
+    session.look_again = scanner.take
+    scanner.start()
+    for _ in range(200):
+        has_news.wait(0.05)
+        has_news.clear()
+        session.step(10.0)
+        if "nothing at" in session.runs[0].state_note:
+            rows(path)
+        if not session.runs[0].is_awaited:
+            break
+    scanner.close()
+    session.drain()
+    assert [run.stream.last_step for run in session.runs] == [40]
+
+
+def test_a_fault_in_looking_again_shows_and_ends_nothing(tmp_path, monkeypatch):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path)
+    monkeypatch.setattr("rltop.ingest.grouping.group", None)
+    follower.look()
+    assert follower.rang == 1
+    assert "looking again failed: TypeError" in follower.scanner.left_out[0][0]
