@@ -14,10 +14,9 @@ from rltop.cli.voice import complain, complain_of
 from rltop.clock import SystemClock
 from rltop.config import Config, load
 from rltop.errors import SourceError
-from rltop.ingest.awaited import progress_words
 from rltop.ingest.discover import Discovery
 from rltop.ingest.found import Found
-from rltop.ingest.rescan import Look
+from rltop.ingest.look import Look
 from rltop.metrics.howto import HOWTO
 from rltop.model import Label
 
@@ -56,6 +55,8 @@ def look(paths: Sequence[str]) -> Discovery:
                 f"no answer from the file system for {begun.silent_s:.0f} s while looking in {', '.join(paths) or '.'}",
                 "see whether `ls` gets an answer there; name the metric file itself and the screen waits for it",
             )
+        from rltop.ingest.awaited import progress_words
+
         complain(progress_words(paths, begun.so_far, begun.silent_s))
         wait_s = SAY_S
     return begun.result()

@@ -23,7 +23,8 @@ from rltop.view.lines import Row
 from rltop.view.palette import load_palette
 
 if TYPE_CHECKING:
-    from rltop.ingest.rescan import Look, Rescanner
+    from rltop.ingest.look import Look
+    from rltop.ingest.rescan import Rescanner
 
 Build = Callable[[int, int], Sequence[Row]]
 

@@ -6,7 +6,7 @@ many are in use: no book has to be kept.
 
 from __future__ import annotations
 
-import resource
+import os
 
 MOST = 65_536
 """More are not asked for, whatever the hard limit is: programs that are run on an alert inherit it."""
@@ -18,12 +18,14 @@ FEW = 64
 
 def limit() -> int:
     """How many files this process may have open."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if soft == resource.RLIM_INFINITY else soft
+    soft = os.sysconf("SC_OPEN_MAX")
+    return soft if soft >= 0 else MOST
 
 
 def raise_limit() -> None:
     """Raise the soft limit to the hard one, as far as that is of use; where it may not be, it stays."""
+    import resource  # noqa: PLC0415 - nothing else wants it, and the first frame is not to wait for it
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST if hard == resource.RLIM_INFINITY else min(hard, MOST)
     if soft in (resource.RLIM_INFINITY, wanted) or soft > wanted:

@@ -11,7 +11,8 @@ import zstandard
 from rltop.clock import FakeClock, SystemClock
 from rltop.ingest.awaited import still_looking
 from rltop.ingest.discover import discover
-from rltop.ingest.rescan import Look, Rescanner
+from rltop.ingest.look import Look
+from rltop.ingest.rescan import Rescanner
 from rltop.ingest.session import Session
 from rltop.ingest.sniff import sniff
 from rltop.sources.feed import DirectFeed
