@@ -39,9 +39,10 @@ def rows(folder: Path, count: int, size: int = 1) -> list[Path]:
 
 @pytest.fixture
 def few_handles() -> Iterator[None]:
-    """So few files may be open that none may stay so."""
+    """So few files may be open, besides those that are, that none may stay so."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (RESERVE, before[1]))
+    highest = max(int(each.name) for each in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + RESERVE, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
