@@ -6,6 +6,7 @@ for. What can be set is `settings`; what an option does is its layer's business.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -113,7 +114,8 @@ def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
     if named := environ.get(CONFIG_VARIABLE):
         return Path(named).expanduser()
     usual = config_folder(environ) / FILE_NAME
-    return usual if usual.is_file() else None
+    # A Path raises where it may not look, as with `HOME` of another user: then there is no file for this one.
+    return usual if os.path.isfile(usual) else None  # noqa: PTH113
 
 
 def _check_theme(found: Gathered, own: Path) -> None:
@@ -124,7 +126,7 @@ def _check_theme(found: Gathered, own: Path) -> None:
     """
     name = found.values["theme"]
     folders = (folder(THEMES_FOLDER), own)
-    if "theme" not in found.origins or any((each / f"{name}.toml").is_file() for each in folders):
+    if "theme" not in found.origins or any(os.path.isfile(each / f"{name}.toml") for each in folders):  # noqa: PTH113
         return
     known = sorted({path.stem for each in folders for path in each.glob("*.toml")})
     raise ConfigError(

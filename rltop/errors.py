@@ -12,6 +12,8 @@ A bad line in a metric file is not an error: it is data, counted and shown.
 
 from __future__ import annotations
 
+import errno
+
 EXIT_OK = 0
 EXIT_FIRING = 1
 EXIT_USAGE = 2
@@ -20,6 +22,10 @@ EXIT_DIED = 4
 """A run that was watched has died, or was given up (`rltop watch`)."""
 EXIT_FAULT = 70
 """A fault of the program itself (`EX_SOFTWARE` of sysexits.h); never to be taken for a verdict."""
+
+_FAILING = frozenset({errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
+_LONGEST_PATH = 300
+"""Of a longer path both ends are shown: one that is refused for its length must not bury the reason."""
 
 
 class RltopError(Exception):
@@ -48,6 +54,31 @@ class NoMetricsError(SourceError):
     """A directory or a pattern in which there is no metric stream yet."""
 
     exit_code = EXIT_NO_METRICS
+
+
+def reason_of(error: Exception) -> str:
+    """Why something could not be read, in a few words: as the operating system, or the error itself, says it."""
+    if isinstance(error, OSError):
+        text = error.strerror or str(error) or type(error).__name__
+        return text[:1].lower() + text[1:]
+    if isinstance(error, RltopError):
+        return error.message
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, MemoryError):
+        return "not enough memory"
+    return f"{type(error).__name__}: {error}"
+
+
+def cannot_read(path: str, error: Exception) -> SourceError:
+    """What to raise where a path cannot be read: names the path and the reason, and says what to do."""
+    shown = path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH // 2]}…{path[-_LONGEST_PATH // 2 :]}"
+    hint = "check the path and its permissions"
+    if isinstance(error, OSError) and error.errno in _FAILING:
+        hint = "the file system fails: try again, or read a copy on another disk"
+    elif isinstance(error, RltopError):
+        hint = error.hint or "unpack or mend it, or name another file"
+    return SourceError(f"cannot read {shown}: {reason_of(error)}", hint)
 
 
 class DecodeError(RltopError):

@@ -32,6 +32,7 @@ class FakeFileSystem:
         reuses_inodes: a freed inode goes to the next file, as on ext4.
         longest_read: reads return at most so many bytes.
         errors: raised one by one by the next calls.
+        has_room: handles may be kept.
         denied: every call that names a path fails with EACCES.
         gate: while it is not set, reads block.
     """
@@ -44,6 +45,7 @@ class FakeFileSystem:
         self.longest_read: int | None = None
         self.errors: list[OSError] = []
         self.denied = False
+        self.has_room = True
         self.gate = threading.Event()
         self.gate.set()
         self.calls: list[str] = []
@@ -119,6 +121,9 @@ class FakeFileSystem:
     def close(self, handle: int) -> None:
         node = self.handles.pop(handle)
         self._release(node)
+
+    def may_keep(self, handle: int) -> bool:
+        return self.has_room and handle in self.handles
 
     def scandir(self, directory: str) -> list[DirectoryEntry]:
         self._answer("scandir", directory)

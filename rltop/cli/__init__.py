@@ -45,11 +45,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except Exception as error:
         # The one place that catches everything: by now the terminal is its owner's again.
-        from rltop.cli.fault import describe_fault
-
-        voice.complain(*describe_fault(error, os.environ))
-        return EXIT_FAULT
+        return _end_after(error)
     return code
+
+
+def _end_after(error: Exception) -> int:
+    """Say what ended the program, and whose fault that is."""
+    from rltop.cli import voice
+    from rltop.cli.fault import describe_fault, what_ran_out
+
+    what, remedy = what_ran_out(error)
+    if what:
+        voice.complain(what, f"  {remedy}")
+        return EXIT_USAGE
+    voice.complain(*describe_fault(error, os.environ))
+    return EXIT_FAULT
 
 
 def _parsed(words: Sequence[str]) -> Namespace:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rltop.cli.looking import load_config
-from rltop.cli.opening import read_whole, runs_of
+from rltop.cli.opening import not_read, read_whole, runs_of
 from rltop.cli.voice import complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.clock import FakeClock
 from rltop.config import Config
@@ -62,10 +62,12 @@ def _many(arguments: Namespace, config: Config, spec: Any, runs: Iterable[Found 
     """Each run in turn, none of them kept: an array in JSON, else one text under the other."""
     codes = set()
     for number, found in enumerate(runs):
-        if isinstance(found, Found):
+        try:
+            if not isinstance(found, Found):
+                raise found[1]
             code, text = _one(arguments, config, spec, found, is_only=False)
-        else:
-            path, error = found
+        except RltopError as error:
+            path = found.path if isinstance(found, Found) else found[0]
             complain_of(error)
             code, text = error.exit_code, _json({"path": path, "error": error.message}) if arguments.json else ""
         codes.add(code)
@@ -83,6 +85,9 @@ def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_on
     session = read_whole(found, config, FakeClock())
     run = session.runs[0]
     try:
+        trouble = not_read(run)
+        if trouble is not None:
+            raise trouble
         return _code(arguments, run), _text(arguments, config, spec, run, is_only=is_only)
     finally:
         session.close()

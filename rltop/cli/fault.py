@@ -6,6 +6,7 @@ but the one who mends the program, so it is printed on request.
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -36,6 +37,15 @@ def describe_fault(error: Exception, environ: Mapping[str, str]) -> list[str]:
     else:
         lines.append(f"  please report it where you got rltop from, with the traceback that {DEBUG_VARIABLE}=1 prints")
     return lines
+
+
+def what_ran_out(error: Exception) -> tuple[str, str]:
+    """What this machine, or its limits, had too little of, and what to do; both empty where it was not that."""
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return "too many open files", "allow more: ulimit -n 256"
+    if isinstance(error, RuntimeError) and "start new thread" in str(error):
+        return "no more threads may be started", "allow more processes: ulimit -u, or the limit of the job or container"
+    return "", ""
 
 
 def _place(error: Exception) -> str:

@@ -5,17 +5,18 @@ Light on purpose: all that stands between the typed command and the first frame.
 
 from __future__ import annotations
 
-import glob
 import os
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rltop.cli.voice import complain, complain_of
+from rltop.clock import SystemClock
 from rltop.config import Config, load
-from rltop.errors import RltopError, SourceError
-from rltop.ingest.discover import Discovery, discover
-from rltop.ingest.found import Found, name_of
+from rltop.errors import SourceError
+from rltop.ingest.discover import Discovery
+from rltop.ingest.found import Found
+from rltop.ingest.look import Look
 from rltop.metrics.howto import HOWTO
 from rltop.model import Label
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 LOOK_DEADLINE_S = 2.0
-"""How long the first look at a path may take before the screen comes up without it."""
+"""How long the first look at a path may take before the screen comes up without it, or text says how far it is."""
+SAY_S = 10.0
+"""How often text says so again."""
+GIVE_UP_S = 60.0
+"""Without a screen, a file system that has shown nothing more for so long is given up."""
+_MOST_LEFT_OUT = 12
 
 
 def load_config(arguments: Namespace) -> Config:
@@ -36,38 +42,70 @@ def load_config(arguments: Namespace) -> Config:
 
 
 def look(paths: Sequence[str]) -> Discovery:
-    """Find what `paths` mean, without ever hanging on a dead server.
-
-    A plain file whose server does not answer is followed all the same: the screen
-    says that there is no answer, and shows the rows when there is one.
+    """Find what `paths` mean, however long that takes, and say so where it does.
 
     Raises:
-        SourceError: a path cannot be followed, or a directory does not answer.
+        SourceError: the paths cannot be used, or the file system has not answered for long.
     """
+    begun = begin_look(paths)
+    wait_s = LOOK_DEADLINE_S
+    while not begun.wait(wait_s):
+        if begun.silent_s >= GIVE_UP_S:
+            raise SourceError(
+                f"no answer from the file system for {begun.silent_s:.0f} s while looking in {', '.join(paths) or '.'}",
+                "see whether `ls` gets an answer there; name the metric file itself and the screen waits for it",
+            )
+        from rltop.ingest.awaited import progress_words
+
+        complain(progress_words(paths, begun.so_far, begun.silent_s))
+        wait_s = SAY_S
+    return begun.result()
+
+
+def look_each(paths: Sequence[str]) -> list[tuple[str, Discovery]]:
+    """What each of the paths means; one of several that cannot be used is said, and does not stop the others.
+
+    Raises:
+        SourceError: none of them can be used, or standard input is among them.
+    """
+    _refuse_standard_input(paths)
+    looked: list[tuple[str, Discovery]] = []
+    failed: list[SourceError] = []
+    for path in paths or ["."]:
+        try:
+            looked.append((path, look([path])))
+        except SourceError as error:
+            failed.append(error)
+    if not looked:
+        raise failed[0]
+    for failure in failed:
+        complain_of(failure)
+    return looked
+
+
+def begin_look(paths: Sequence[str]) -> Look:
+    """Begin to find what `paths` mean, in a thread: a dead server must hang nobody.
+
+    Raises:
+        SourceError: standard input is among them.
+    """
+    _refuse_standard_input(paths)
+    return Look(paths, SystemClock())
+
+
+def _refuse_standard_input(paths: Sequence[str]) -> None:
     if "-" in paths:
         raise SourceError("standard input cannot be watched together with files", "name - alone")
-    found: list[Discovery] = []
-    failed: list[RltopError] = []
 
-    def work() -> None:
-        try:
-            found.append(discover(paths))
-        except RltopError as error:
-            failed.append(error)
 
-    worker = threading.Thread(target=work, name="discover", daemon=True)
-    worker.start()
-    worker.join(LOOK_DEADLINE_S)
-    if failed:
-        raise failed[0]
-    if found:
-        return found[0]
-    if paths and not any(path.endswith("/") or glob.has_magic(path) for path in paths):
-        return Discovery([Found(path, name_of(path)) for path in paths])
-    raise SourceError(
-        f"no answer from the file system for {LOOK_DEADLINE_S:.0f} s while looking in {', '.join(paths) or '.'}",
-        "name the metric file itself: rltop follows it as soon as the server answers",
-    )
+def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
+    """Say what could not be read, and why; a few of many."""
+    if not left_out:
+        return
+    lines = [f"  {path}: {reason}" if reason else f"  {path}" for path, reason in left_out[:_MOST_LEFT_OUT]]
+    if len(left_out) > _MOST_LEFT_OUT:
+        lines.append(f"  and {len(left_out) - _MOST_LEFT_OUT:,} more")
+    complain(f"left out, because it cannot be read ({len(left_out):,}):", *lines)
 
 
 def one_of_several(found: Sequence[Found]) -> str:

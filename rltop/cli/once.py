@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltop.cli.opening import direct, read_pipe
-from rltop.cli.voice import complain, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.opening import direct, not_read, read_pipe
+from rltop.cli.voice import complain, complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.clock import SystemClock
 from rltop.config import Config
-from rltop.errors import EXIT_NO_METRICS, EXIT_OK, SourceError
+from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
 from rltop.ingest.found import Found
 from rltop.ingest.session import Session
 from rltop.model import Level
@@ -48,16 +48,20 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     """Read several runs, one after the other, and print a line of each; in JSON an array of whole documents.
 
     Returns:
-        EXIT_NO_METRICS if none of them has a row.
+        EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
     """
     from rltop.report.document import dumps
     from rltop.report.overview_document import once_document
     from rltop.report.text import runs_text
     from rltop.view.runs import in_order, read_entry
 
-    entries = []
+    entries, is_whole = [], True
     for number, each in enumerate(found):
         session = _read(each, config, arguments)
+        trouble = not_read(session.runs[0])
+        if trouble is not None:
+            complain_of(trouble)
+            is_whole = False
         entries.append(read_entry(session.runs[0]))
         if arguments.json:
             say(("[\n" if not number else ",\n") + dumps(once_document(session.runs[0])).decode())
@@ -69,6 +73,8 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
         looks = {"use_color": config.use_color(has_terminal), "is_ascii": _is_ascii(config)}
         say(runs_text(in_order(entries), text_width(arguments.width), **looks))
         complain(f"{len(entries)} runs, a line each; name one to see its overview")
+    if not is_whole:
+        return EXIT_USAGE
     return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS
 
 
@@ -81,6 +87,9 @@ def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
 def _print(session: Session, config: Config, arguments: Namespace) -> int:
     run = session.runs[0]
     has_rows = any(each.stream.rows for each in (run, *run.beside))
+    trouble = not_read(run)
+    if trouble is not None:
+        raise trouble
     if run.state_note and not has_rows:
         raise SourceError(f"{run.path}: {run.state_note}", "check the path and its permissions")
     has_terminal = is_terminal()

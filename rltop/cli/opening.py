@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import glob
+import os
 import stat
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.looking import look
+from rltop import units
+from rltop.cli.looking import look, say_left_out
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.decode.kinds import HEAD_BYTES, kind_of
-from rltop.errors import NoMetricsError, SourceError
+from rltop.errors import NoMetricsError, SourceError, cannot_read
 from rltop.ingest.discover import named
 from rltop.ingest.found import Found
 from rltop.ingest.options import IngestOptions, OpenFeed
@@ -21,6 +23,7 @@ from rltop.ingest.session import Session
 from rltop.sources.feed import DirectFeed
 
 if TYPE_CHECKING:
+    from rltop.ingest.tracked import TrackedRun
     from rltop.sources.reader import Reader, ThreadedFeed
 
 
@@ -52,8 +55,10 @@ def runs_of(path: str) -> list[Found]:
         SourceError: the file does not exist or cannot be read.
         NoMetricsError: the directory holds no run, or nothing matches.
     """
-    if Path(path).is_dir() or (glob.has_magic(path) and not Path(path).exists()):
+    # A Path raises where it may not look; what is wrong then comes out where the file is opened.
+    if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
         looked = look([path])
+        say_left_out(looked.left_out)
         if not looked.found:
             raise NoMetricsError(
                 f"nothing matches {path}" if looked.missing else f"no metric stream in {path}", "name the file"
@@ -66,7 +71,7 @@ def runs_of(path: str) -> list[Found]:
         with Path(path).open("rb") as file:
             kind = kind_of(file.read(HEAD_BYTES), path, is_all=True)
     except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}", "check the path and its permissions") from error
+        raise cannot_read(path, error) from error
     # Only where workers are timed one by one does the kind decide how a run is followed.
     return [Found(path, named(path, kind), size, kind=kind if kind is not None and kind.has_spans else None)]
 
@@ -100,6 +105,15 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     session = Session([found], direct(clock), clock, options)
     session.drain()
     return session
+
+
+def not_read(run: TrackedRun) -> SourceError | None:
+    """Why a run that was to be read to its end has not been; None where it has."""
+    error = run.trouble
+    if error is None or not run.stream.rows:
+        return error
+    read = f"{units.count(run.stream.rows)} records before that, up to step {units.step(run.stream.last_step or 0)}"
+    return SourceError(f"{error.message}; {read}", error.hint)
 
 
 def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:

@@ -23,18 +23,27 @@ from rltop.view.lines import Row
 from rltop.view.palette import load_palette
 
 if TYPE_CHECKING:
+    from rltop.ingest.look import Look
     from rltop.ingest.rescan import Rescanner
 
 Build = Callable[[int, int], Sequence[Row]]
 
 
-def watch(found: Sequence[Found], config: Config, paths: Sequence[str] = ()) -> int:
+def watch(
+    found: Sequence[Found],
+    config: Config,
+    paths: Sequence[str] = (),
+    left_out: Sequence[tuple[str, str]] = (),
+    first: Look | None = None,
+) -> int:
     """Follow files until the person leaves.
 
     Args:
         found: what the paths mean now.
         config: settled options.
         paths: directories and globs that are looked at again, for what appears later.
+        left_out: what could not be read, and why.
+        first: the look that found it, where it has not come to its end.
     """
     clock = SystemClock()
 
@@ -46,18 +55,21 @@ def watch(found: Sequence[Found], config: Config, paths: Sequence[str] = ()) -> 
 
     with _terminal(config, newest) as guard:
         from rltop.cli.opening import threaded
+        from rltop.sources.descriptors import raise_limit
         from rltop.sources.reader import Reader
 
         bell = Bell()
+        raise_limit()
         reader = Reader(config.reader, clock=clock, on_data=bell.ring)
         rescanner = None
         if paths:
             from rltop.ingest.rescan import Rescanner
 
-            rescanner = Rescanner(paths, found, clock, bell.ring)
+            rescanner = Rescanner(paths, found, clock, bell.ring, first=first)
+            rescanner.left_out = left_out
             rescanner.start()
         try:
-            return _run(found, config, threaded(reader), clock, bell, guard, rescanner)
+            return _run(found, config, threaded(reader), clock, bell, guard, rescanner, left_out)
         finally:
             reader.close()
             if rescanner is not None:
@@ -117,10 +129,12 @@ def _run(
     bell: Bell,
     guard: TerminalGuard,
     rescanner: Rescanner | None = None,
+    left_out: Sequence[tuple[str, str]] = (),
 ) -> int:
     from rltop.ingest.session import Session
 
     session = Session(found, open_feed, clock, config.ingest, bell)
+    session.left_out = lambda: left_out if rescanner is None else rescanner.left_out
     if rescanner is not None:
         session.look_again = rescanner.take
     try:

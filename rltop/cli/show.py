@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.looking import load_config, look, nothing_found
+from rltop.cli.looking import LOOK_DEADLINE_S, begin_look, load_config, look, nothing_found, say_left_out
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.voice import complain, is_terminal
 from rltop.config import Config
-from rltop.errors import EXIT_NO_METRICS, SourceError
+from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, cannot_read
+from rltop.ingest.discover import Discovery
 from rltop.ingest.found import Found, name_of
 from rltop.model import Label
 from rltop.resources import folder
@@ -28,24 +29,34 @@ def show(arguments: Namespace) -> int:
     config = load_config(arguments)
     if arguments.paths == [STANDARD_INPUT]:
         return _show_pipe(config, arguments)
-    discovery = look(arguments.paths)
     if _is_text(arguments):
-        if not discovery.found:
-            complain(*nothing_found(arguments.paths, discovery))
-            return EXIT_NO_METRICS
-        from rltop.cli.once import print_once, print_several
-
-        if len(discovery.found) > 1:
-            return print_several(discovery.found, config, arguments)
-        return print_once(discovery.found[0], config, arguments)
+        return _print(look(arguments.paths), config, arguments)
+    begun = begin_look(arguments.paths)
     from rltop.cli.screen import watch
+    from rltop.ingest.awaited import awaited, is_awaited, still_looking
 
-    if discovery.missing or not discovery.found:
-        from rltop.ingest.awaited import awaited, is_awaited
+    paths = arguments.paths or ["."]
+    if not begun.wait(LOOK_DEADLINE_S):
+        return watch([still_looking(paths, begun.so_far, begun.silent_s)], config, paths, first=begun)
+    discovery = begun.result()
+    if (discovery.missing or not discovery.found) and is_awaited(discovery):
+        return watch([awaited(paths, discovery)], config, paths, discovery.left_out)
+    return watch(discovery.found, config, paths if discovery.may_grow else (), discovery.left_out)
 
-        if is_awaited(discovery):
-            return watch([awaited(arguments.paths, discovery)], config, arguments.paths or ["."])
-    return watch(discovery.found, config, (arguments.paths or ["."]) if discovery.may_grow else ())
+
+def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
+    """What was found, as text."""
+    if not discovery.found:
+        complain(*nothing_found(arguments.paths, discovery))
+        return EXIT_NO_METRICS
+    from rltop.cli.once import print_once, print_several
+
+    say_left_out(discovery.left_out)
+    if len(discovery.found) > 1:
+        code = print_several(discovery.found, config, arguments)
+    else:
+        code = print_once(discovery.found[0], config, arguments)
+    return EXIT_USAGE if discovery.failed else code
 
 
 def _show_pipe(config: Config, arguments: Namespace) -> int:
@@ -77,8 +88,11 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
     config = load_config(arguments)
     try:
         size = file_size(path)
+        with Path(path).open("rb"):
+            # What may not be read is said before there is a screen.
+            pass
     except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror}", "name a recorded metric file") from error
+        raise cannot_read(path, error) from error
     found = Found(path, name, size)
     if _is_text(arguments):
         from rltop.cli.once import print_once

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks
-from rltop.cli.looking import load_config, look, nothing_found, one_of_several
+from rltop.cli.looking import load_config, look_each, nothing_found, one_of_several, say_left_out
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.cli.voice import complain, stop_saying
@@ -27,6 +27,7 @@ from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
 from rltop.ingest.awaited import awaited, is_awaited
+from rltop.ingest.discover import Discovery
 from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, IngestOptions
 from rltop.ingest.rescan import Rescanner
@@ -34,6 +35,7 @@ from rltop.ingest.session import Session
 from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
+from rltop.sources.descriptors import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
 from rltop.structs import Struct
@@ -277,6 +279,7 @@ def watch(arguments: Namespace) -> int:
         session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
         return _watch(session, arguments, clock, bell)
     found, folders = _found(arguments.paths)
+    raise_limit()
     reader = Reader(config.reader, clock=clock, on_data=bell.ring)
     rescanner = Rescanner(folders, found, clock, bell.ring)
     if folders:
@@ -308,13 +311,18 @@ def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
 
     Where there is none at all, the one that is awaited; else those that are there will do, and what is empty is said.
     """
-    together = look(paths)
+    looked = look_each(paths)
+    together = Discovery(
+        found=[each for _, discovery in looked for each in discovery.found],
+        passed_over=[each for _, discovery in looked for each in discovery.passed_over],
+        missing=[each for _, discovery in looked for each in discovery.missing],
+    )
     if is_awaited(together):
         return [awaited(paths, together)], list(paths or ["."])
     found: dict[str, Found] = {}
     growing = []
-    for path in paths:
-        discovery = look([path])
+    for path, discovery in looked:
+        say_left_out(discovery.left_out)
         if not discovery.found:
             complain(*nothing_found([path], discovery))
         elif discovery.looked_in and len(discovery.found) > 1:

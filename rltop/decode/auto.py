@@ -10,7 +10,11 @@ from rltop.decode.codec import HEAD_BYTES, Codec, codec_of
 from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
+from rltop.errors import SourceError
 from rltop.model import Counts, Record, TimedSpan
+
+MOST_LAYERS = 4
+"""Layers of compression that are taken off one another; each costs a decoder, and nobody packs a log more often."""
 
 
 class AutoDecoder:
@@ -20,8 +24,17 @@ class AutoDecoder:
         kind: what it turned out to be, or None so far.
     """
 
-    def __init__(self, name: str, options: JsonlOptions) -> None:
+    def __init__(self, name: str, options: JsonlOptions, layers: int = 0) -> None:
+        """Nothing is known yet.
+
+        Args:
+            name: of the file; decides only where bytes do not.
+            options: for lines of JSON.
+            layers: how many layers of compression have been taken off what it is given.
+        """
         self.kind: Kind | None = None
+        self._layers = layers
+        self._refusal = ""
         self._name = name
         self._options = options
         self._held = b""
@@ -52,8 +65,8 @@ class AutoDecoder:
 
     @property
     def stopped(self) -> str:
-        """As the decoder of its kind says."""
-        return "" if self._inner is None else self._inner.stopped
+        """Why it cannot be unpacked at all, or as the decoder of its kind says."""
+        return self._refusal if self._inner is None else self._inner.stopped
 
     @property
     def group_size(self) -> int | None:
@@ -75,6 +88,8 @@ class AutoDecoder:
         """Decode what has come, or hold it until its kind is known."""
         if self._inner is not None:
             return self._inner.feed(data, offset, generation)
+        if self._refusal:
+            return []
         if not self._held:
             self._start = (offset, generation)
         self._held += data
@@ -100,7 +115,7 @@ class AutoDecoder:
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""
-        self._held = b""
+        self._held, self._refusal = b"", ""
         if self._inner is None:
             return
         if self.kind is None:
@@ -115,7 +130,10 @@ class AutoDecoder:
             return []
         codec = codec_of(head)
         if codec is not None:
-            self._inner = self._unpacked(codec)
+            try:
+                self._inner = self._unpacked(codec)
+            except SourceError as error:
+                return self._refuse(error)
         else:
             self.kind = kind_of(head, self._name, is_all=is_all)
             if self.kind is None:
@@ -128,4 +146,13 @@ class AutoDecoder:
     def _unpacked(self, codec: Codec) -> Decoder:
         from rltop.decode.compressed import CompressedDecoder  # noqa: PLC0415
 
-        return CompressedDecoder(codec, AutoDecoder(self._name, self._options))
+        if self._layers >= MOST_LAYERS:
+            raise SourceError(f"compressed more than {MOST_LAYERS} times over", "unpack it first")
+        return CompressedDecoder(codec, AutoDecoder(self._name, self._options, self._layers + 1))
+
+    def _refuse(self, error: SourceError) -> list[Record]:
+        """It cannot be unpacked: said, counted, and nothing of it is kept; the next file may be another."""
+        self._refusal = error.message
+        self._earlier.refuse(self._earlier.lines + 1, error.message)
+        self._held = b""
+        return []

@@ -221,8 +221,8 @@ def _zstd_package() -> Any:
         return importlib.import_module("zstandard")
     except ImportError:
         raise SourceError(
-            "this file is compressed with zstd, which needs the package zstandard",
-            "pip install zstandard, or decompress it first: zstd -d FILE",
+            "compressed with zstd, and the package zstandard cannot be imported",
+            "install rltop again: it brings zstandard along; or decompress it first: zstd -d FILE",
         ) from None
 
 

@@ -236,8 +236,8 @@ def _zstd(page: bytes, size: int) -> bytes:
         package = importlib.import_module("zstandard")
     except ImportError:
         raise SourceError(
-            "a column of this parquet file is compressed with zstd, which needs the package zstandard",
-            "pip install 'rltop[zstd]'",
+            "a column of this parquet file is compressed with zstd, and the package zstandard cannot be imported",
+            "install rltop again: it brings zstandard along",
         ) from None
     try:
         out: bytes = package.ZstdDecompressor().decompress(page, max_output_size=max(1, size))

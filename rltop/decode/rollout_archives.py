@@ -266,7 +266,8 @@ def _inflated(content: Value) -> str:
         package = importlib.import_module("zstandard")
     except ImportError:
         raise SourceError(
-            "the texts are compressed with zstd, which needs the package zstandard", "pip install 'rltop[zstd]'"
+            "the texts are compressed with zstd, and the package zstandard cannot be imported",
+            "install rltop again: it brings zstandard along",
         ) from None
     try:
         text: bytes = package.ZstdDecompressor().decompress(content, max_output_size=MAX_TEXT_BYTES)

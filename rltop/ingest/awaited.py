@@ -14,6 +14,8 @@ from rltop.ingest.found import Found
 from rltop.model import Label
 
 _MOST_REASONS = 4
+SILENT_S = 3.0
+"""A file system that has not answered for so long is said not to."""
 
 
 def is_awaited(discovery: Discovery) -> bool:
@@ -29,6 +31,26 @@ def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
     path = next(iter(paths), ".")
     where = Label.of(Path(path).absolute().name or path)
     return Found(path, where, awaits=_words(paths or ["."], discovery))
+
+
+def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> Found:
+    """What stands for the runs of `paths` while the first look at them has not come to its end.
+
+    Args:
+        paths: as typed.
+        so_far: what the look has counted.
+        silent_s: for how long the file system has owed it an answer.
+    """
+    path = next(iter(paths), ".")
+    return Found(path, Label.of(Path(path).absolute().name or path), awaits=progress_words(paths, so_far, silent_s))
+
+
+def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> str:
+    """How far a look has come."""
+    where = " and ".join(paths) or "."
+    if silent_s >= SILENT_S:
+        return f"no answer from the file system for {silent_s:.0f} s while looking through {where}; still waiting"
+    return f"looking through {where}: {so_far.names:,} names, {so_far.opened:,} files read so far"
 
 
 def _words(paths: Sequence[str], discovery: Discovery) -> str:

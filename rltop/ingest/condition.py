@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from rltop.clock import Clock
+from rltop.errors import DecodeError, SourceError, cannot_read
 from rltop.health.reception import FIRST_RECORD, UNREADABLE, first_record_late, unreadable
 from rltop.ingest.intake import Intake
 from rltop.ingest.pipeline import Pipeline
@@ -149,6 +150,19 @@ class Condition(ABC):
         """Has nothing at all, row or not, come for so long that a run at its beginning would be called quiet?"""
         moments = [moment for moment in (self._moved_s, self._modified_s) if moment is not None]
         return self._has_caught_up and bool(moments) and self._clock.now() - max(moments) > UNJUDGED_LIVE_S
+
+    @property
+    def trouble(self) -> SourceError | None:
+        """Why nothing, or nothing more, can be read, as something to raise; None where all is well."""
+        error, stopped = self._main.feed.status.error, self._main.pipeline.decoder.stopped
+        if error is None and stopped and not self.stream.rows:
+            return cannot_read(self.path.raw, DecodeError(stopped))
+        return error
+
+    @property
+    @abstractmethod
+    def path(self) -> Label:
+        """Where it is read from."""
 
     @property
     def state_note(self) -> str:

@@ -15,15 +15,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rltop.decode.kinds import WANDB, Kind, bare_name
-from rltop.errors import SourceError
+from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
 from rltop.ingest.declared import read_ranges
 from rltop.ingest.found import Found, name_of, told_apart
 from rltop.ingest.refused import name_refused, why_refused
 from rltop.ingest.roles import WANDB_PARTS
 from rltop.ingest.sniff import SAMPLES, sniff
-from rltop.metrics.ranges import Ranges
+from rltop.metrics.ranges import NONE, Ranges
 from rltop.model import Label
-from rltop.structs import Struct, field
+from rltop.structs import NamedTuple, Struct, field
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
@@ -34,65 +34,157 @@ _ARCHIVE = re.compile(r"(tail|block_live|block_\d+)\.zip$")
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv"}
 )
+_UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
+"""What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
 
 
-Seen = dict[str, tuple[int, Kind | None, str, str]]
-"""Path → size when it was judged, kind, why it is no metric stream, and what it calls its run."""
+class Judged(NamedTuple):
+    """What a look into a file has shown.
+
+    Attributes:
+        size: of the file at that time.
+        kind: what its first bytes say it is.
+        reason: why it is no metric stream; empty if it is one.
+        title: what it calls its run.
+        is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
+    """
+
+    size: int
+    kind: Kind | None
+    reason: str
+    title: str = ""
+    is_unreadable: bool = False
+
+
+Seen = dict[str, Judged]
+"""What earlier looks have shown, by path."""
 
 
 class Discovery(Struct, frozen=False):
     """What was found, and what was looked at and left; `seen` spares a second look into a file.
 
     A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
-    `missing` are paths behind which there is nothing yet, and patterns that match nothing.
+    `missing` are paths behind which there is nothing yet, and patterns that match nothing. `left_out` is the part of
+    `passed_over` that may well be metrics: what could not be read, and why. `failed` says of which of several paths
+    nothing can be had. `names` and `opened` count up while the look goes on.
     """
 
     found: list[Found] = field(default_factory=list)
     passed_over: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[SourceError] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     may_grow: bool = False
-    is_cut_short: bool = False
     seen: Seen = field(default_factory=dict)
+    names: int = 0
+    opened: int = 0
+
+    def leave_out(self, path: str, reason: str) -> None:
+        """Note what cannot be read, and why."""
+        self.passed_over.append((path, reason))
+        self.left_out.append((path, reason))
 
 
-def discover(paths: Sequence[str], seen: Seen | None = None) -> Discovery:
+def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | None = None) -> Discovery:
     """Find the metric streams that `paths` mean; no path means the current directory.
+
+    A file that cannot be read is left out, and said to be; only what was named itself,
+    and is all there is, is an error.
 
     Args:
         paths: files, directories and globs, as typed.
         seen: what earlier looks have judged; filled by this one. A file that was no metric
             stream is judged again when it has grown.
+        into: where to put it; another thread may watch its counters.
 
     Raises:
-        SourceError: a path is neither a file nor a directory.
+        SourceError: of none of the paths there is anything to be had.
     """
-    result = Discovery(seen={} if seen is None else seen)
+    result = Discovery() if into is None else into
+    if seen is not None:
+        result.seen = seen
     for path in paths or ["."]:
-        expanded = _expand(path)
-        if not expanded:
-            result.missing.append(path)
-        result.may_grow = result.may_grow or expanded != [os.path.expanduser(path)]  # noqa: PTH111
-        for each in expanded:
-            _look_at(each, result, is_only=len(expanded) == 1)
+        try:
+            _look_for(path, result)
+        except SourceError as error:
+            result.failed.append(error)
+    if result.failed and not result.found:
+        raise result.failed[0]
+    result.left_out += [(error.message, "") for error in result.failed]
     found = {found.path: found for found in result.found}.values()
     result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(list(found))]
     return result
 
 
+def _look_for(path: str, result: Discovery) -> None:
+    """Look at what one typed path means."""
+    typed = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop the trailing slash that a person typed
+    expanded = _expand(typed, result)
+    if not expanded:
+        result.missing.append(path)
+    result.may_grow = result.may_grow or expanded != [typed]
+    for each in expanded:
+        result.opened += each != typed
+        try:
+            _look_at(each, result, is_only=len(expanded) == 1)
+        except SourceError as error:
+            if each == typed:
+                raise
+            result.passed_over.append((each, error.message))
+        except _UNREADABLE as error:
+            if each == typed:
+                raise cannot_read(each, error) from error
+            result.leave_out(each, reason_of(error))
+
+
 def _declared(found: Found, result: Discovery) -> Ranges:
-    """Ranges that files beside the run declare."""
-    return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
+    """Ranges that files beside the run declare; they can do without."""
+    try:
+        return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
+    except OSError as error:
+        result.passed_over.append((found.path, f"declares no ranges: {reason_of(error)}"))
+        return NONE
 
 
-def _expand(path: str) -> list[str]:
-    path = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop the trailing slash that a person typed
-    if Path(path).exists() or not glob.has_magic(path):
+def _expand(path: str, result: Discovery) -> list[str]:
+    """The paths that one path means: itself, unless it is a pattern.
+
+    Raises:
+        SourceError: it is a pattern, and the folder that it begins in cannot be listed.
+    """
+    if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path raises where it may not look
         return [path]
-    return sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - patterns may be absolute
+    found = []
+    for each in glob.iglob(path, recursive=True):  # noqa: PTH207 - patterns may be absolute
+        result.names += 1
+        found.append(each)
+    if not found:
+        # A pattern passes over what it cannot list: that nothing matches must not be said of a closed folder.
+        _list_start(path)
+    return sorted(found)
+
+
+def _list_start(pattern: str) -> None:
+    parts = pattern.split("/")
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    start = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
+    try:
+        with os.scandir(start):
+            pass
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise cannot_read(start, error) from error
 
 
 def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
+    """Look at one path that is no pattern.
+
+    Raises:
+        SourceError: it is known to hold no metrics.
+        OSError, DecodeError: it cannot be read.
+    """
     try:
         info = Path(path).stat()
     except FileNotFoundError:
@@ -102,8 +194,6 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
         else:
             result.found.append(Found(path, name_of(path)))
         return
-    except OSError as error:
-        raise SourceError(f"cannot look at {path}: {error.strerror}", "check the path and its permissions") from error
     if stat.S_ISDIR(info.st_mode):
         result.looked_in.append(path)
         result.may_grow = True
@@ -122,15 +212,13 @@ def _refuse(path: str, reason: str) -> None:
 
     Raises:
         SourceError: it is of a kind that is known and not read, or it holds samples.
+        OSError: it cannot be read.
     """
     if reason in SAMPLES:
         hint = f"name the metrics beside it; if these are metrics all the same: rltop - < {path}"
         raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
-    try:
-        with Path(path).open("rb") as file:
-            what, remedy = why_refused(file.read(16))
-    except OSError:
-        return
+    with Path(path).open("rb") as file:
+        what, remedy = why_refused(file.read(16))
     if what:
         raise SourceError(f"{path} is {what}, not a metric stream", remedy)
 
@@ -147,12 +235,16 @@ def _search(folder: str, result: Discovery) -> list[Found]:
         if info.st_size == 0:
             result.passed_over.append((path, "empty"))
             continue
-        kind, reason, titles[path] = _judged(path, info.st_size, result.seen)
-        if reason:
-            result.passed_over.append((path, reason))
+        judged = _judged(path, info.st_size, result.seen)
+        result.opened += 1
+        if judged.is_unreadable:
+            result.leave_out(path, judged.reason)
+        elif judged.reason:
+            result.passed_over.append((path, judged.reason))
         else:
-            name = Label.of(titles[path]) if titles[path] else name_of(path)
-            files.append(Found(path, name, info.st_size, info.st_mtime, kind))
+            titles[path] = judged.title
+            name = Label.of(judged.title) if judged.title else name_of(path)
+            files.append(Found(path, name, info.st_size, info.st_mtime, judged.kind))
     from rltop.ingest.grouping import group  # noqa: PLC0415 - a file that was named needs none
 
     grouped = group(files, titles)
@@ -160,14 +252,28 @@ def _search(folder: str, result: Discovery) -> list[Found]:
     return grouped.runs
 
 
-def _judged(path: str, size: int, seen: Seen) -> tuple[Kind | None, str, str]:
-    """Kind, reason to pass it over, and title of a file, from an earlier look where that still holds."""
+def _judged(path: str, size: int, seen: Seen) -> Judged:
+    """What a file of a directory is, from an earlier look where that still holds.
+
+    The one guard around a file that nobody named: whatever is wrong with it, it must not
+    keep the others from being found.
+    """
     known = seen.get(path)
-    is_unsettled = known is not None and bool(known[2] or (known[1] is WANDB and not known[3]))
-    if known is None or (is_unsettled and known[0] != size):
+    is_unsettled = known is not None and bool(known.reason or (known.kind is WANDB and not known.title))
+    if known is not None and not (is_unsettled and known.size != size):
+        return known
+    try:
         kind, reason = sniff(path)
-        known = seen[path] = (size, kind, reason, _title(path) if kind is WANDB else "")
-    return known[1:]
+        known = Judged(size, kind, reason, _title(path) if kind is WANDB else "")
+    except FileNotFoundError:
+        return Judged(size, None, "gone since the directory was listed")
+    except OSError as error:
+        # Not remembered: permission may be given, and a server come back, without the file's being written.
+        return Judged(size, None, reason_of(error), is_unreadable=True)
+    except Exception as error:
+        known = Judged(size, None, reason_of(error), is_unreadable=True)
+    seen[path] = known
+    return known
 
 
 def named(path: str, kind: Kind | None) -> Label:
@@ -194,27 +300,54 @@ def _title(path: str) -> str:
 
 
 def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:
+    """Every file below a directory that may hold metrics.
+
+    Raises:
+        OSError: the directory itself cannot be listed; one below it is left out.
+    """
     seen, queue = 0, [(folder, 0)]
     while queue:
         here, depth = queue.pop(0)
         try:
-            with os.scandir(here) as entries:
-                listed = sorted(entries, key=lambda entry: entry.name)
+            listed = _listed(here, result)
         except OSError as error:
-            result.passed_over.append((here, error.strerror or "cannot be listed"))
+            if not depth:
+                raise
+            _note(here, error, result)
             continue
         for entry in listed:
             seen += 1
             if seen > _MAX_ENTRIES:
-                result.is_cut_short = True
+                result.leave_out(folder, f"of more than {_MAX_ENTRIES:,} names the rest was not looked at")
                 return
             try:
                 if entry.is_dir(follow_symlinks=False):
                     if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
                         queue.append((entry.path, depth + 1))
-                elif _may_hold_metrics(entry.name) and entry.is_file():
-                    yield entry.path, entry.stat()
+                elif _may_hold_metrics(entry.name):
+                    info = entry.stat()
+                    if stat.S_ISREG(info.st_mode):
+                        yield entry.path, info
                 elif name_refused(entry.name):
                     result.passed_over.append((entry.path, name_refused(entry.name)))
             except OSError as error:
-                result.passed_over.append((entry.path, error.strerror or "cannot be read"))
+                _note(entry.path, error, result, is_link=entry.is_symlink())
+
+
+def _listed(folder: str, result: Discovery) -> list[os.DirEntry[str]]:
+    listed = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            result.names += 1
+            listed.append(entry)
+    return sorted(listed, key=lambda entry: entry.name)
+
+
+def _note(path: str, error: OSError, result: Discovery, *, is_link: bool = False) -> None:
+    """Leave a path out that cannot be looked at, unless it has just gone."""
+    if not isinstance(error, FileNotFoundError):
+        result.leave_out(path, reason_of(error))
+    elif is_link:
+        result.leave_out(path, "a link to nothing")
+    else:
+        result.passed_over.append((path, "gone since the directory was listed"))

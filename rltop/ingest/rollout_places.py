@@ -40,7 +40,8 @@ _NOTHING = frozenset({"null", "none", ""})
 def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
     """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
     path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is no path
-    paths = [path] if Path(path).exists() or not glob.has_magic(path) else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
+    is_one = os.path.exists(path) or not glob.has_magic(path)  # noqa: PTH110 - a Path raises where it may not look
+    paths = [path] if is_one else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
     if not paths:
         return [], [f"nothing matches {pattern}"]
     found: list[RolloutSource] = []
@@ -68,7 +69,7 @@ def dumps_beside(path: str) -> list[RolloutSource]:
     candidates = [*([said] if said is not None else []), *_candidates(Path(path).absolute())]
     for each in candidates:
         try:
-            found = dumps_in(str(each)) if each.is_dir() or holds_answers(each) else []
+            found = dumps_in(str(each)) if _is_folder(each) or holds_answers(each) else []
         except (OSError, SourceError):
             continue
         if found:
@@ -76,9 +77,14 @@ def dumps_beside(path: str) -> list[RolloutSource]:
     return []
 
 
+def _is_folder(path: Path) -> bool:
+    """Is there a folder, as far as one may look? A Path raises where one may not."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
 def _homes(path: Path) -> Iterator[Path]:
     """The folder of a run and those above it for as long as they are only there for logs."""
-    home = path if path.is_dir() else path.parent
+    home = path if _is_folder(path) else path.parent
     for _ in range(_MOST_UP):
         yield home
         if home.name.lower() not in _LOG_FOLDERS and not home.name.startswith(("checkpoint-", "run-")):
@@ -89,7 +95,7 @@ def _homes(path: Path) -> Iterator[Path]:
 def _candidates(path: Path) -> Iterator[Path]:
     for home in _homes(path):
         for archives in (home, home / "files"):
-            if (archives / "steps").is_dir():
+            if _is_folder(archives / "steps"):
                 yield archives
         names = _names(home)
         own = [name for name in names if _FILE.match(name) and home / name != path]
@@ -109,7 +115,7 @@ def _names(folder: Path) -> set[str]:
 def _said_by(path: Path) -> Path | None:
     """The folder that the run's log or its settings name as the place for its rollouts."""
     for home in _homes(path.absolute()):
-        for file in (path, *(home / name for name in _SETTINGS)) if path.is_file() else ():
+        for file in (path, *(home / name for name in _SETTINGS)) if os.path.isfile(path) else ():  # noqa: PTH113
             if file.suffix not in (".log", ".out", ".txt", ".yaml", ""):
                 continue
             try:
@@ -121,6 +127,6 @@ def _said_by(path: Path) -> Path | None:
                 continue
             folder = Path(match[1].decode("utf-8", "replace"))
             for place in (folder, home / folder, home.parent / folder):
-                if place.is_dir():
+                if _is_folder(place):
                     return place
     return None

@@ -47,6 +47,11 @@ def _nothing_new() -> None:
     """What another look finds where nobody looks again."""
 
 
+def _nothing_left_out() -> Sequence[tuple[str, str]]:
+    """What could not be read where only files were named."""
+    return ()
+
+
 def _is_same(known: Found, now: Found) -> bool:
     """Are the two one run: do they share a file?"""
     paths = {path for each in (known, *known.beside) for path in each.paths}
@@ -104,6 +109,7 @@ class Session:
         self._turn = 0
         self._open_feed = open_feed
         self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
+        self.left_out: Callable[[], Sequence[tuple[str, str]]] = _nothing_left_out
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s = -1, 0.0
@@ -297,9 +303,11 @@ class Session:
     @property
     def version(self) -> Hashable:
         """Moves with everything that a view may show, time aside; of many runs, whenever one of them has been awake."""
+        left_out = self.left_out()
+        gaps = len(left_out), left_out[0] if left_out else None
         if len(self.runs) > CROWD:
-            return self._wakings
-        return tuple(run.version for run in self.runs)
+            return self._wakings, gaps
+        return tuple(run.version for run in self.runs), gaps
 
     def close(self) -> None:
         """Let go of everything; never waits for a read."""

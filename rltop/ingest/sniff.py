@@ -10,6 +10,7 @@ from rltop.decode.auto import AutoDecoder
 from rltop.decode.codec import codec_of
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import CONSOLE, JSONL, TELESCOPE, WHOLE_JSON, Kind, bare_name, kind_of
+from rltop.errors import DecodeError
 from rltop.ingest.refused import why_refused
 from rltop.model import Record
 
@@ -26,20 +27,23 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     64 KiB, whose rows share no number, or that has many rows for one step, holds
     samples. Compressed files are judged by what is in them. `is_hurried`: there are
     not many files to be judged, and somebody waits (see `decode.json_text`).
+
+    Raises:
+        OSError: it cannot be opened or read.
+        DecodeError: it is compressed, and nothing can be got out of it.
     """
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(SNIFF_BYTES)
-            is_all = len(head) < SNIFF_BYTES
-            tail = b"" if is_all else _last_bytes(file)
-    except OSError as error:
-        return None, error.strerror or "cannot be read"
+    with Path(path).open("rb") as file:
+        head = file.read(SNIFF_BYTES)
+        is_all = len(head) < SNIFF_BYTES
+        tail = b"" if is_all else _last_bytes(file)
     what, _ = why_refused(head)
     if what and kind_of(head, path, is_all=True) is not TELESCOPE:
         return None, what
     if codec_of(head) is not None:
         decoder = AutoDecoder(path, JsonlOptions())
         records = decoder.feed(head, 0, 0)
+        if decoder.stopped and not records:
+            raise DecodeError(decoder.stopped, "unpack it, and name what is in it")
         return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
     return _judge(path, head, tail, JsonlOptions(is_hurried=is_hurried), is_all=is_all)
 

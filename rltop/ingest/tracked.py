@@ -268,7 +268,10 @@ class TrackedRun(Condition):
         total = Counts()
         total.add(self._main.pipeline.decoder.counts)
         total.add(self._main.pipeline.stream.counts)
-        total.nul_bytes += self._main.feed.status.nul_bytes
+        status = self._main.feed.status
+        total.nul_bytes += status.nul_bytes
+        total.unreadable_files += len(status.left_out)
+        total.first_unreadable = status.left_out[0] if status.left_out else ""
         total.examples = self._main.pipeline.decoder.counts.examples
         return total
 

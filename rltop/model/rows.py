@@ -121,7 +121,8 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `recent_bad` are the numbers of the newest bad lines of which nothing could be used.
+    for a step; `recent_bad` are the numbers of the newest bad lines of which nothing could be used;
+    `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
     """
 
     lines: int = 0
@@ -139,6 +140,8 @@ class Counts(Struct, frozen=False):
     null_values: int = 0
     nonfinite_values: int = 0
     keys_over_cap: int = 0
+    unreadable_files: int = 0
+    first_unreadable: str = ""
     first_bad_line: int | None = None
     first_bad_reason: str = ""
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
@@ -165,6 +168,7 @@ class Counts(Struct, frozen=False):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if self.first_bad_line is None:
             self.first_bad_line, self.first_bad_reason = other.first_bad_line, other.first_bad_reason
+        self.first_unreadable = self.first_unreadable or other.first_unreadable
         self.recent_bad.extend(other.recent_bad)
 
     @staticmethod
@@ -173,5 +177,5 @@ class Counts(Struct, frozen=False):
         return (
             "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
             "nul_bytes", "late_rows", "repeated_rows", "text_values", "nested_values", "null_values",
-            "nonfinite_values", "keys_over_cap",
+            "nonfinite_values", "keys_over_cap", "unreadable_files",
         )  # fmt: skip

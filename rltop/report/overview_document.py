@@ -174,6 +174,7 @@ def _counts(run: RunSource) -> Document:
     """Every counter, zeros included, and where the first bad line stands."""
     counts = run.counts
     document: Document = {name: getattr(counts, name) for name in counts.names()}
+    document["first_unreadable"] = counts.first_unreadable or None
     document["first_bad_line"] = counts.first_bad_line
     document["first_bad_reason"] = counts.first_bad_reason or None
     return document

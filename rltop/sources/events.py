@@ -77,7 +77,8 @@ class TailStatus(NamedTuple):
         size: bytes in the file when last seen.
         offset: bytes passed, of this generation.
         nul_bytes: NUL bytes seen and not given out: holes passed over, and those the file ends with now.
-        error: where the state is REFUSED: the same as something to raise.
+        error: where the state is REFUSED, or the last look has failed: the same as something to raise.
+        left_out: files of the same stream that could not be read, each with the reason.
     """
 
     state: TailState
@@ -86,6 +87,7 @@ class TailStatus(NamedTuple):
     offset: int = 0
     nul_bytes: int = 0
     error: SourceError | None = None
+    left_out: tuple[str, ...] = ()
 
 
 _BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")

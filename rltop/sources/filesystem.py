@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
+from rltop.sources.descriptors import is_scarce
 from rltop.structs import NamedTuple
 
 MOUNTINFO = Path("/proc/self/mountinfo")
@@ -94,6 +95,10 @@ class FileSystem(Protocol):
         """Give the handle back."""
         ...
 
+    def may_keep(self, handle: int) -> bool:
+        """Whether the handle may stay open while nothing is read from it; there may be too few of them."""
+        ...
+
     def scandir(self, directory: str) -> list[DirectoryEntry]:
         """The names in a directory, as the directory itself lists them."""
         ...
@@ -122,6 +127,10 @@ class LocalFileSystem:
     def close(self, handle: int) -> None:
         """Give the handle back."""
         os.close(handle)
+
+    def may_keep(self, handle: int) -> bool:
+        """Whether there are enough handles left to keep this one."""
+        return not is_scarce(handle)
 
     def scandir(self, directory: str) -> list[DirectoryEntry]:
         """The names in a directory with the inodes of the listing."""

@@ -11,6 +11,7 @@ import posixpath
 import stat
 
 from rltop.clock import Clock
+from rltop.errors import cannot_read, reason_of
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.sources.sight import is_missing, unreachable
@@ -51,6 +52,7 @@ class FolderTail:
         self._reading: _Reading | None = None
         self._waiting: list[str] = []
         self._known: dict[str, tuple[int, int, int]] = {}
+        self._left_out: dict[str, str] = {}
         self._not_before: dict[str, float] = {}
         self._next_scan = float("-inf")
         self._generation = -1
@@ -71,10 +73,16 @@ class FolderTail:
             self._drop()
             self._waiting.clear()
             self._next_scan = self._clock.monotonic() + SCAN_S
-            self.status = unreachable(error, self.status.size).as_status()
+            status = unreachable(error, self.status.size).as_status()
+            self.status = status._replace(error=cannot_read(self.path, error))
             return []
         is_busy = self._reading is not None or self._waiting
-        self.status = self.status._replace(state=TailState.READING if is_busy else TailState.AT_END, message="")
+        self.status = self.status._replace(
+            state=TailState.READING if is_busy else TailState.AT_END,
+            message="",
+            error=None,
+            left_out=tuple(f"{posixpath.basename(path)}: {reason}" for path, reason in self._left_out.items()),
+        )
         return events
 
     def follow_as(self, *, is_network: bool) -> None:
@@ -89,21 +97,31 @@ class FolderTail:
         now = self._clock.monotonic()
         self._next_scan = now + SCAN_S
         changed = []
+        self._left_out.clear()
         for path in archives_in(self.path, self._fs):
-            seen = self._fs.stat(path)
+            try:
+                seen = self._fs.stat(path)
+            except OSError as error:
+                self._leave_out(path, error)
+                continue
             if self._known.get(path) != _stamp(seen) and now >= self._not_before.get(path, now):
                 changed.append((seen.mtime_ns, path))
         # Oldest first: finished blocks come before the ones that are still written.
         self._waiting = [path for _, path in sorted(changed)]
+
+    def _leave_out(self, path: str, error: OSError) -> None:
+        """One archive that cannot be read must not keep the others from being read; it is tried again."""
+        self._left_out[path] = "a link to nothing" if is_missing(error) else reason_of(error)
 
     def _begin(self) -> list[Chunk | Reset]:
         path = self._waiting.pop(0)
         try:
             handle = self._fs.open(path)
         except OSError as error:
-            if is_missing(error):
-                return []
-            raise
+            # One that has been listed a moment ago and is gone has been written anew, or done with.
+            if not is_missing(error):
+                self._leave_out(path, error)
+            return []
         self._reading = _Reading(path, handle, self._fs.stat(handle))
         return [self._reset()]
 

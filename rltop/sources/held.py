@@ -62,6 +62,16 @@ class HeldFile:
             outcome = self._follow(self._current)
         return Sight.of(outcome, self._size, note)
 
+    @property
+    def may_stay_open(self) -> bool:
+        """Are there enough handles to keep this one? A file that was renamed away can be read by its handle alone."""
+        return self._current is None or bool(self._successors) or self._fs.may_keep(self._current.handle)
+
+    @property
+    def reading(self) -> tuple[tuple[int, int], str] | None:
+        """Identity and resolved path of the file that is being read."""
+        return None if self._current is None else (self._current.identity, self._current.real_path)
+
     def drop(self) -> None:
         """Let go of the file that is being read, after an error; the position stays."""
         if self._current is not None:

@@ -10,6 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from rltop.errors import SourceError
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import EventQueue
 
@@ -68,7 +69,8 @@ class PipeFeed:
     def status(self) -> TailStatus:
         """At the end whenever nothing waits: a pipe has no size."""
         if self._error:
-            return TailStatus(TailState.LOST, f"the pipe cannot be read: {self._error}", self._offset, self._offset)
+            what = f"the pipe cannot be read: {self._error}"
+            return TailStatus(TailState.LOST, what, self._offset, self._offset, error=SourceError(what))
         if not self._offset and not self._is_at_end:
             return TailStatus(TailState.WAITING, "waiting for the first bytes on standard input")
         state = TailState.AT_END if self._queue.is_empty else TailState.READING

@@ -167,7 +167,12 @@ class Reader:
         follow = Follow(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last_lines)
         # Links may lead anywhere, so resolving them may hang like any read; on a thread of
         # its own because until that is done it is not known whose files would have to wait.
-        threading.Thread(target=self._begin, args=(follow,), name="rltop-resolve", daemon=True).start()
+        try:
+            threading.Thread(target=self._begin, args=(follow,), name="rltop-resolve", daemon=True).start()
+        except RuntimeError:
+            # No thread is left for this user: the file goes by its name, and who reads it resolves its links.
+            follow.real_path = absolute
+            self.hand_over(follow, self.mount_of(absolute))
         return ThreadedFeed(follow, self._clock, self._options.stuck_after_s)
 
     def poke(self) -> None:

@@ -59,6 +59,11 @@ class ReopenedFile:
         self._size = 0
         self._was_seen = False
 
+    def go_on(self, identity: tuple[int, int], real_path: str) -> None:
+        """Take over a file that has been read by its handle so far."""
+        self._identity, self._real_path = identity, real_path
+        self._was_seen = self._may_owe_bytes = True
+
     def poll(self) -> Sight:
         """Open, look, read on, close.
 

@@ -6,6 +6,7 @@ but the order: each file is read by a feed of its own, begun when its turn comes
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Sequence
 
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
@@ -32,6 +33,7 @@ class SequenceFeed:
         self._feed = open_feed(self._paths[0])
         self._base = 0
         self._highest = 0
+        self._left_out: tuple[str, ...] = ()
 
     def extend(self, paths: Sequence[str]) -> None:
         """Go on with further files when the present last one has been read: a writer has begun a new one."""
@@ -45,12 +47,20 @@ class SequenceFeed:
         """What has come of the file whose turn it is; at its end, the next one begins."""
         events = [self._renumbered(event) for event in self._feed.take(max_bytes)]
         if not events and not self._is_last and self._feed.is_exhausted:
+            self._note_gap(self._feed.status)
             self._feed.close()
             self._turn += 1
             self._feed = self._open_feed(self._paths[self._turn])
             self._base = self._highest = self._highest + 1
             return [Reset(ResetReason.ROTATED, self._base, is_restart=False)]
         return events
+
+    def _note_gap(self, status: TailStatus) -> None:
+        """A file that could not be read, or not to its end, is a gap in the history."""
+        if status.state is not TailState.AT_END:
+            name = posixpath.basename(self._paths[self._turn])
+            said = status.error.message if status.error is not None else f"{name}: {status.message}"
+            self._left_out += (said,)
 
     def _renumbered(self, event: Chunk | Reset) -> Chunk | Reset:
         generation = self._base + event.generation
@@ -61,6 +71,8 @@ class SequenceFeed:
     def status(self) -> TailStatus:
         """Of the file whose turn it is; reading until the last one has been reached."""
         status = self._feed.status
+        if self._left_out:
+            status = status._replace(left_out=(*self._left_out, *status.left_out))
         if self._is_last or status.state is not TailState.AT_END:
             return status
         return status._replace(state=TailState.READING)

@@ -6,7 +6,7 @@ import errno
 import posixpath
 import stat
 
-from rltop.errors import SourceError
+from rltop.errors import SourceError, reason_of
 from rltop.sources.cursor import Outcome
 from rltop.sources.events import TailState, TailStatus
 from rltop.sources.filesystem import FileStat, FileSystem
@@ -85,4 +85,4 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
 
 def unreachable(error: OSError, size: int) -> Sight:
     """The file system refuses to show the file."""
-    return Sight(TailState.LOST, f"lost sight of the file: {error.strerror or error}; still trying", size)
+    return Sight(TailState.LOST, f"lost sight of the file: {reason_of(error)}; still trying", size)

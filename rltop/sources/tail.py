@@ -6,10 +6,12 @@ Knows nothing of lines or JSON.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 from rltop.clock import Clock, SystemClock
+from rltop.errors import cannot_read
 from rltop.sources.cursor import READ_BYTES, Cursor
 from rltop.sources.events import (
     ONE_SHOT,
@@ -39,6 +41,7 @@ __all__ = [
 ]
 
 FIRST_RETRY_S = 0.25
+_OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
 DEFAULT_OPTIONS = TailOptions()
 
 
@@ -104,11 +107,15 @@ class Tail:
         try:
             sight = self._file.poll()
             self._failures = 0
+            if isinstance(self._file, HeldFile) and not self._file.may_stay_open:
+                self._open_each_time(self._file)
         except Refused as refused:
             refusal = refused.error
             sight = Sight(TailState.REFUSED, refusal.message)
         except OSError as error:
-            sight = self._fail(error)
+            sight, refusal = self._fail(error), cannot_read(self._path, error)
+            if error.errno in _OUT_OF_HANDLES and isinstance(self._file, HeldFile):
+                self._open_each_time(self._file)
         cursor = self._cursor
         self._status = TailStatus(sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal)
         return cursor.take_events()
@@ -118,6 +125,16 @@ class Tail:
         self._file.close()
         self._cursor.is_careful = is_network
         self._file = self._follower(is_network=is_network)
+
+    def _open_each_time(self, held: HeldFile) -> None:
+        """There are too few handles to keep one: from now on the file is opened for each look; the position stays."""
+        reading = held.reading
+        held.close()
+        # This kernel's own file systems are believed at first sight, other than those of a network.
+        options = self._options._replace(confirm_s=0.0, shrink_s=0.0)
+        self._file = ReopenedFile(self._path, self._fs, self._clock, self._cursor, options)
+        if reading is not None:
+            self._file.go_on(*reading)
 
     def close(self) -> None:
         """Let go of the file; later polls bring nothing."""

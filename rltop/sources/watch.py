@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rltop.sources.descriptors import FEW, limit
 from rltop.structs import Struct
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ class Watcher:
                 return False
             if directory not in self._folders and len(self._folders) >= MOST_FOLDERS:
                 self.reason = f"{directory}: {MOST_FOLDERS} folders are watched already"
+                return False
+            if self._observer is None and limit() <= FEW:
+                self.reason = f"{directory}: no more than {limit()} files may be open"
                 return False
             try:
                 folder = self._watch(directory)

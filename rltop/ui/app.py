@@ -113,13 +113,14 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         self._wake = asyncio.Event()
         self._offered: tuple[bool, ...] = ()
         self._has_settled = False
+        self._is_awaiting = True
 
     # -- what is shown -------------------------------------------------------------------------------------------
 
     @property
     def moment(self) -> Moment:
         """The run, the step and the signs that every page paints with."""
-        return Moment(self.followed, self._glyphs, self.at_step, self._is_paused)
+        return Moment(self.followed, self._glyphs, self.at_step, self._is_paused, self.session.left_out())
 
     @property
     def shown_verdicts(self) -> Sequence[Verdict]:
@@ -139,8 +140,15 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         self._ping.listen(lambda: _soon(loop, self._wake.set))
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
         self.set_timer(SETTLED_S, self._settle)
-        if len(self.session.runs) > 1:
-            await self.switch_mode("runs")
+        await self._list_runs()
+
+    async def _list_runs(self) -> None:
+        """Of several runs show which there are, at the start or when they have come, unless a page has been opened."""
+        if self._is_awaiting and not self.session.runs[0].is_awaited:
+            self._is_awaiting = False
+            is_at_start = self.current_mode == self.DEFAULT_MODE and len(self.screen_stack) == 1
+            if len(self.session.runs) > 1 and is_at_start:
+                await self.switch_mode("runs")
 
     def _settle(self) -> None:
         """The screen stands: now there is time for what no first frame needs."""
@@ -174,6 +182,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
                 self._draw_when_due()
                 await asyncio.sleep(0)
                 await self.keys_shown()
+            await self._list_runs()
             wait_s = self._draw_when_due()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):

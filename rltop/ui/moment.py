@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 from rltop.structs import Struct, replace
 from rltop.view.glyphs import Glyphs
@@ -17,12 +18,14 @@ class Moment(Struct):
         glyphs: the signs to draw with.
         at_step: the time cursor; None follows the newest step.
         is_paused: the picture stands still.
+        left_out: paths that belong to what is followed and cannot be read, each with the reason.
     """
 
     run: RunSource
     glyphs: Glyphs
     at_step: int | None = None
     is_paused: bool = False
+    left_out: Sequence[tuple[str, str]] = ()
 
     def within(self, stream: str) -> Moment:
         """The same moment in another stream of the run, at the step of the same time."""

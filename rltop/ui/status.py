@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePath
+
 from rltop import units
-from rltop.model import Counts
+from rltop.model import Counts, Label
 from rltop.ui.moment import Moment
 from rltop.view.cells import RowBuilder, clip_middle
 from rltop.view.lines import Row, Target
@@ -11,6 +14,7 @@ from rltop.view.selection import target_text
 from rltop.view.widths import cell_width
 
 _SKIPPED = (
+    ("unreadable_files", "files unreadable"),
     ("bad_lines", "unreadable"),
     ("oversize_lines", "too long"),
     ("no_step_lines", "without a step"),
@@ -32,6 +36,8 @@ def paint_status(moment: Moment, target: Target | None, width: int, *, has_count
         below: rows of the page that are out of sight under the last one.
     """
     right: list[tuple[str, str]] = []
+    if moment.left_out:
+        right.append((left_out_text(moment.left_out, width // 2), "warn"))
     skipped = skipped_text(moment.run.counts) if has_counts else ""
     if skipped:
         right.append((skipped, "warn"))
@@ -68,3 +74,12 @@ def skipped_text(counts: Counts) -> str:
     """What was not understood, in a few words; empty when everything was."""
     found = [(getattr(counts, name), word) for name, word in _SKIPPED if getattr(counts, name)]
     return ", ".join(f"{number:,} {word}" for number, word in found)
+
+
+def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
+    """What of the directories that are followed cannot be read, and why: the first by name, where there is room."""
+    path, reason = left_out[0]
+    more = f", and {units.count(len(left_out) - 1)} more" if len(left_out) > 1 else ""
+    name = PurePath(path).name if reason else path
+    text = f"left out: {Label.of(name).display}{f': {reason}' if reason else ''}{more}"
+    return text if cell_width(text) <= width else f"{units.count(len(left_out))} left out, unreadable"

@@ -228,6 +228,7 @@ def _is_mean(view: HeaderView) -> bool:
 
 
 _WORDS = (
+    ("unreadable_files", "file cannot be read", "files cannot be read"),
     ("bad_lines", "bad line", "bad lines"),
     ("oversize_lines", "line too long", "lines too long"),
     ("no_step_lines", "line without a step", "lines without a step"),
@@ -244,6 +245,10 @@ _WORDS = (
 )
 
 
+_ALARMING = frozenset({"bad", "file", "files"})
+"""Second words of counts of what was lost, not merely noticed."""
+
+
 def count_words(counts: Counts) -> list[str]:
     """What was not understood, or was out of the ordinary; what matters most comes first."""
     words = []
@@ -255,6 +260,8 @@ def count_words(counts: Counts) -> list[str]:
         if name == "bad_lines" and counts.first_bad_line is not None:
             reason = f": {Label.of(counts.first_bad_reason)}" if counts.first_bad_reason else ""
             text += f" (first at {units.step(counts.first_bad_line)}{reason})"
+        if name == "unreadable_files":
+            text += f" ({Label.of(counts.first_unreadable)})"
         words.append(text)
     return words
 
@@ -275,7 +282,9 @@ def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> 
     for i, word in enumerate(words):
         if i and builder.room < cell_width(word) + 3:
             break
-        builder.add(" · " if i else "", "dim").add(word, "warn" if word.split(" ")[1:2] == ["bad"] else "dim")
+        builder.add(" · " if i else "", "dim").add(
+            word, "warn" if _ALARMING.intersection(word.split(" ")[1:2]) else "dim"
+        )
     return [builder.row()]
 
 

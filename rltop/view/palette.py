@@ -7,6 +7,7 @@ the same palette as the screen.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -116,7 +117,7 @@ def find_palettes(extra: Path | None = None) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for place in (resources.folder("themes"), extra if extra is not None else user_folder()):
-        if place.is_dir():
+        if os.path.isdir(place):  # noqa: PTH112 - a Path raises where it may not look
             found.update({path.stem: path for path in sorted(place.glob("*.toml"))})
     return found
 

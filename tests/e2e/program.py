@@ -3,6 +3,7 @@
 program.py slow-import ARGUMENTS…   Textual takes two seconds to import
 program.py crash ARGUMENTS…         a page raises when it is painted for the second time
 program.py crash-on-import ARG…     Textual cannot be imported
+program.py slow-files ARGUMENTS…    a look into a file takes a tenth of a second
 program.py plain ARGUMENTS…         nothing
 """
 
@@ -49,10 +50,24 @@ def crash_when_painted() -> None:
     OverviewScreen.rows = broken  # type: ignore[method-assign,assignment]
 
 
+def slow_down_files() -> None:
+    from rltop.ingest import discover
+
+    sniff = discover.sniff
+
+    def slowly(path: str, *, is_hurried: bool = False) -> object:
+        time.sleep(0.1)
+        return sniff(path, is_hurried=is_hurried)
+
+    discover.sniff = slowly  # type: ignore[assignment]
+
+
 if __name__ == "__main__":
     what = sys.argv.pop(1)
     if what in {"slow-import", "crash-on-import"}:
         sys.meta_path.insert(0, Textual(what))
+    elif what == "slow-files":
+        slow_down_files()
     elif what == "crash":
         crash_when_painted()
     sys.exit(main())

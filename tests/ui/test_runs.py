@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from screens import NO_THEMES, page_text, press, session_over, write_rows
+from screens import NO_THEMES, page_text, press, session_over, status_text, write_rows
 
 from rltop.clock import FakeClock
 from rltop.ingest.awaited import awaited
@@ -170,3 +170,45 @@ async def test_every_page_can_be_opened_while_there_is_no_file_yet(tmp_path: Pat
                 await press(pilot, key)
                 assert page_text(app).strip()
         app = app_of(session)
+
+
+async def test_what_cannot_be_read_is_named_on_every_page(tmp_path: Path) -> None:
+    a_run(tmp_path / "a" / "metrics.jsonl")
+    (tmp_path / "b.jsonl").symlink_to("nowhere")
+    session = session_over(tmp_path / "a" / "metrics.jsonl")
+    left_out: list[tuple[str, str]] = []
+    session.left_out = lambda: left_out
+    app = app_of(session)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        assert "left out" not in status_text(app)
+        before = session.version
+        left_out += discover([str(tmp_path)]).left_out
+        assert session.version != before
+        for key in ("t", "escape", "m", "escape"):
+            await press(pilot, key)
+            await pilot.pause()
+            assert "left out: b.jsonl: a link to nothing" in status_text(app)
+        left_out.append(("c.jsonl", "permission denied"))
+        await press(pilot, "m")
+        assert "a link to nothing, and 1 more" in status_text(app)
+
+
+async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_path: Path) -> None:
+    clock = FakeClock()
+    found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
+    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock)
+    app = app_of(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert isinstance(app.screen, OverviewScreen)
+        for name in ("a", "b"):
+            a_run(tmp_path / name / "metrics.jsonl")
+        news = [discover([str(tmp_path)]).found]
+        session.look_again = lambda: news.pop() if news else None
+        for _ in range(40):
+            await pilot.pause(0.05)
+            if isinstance(app.screen, RunsScreen) and "RUNS  2" in page_text(app):
+                break
+        assert isinstance(app.screen, RunsScreen)
+        assert "RUNS  2" in page_text(app)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from ptys import Terminal
 
 from rltop.cli import main
 from rltop.clock import FakeClock
-from rltop.errors import EXIT_NO_METRICS
+from rltop.decode.kinds import Kind
+from rltop.errors import EXIT_DIED, EXIT_NO_METRICS
+from rltop.ingest import discover as discovering
 from rltop.ingest.awaited import awaited, is_awaited
 from rltop.ingest.discover import discover
 from rltop.ingest.rescan import Rescanner
@@ -120,3 +123,46 @@ def test_the_screen_waits_and_then_shows_what_has_come(tmp_path: Path) -> None:
         assert terminal.wait() == 0
     finally:
         terminal.close()
+
+
+PROGRAM = Path(__file__).parents[2] / "e2e" / "program.py"
+
+
+def test_the_screen_shows_how_far_a_slow_look_is_and_then_the_runs(tmp_path: Path) -> None:
+    for i in range(35):
+        write(tmp_path / f"r{i}" / "metrics.jsonl")
+    terminal = Terminal.python(str(PROGRAM), "slow-files", str(tmp_path), width=160, height=30)
+    try:
+        terminal.until_text(f"looking through {tmp_path}")
+        terminal.until_text("RUNS  35")
+        terminal.press("q")
+        assert terminal.wait() == 0
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/*/metrics.jsonl"])
+@pytest.mark.parametrize("command", [["check"], ["--once"], ["watch", "--give-up", "0.001"]], ids=" ".join)
+def test_text_says_how_far_a_slow_look_is_and_goes_on(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    command: list[str],
+    form: str,
+) -> None:
+    for i in range(6):
+        write(tmp_path / f"r{i}" / "metrics.jsonl")
+    sniff = discovering.sniff
+
+    def slowly(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
+        time.sleep(0.02)
+        return sniff(path, is_hurried=is_hurried)
+
+    monkeypatch.setattr(discovering, "sniff", slowly)
+    monkeypatch.setattr("rltop.cli.looking.LOOK_DEADLINE_S", 0.04)
+    monkeypatch.setattr("rltop.cli.looking.SAY_S", 0.02)
+    path = form.format(tmp_path)
+    assert main([*command, path]) == (EXIT_DIED if command[0] == "watch" else 0)
+    said = capsys.readouterr()
+    assert f"looking through {path}: " in said.err
+    assert "r5" in said.out

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import importlib.util
 import json
+import sys
 
 import pytest
+import zstandard
 
+from rltop.decode.auto import MOST_LAYERS, AutoDecoder
 from rltop.decode.codec import Codec, codec_of
 from rltop.decode.compressed import CompressedDecoder
-from rltop.decode.jsonl import JsonlDecoder
+from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.errors import SourceError
 
 LINES = b"".join(json.dumps({"step": i, "a": i / 7}).encode() + b"\n" for i in range(2000))
@@ -90,16 +92,36 @@ def test_a_bomb_is_read_in_slices(monkeypatch):
     assert decoder.counts.oversize_lines == 1
 
 
-@pytest.mark.skipif(importlib.util.find_spec("zstandard") is not None, reason="zstandard is installed")
-def test_without_its_package_zstd_says_what_to_do():
+def test_without_its_package_zstd_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
     assert codec_of(b"\x28\xb5\x2f\xfd\x00") is Codec.ZSTD
     with pytest.raises(SourceError, match="zstandard"):
         CompressedDecoder(Codec.ZSTD, JsonlDecoder())
 
 
-@pytest.mark.skipif(importlib.util.find_spec("zstandard") is None, reason="zstandard is not installed")
+def test_a_file_that_cannot_be_unpacked_says_so_is_counted_and_leaves_the_next_one_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    decoder = AutoDecoder("m.jsonl", JsonlOptions())
+    assert feed(decoder, zstandard.ZstdCompressor().compress(LINES), 100) == []
+    assert "zstandard cannot be imported" in decoder.stopped
+    assert decoder.counts.bad_lines == 1
+    decoder.reset(is_restart=False)
+    assert decoder.stopped == ""
+    assert len(decoder.feed(LINES, 0, 1)) == 2000
+
+
+@pytest.mark.parametrize("layers", [MOST_LAYERS, MOST_LAYERS + 1, 200])
+def test_so_many_layers_of_compression_are_taken_off_and_no_more(layers):
+    packed = LINES
+    for _ in range(layers):
+        packed = gzip.compress(packed)
+    decoder = AutoDecoder("m.jsonl.gz", JsonlOptions())
+    records = decoder.feed(packed, 0, 0)
+    assert len(records) == (2000 if layers == MOST_LAYERS else 0)
+    assert ("times over" in decoder.stopped) is (layers > MOST_LAYERS)
+
+
 def test_zstd_rows_are_those_of_the_plain_file():
-    zstandard = importlib.import_module("zstandard")
     packed = zstandard.ZstdCompressor().compress(LINES)
     decoder = CompressedDecoder(Codec.ZSTD, JsonlDecoder())
     assert len(feed(decoder, packed + packed, 100)) == 4000

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 
-from rltop.clock import FakeClock
+import zstandard
+
+from rltop.clock import FakeClock, SystemClock
+from rltop.ingest.awaited import still_looking
 from rltop.ingest.discover import discover
+from rltop.ingest.look import Look
 from rltop.ingest.rescan import Rescanner
 from rltop.ingest.session import Session
+from rltop.ingest.sniff import sniff
 from rltop.sources.feed import DirectFeed
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import trinity, write_events
@@ -153,3 +160,150 @@ def test_streams_whose_runs_are_named_late_become_one_run(tmp_path):
     assert {one.heir for one in before} == {run}
     assert (run.stream.name, run.stream.last_step) == ("trainer", 5)
     assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 5)]
+
+
+def test_a_log_that_is_compressed_meanwhile_keeps_no_new_run_from_appearing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    first = rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path)
+    packed = first.with_name("metrics.jsonl.1.zst")
+    packed.write_bytes(zstandard.ZstdCompressor().compress(first.read_bytes()))
+    first.write_text("")
+    rows(tmp_path / "b" / "metrics.jsonl", last=7)
+    follower.look()
+    assert follower.runs["b"].stream.rows == 7
+    ((path, reason),) = follower.scanner.left_out
+    assert path == str(packed)
+    assert "zstandard cannot be imported" in reason
+
+
+def test_what_was_left_out_rings_once_and_is_read_when_it_can_be(tmp_path):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path)
+    link = tmp_path / "b" / "metrics.jsonl"
+    link.parent.mkdir()
+    link.symlink_to("later.jsonl")
+    follower.look()
+    follower.look()
+    assert (follower.rang, follower.scanner.left_out) == (1, [(str(link), "a link to nothing")])
+    rows(link.with_name("later.jsonl")).rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(link)
+    follower.look()
+    assert "b" in follower.runs
+    assert follower.scanner.left_out == []
+
+
+def test_a_file_that_vanishes_during_the_look_is_no_gap(tmp_path, monkeypatch):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    going = rows(tmp_path / "b" / "metrics.jsonl")
+
+    def late(path, **options):
+        if path == str(going):
+            going.unlink()
+        return sniff(path, **options)
+
+    monkeypatch.setattr("rltop.ingest.discover.sniff", late)
+    found = discover([str(tmp_path)])
+    assert [str(each.name) for each in found.found] == ["a"]
+    assert found.left_out == []
+    assert found.passed_over == [(str(going), "gone since the directory was listed")]
+
+
+class Slowly:
+    """Makes every look into a file wait to be let through."""
+
+    def __init__(self, monkeypatch):
+        self.gate = threading.Semaphore(0)
+        monkeypatch.setattr("rltop.ingest.discover.sniff", self._sniff)
+
+    def _sniff(self, path, **options):
+        self.gate.acquire()
+        return sniff(path, **options)
+
+    def let_through(self, count, look):
+        before = look.so_far.opened
+        self.gate.release(count)
+        for _ in range(1_000):
+            if look.so_far.opened >= before + count or look.wait(0.001):
+                return
+
+
+def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, monkeypatch):
+    slowly = Slowly(monkeypatch)
+    for i in range(5):
+        rows(tmp_path / f"r{i}" / "metrics.jsonl")
+    monkeypatch.setattr("rltop.ingest.rescan.PROGRESS_S", 0.02)
+    look = Look([str(tmp_path)], SystemClock())
+    assert not look.wait(0.01)
+    found = [still_looking([str(tmp_path)], look.so_far)]
+    has_news = threading.Event()
+    scanner = Rescanner([str(tmp_path)], found, SystemClock(), has_news.set, first=look)
+    session = Session(found, lambda path, lines: DirectFeed(path, last_lines=lines), SystemClock())
+    session.look_again = scanner.take
+    slowly.let_through(3, look)
+    scanner.start()
+    for _ in range(200):
+        has_news.wait(0.05)
+        session.step(10.0)
+        if "3 files read" in session.runs[0].state_note:
+            break
+    assert f"looking through {tmp_path}" in session.runs[0].state_note
+    assert "3 files read" in session.runs[0].state_note
+    has_news.clear()
+    slowly.let_through(2, look)
+    for _ in range(200):
+        if len(session.runs) == 5:
+            break
+        has_news.wait(0.05)
+        session.step(10.0)
+    scanner.close()
+    session.drain()
+    assert [run.stream.last_step for run in session.runs] == [40] * 5
+
+
+def test_a_look_without_an_answer_is_said_to_have_none(tmp_path, monkeypatch):
+    slowly = Slowly(monkeypatch)
+    rows(tmp_path / "a" / "metrics.jsonl")
+    clock = FakeClock()
+    look = Look([str(tmp_path)], clock)
+    assert not look.wait(0.05)
+    assert look.silent_s == 0.0
+    clock.advance(12.0)
+    assert look.silent_s == 12.0
+    assert "no answer from the file system for 12 s" in still_looking(["x"], look.so_far, look.silent_s).awaits
+    slowly.let_through(1, look)
+    assert look.wait(5.0)
+    assert look.silent_s == 0.0
+    assert len(look.result().found) == 1
+
+
+def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr("rltop.ingest.rescan.AWAITED_S", 0.01)
+    path = tmp_path / "metrics.jsonl"
+    look = Look([str(path)], SystemClock())
+    has_news = threading.Event()
+    found = [still_looking([str(path)], look.so_far)]
+    scanner = Rescanner([str(path)], found, SystemClock(), has_news.set, first=look)
+    session = Session(found, lambda path, lines: DirectFeed(path, last_lines=lines), SystemClock())
+    session.look_again = scanner.take
+    scanner.start()
+    for _ in range(200):
+        has_news.wait(0.05)
+        has_news.clear()
+        session.step(10.0)
+        if "nothing at" in session.runs[0].state_note:
+            rows(path)
+        if not session.runs[0].is_awaited:
+            break
+    scanner.close()
+    session.drain()
+    assert [run.stream.last_step for run in session.runs] == [40]
+
+
+def test_a_fault_in_looking_again_shows_and_ends_nothing(tmp_path, monkeypatch):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    follower = Follower(tmp_path)
+    monkeypatch.setattr("rltop.ingest.grouping.group", None)
+    follower.look()
+    assert follower.rang == 1
+    assert "looking again failed: TypeError" in follower.scanner.left_out[0][0]

@@ -102,3 +102,22 @@ def test_only_a_folder_with_archives_is_followed(tmp_path: Path) -> None:
     assert folder_at(str(tmp_path), files, clock) is not None
     feed = DirectFeed(tmp_path, clock=clock)
     assert [event.data for event in feed.take(100) if isinstance(event, Chunk)] == [b"x"]
+
+
+def test_an_archive_that_cannot_be_read_is_named_and_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    put(tmp_path / "steps" / "block_0.zip", b"a block", 100)
+    (tmp_path / "steps" / "block_1.zip").symlink_to("nowhere.zip")
+    (tmp_path / "steps" / "block_2.zip").symlink_to("block_2.zip")
+    put(tmp_path / "steps" / "tail.zip", b"the tail", 300)
+    clock = FakeClock()
+    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    assert drained(tail, clock) == [b"a block", b"the tail"]
+    assert tail.status.left_out == (
+        "block_1.zip: a link to nothing",
+        "block_2.zip: too many levels of symbolic links",
+    )
+    for name in ("block_1.zip", "block_2.zip"):
+        (tmp_path / "steps" / name).unlink()
+    put(tmp_path / "steps" / "block_2.zip", b"readable now", 200)
+    assert drained(tail, clock) == [b"readable now"]
+    assert tail.status.left_out == ()

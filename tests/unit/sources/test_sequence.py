@@ -37,3 +37,14 @@ def test_an_earlier_file_that_is_gone_does_not_stop_the_rest(tmp_path):
     last.write_text("c\n")
     events = drain(SequenceFeed([str(tmp_path / "gone"), str(last)], DirectFeed))
     assert [event.data for event in events if isinstance(event, Chunk)] == [b"c\n"]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_next_one_is_read(tmp_path):
+    last = tmp_path / "m.jsonl"
+    last.write_text("rows\n")
+    (tmp_path / "m.jsonl.2").mkdir()
+    (tmp_path / "m.jsonl.1").symlink_to("m.jsonl.1")
+    feed = SequenceFeed([f"{last}.2", f"{last}.1", str(last)], DirectFeed)
+    assert [event.data for event in drain(feed) if isinstance(event, Chunk)] == [b"rows\n"]
+    assert ["m.jsonl.2 is a directory" in one for one in feed.status.left_out] == [True, False]
+    assert feed.status.left_out[1].endswith("m.jsonl.1: too many levels of symbolic links")

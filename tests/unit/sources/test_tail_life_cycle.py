@@ -1,4 +1,4 @@
-"""One test for each thing that can happen to a file, held open and re-opened."""
+"""One test for each thing that can happen to a file: held open, re-opened, and re-opened for want of handles."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ OTHER = b'{"step": 1, "loss": 0.9}\n'
 class Scene:
     """A file system, a tail on one path and what it has given out."""
 
-    def __init__(self, *, is_network: bool) -> None:
+    def __init__(self, *, is_network: bool, has_room: bool = True) -> None:
         self.fs = FakeFileSystem()
+        self.fs.has_room = has_room
         self.clock = FakeClock()
         self.is_network = is_network
         self.tail = self.new_tail()
@@ -54,9 +55,9 @@ class Scene:
         return self.tail.status.state
 
 
-@pytest.fixture(params=[False, True], ids=["held", "reopened"])
+@pytest.fixture(params=["held", "reopened", "handles are scarce"])
 def scene(request: pytest.FixtureRequest) -> Scene:
-    return Scene(is_network=request.param)
+    return Scene(is_network=request.param == "reopened", has_room=request.param != "handles are scarce")
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_delete_and_recreate_with_the_same_inode(scene: Scene) -> None:
     scene.fs.delete(PATH)
     scene.fs.write(PATH, OTHER * 5)
     # Only a handle keeps the inode from being given away.
-    assert (scene.fs.names[PATH].inode == inode) is scene.is_network
+    assert (scene.fs.names[PATH].inode == inode) is (scene.is_network or not scene.fs.has_room)
     scene.settle()
     assert [reset.is_restart for reset in scene.resets] == [True]
     assert scene.text(1) == OTHER * 5
@@ -392,7 +393,7 @@ def test_permission_lost_and_regained(scene: Scene) -> None:
     scene.fs.denied = True
     scene.poll()
     assert scene.state is TailState.LOST
-    assert "Permission denied" in scene.tail.status.message
+    assert "permission denied" in scene.tail.status.message
     scene.fs.denied = False
     scene.fs.write(PATH, OTHER)
     scene.poll()
@@ -579,3 +580,31 @@ def test_a_file_in_the_place_of_a_folder_is_no_folder() -> None:
     scene.fs.write("/run", b"text")
     scene.poll()
     assert scene.tail.status.message == "there is no folder /run; the nearest that exists is /"
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_without_a_handle_left_it_is_tried_again_and_kept_open_no_more(held: Scene, number: int) -> None:
+    held.fs.write(PATH, FIRST)
+    held.fs.errors = [os_error(number)]
+    held.poll()
+    assert held.state is TailState.LOST
+    assert "too many open files" in held.tail.status.message
+    held.settle()
+    assert held.text() == FIRST
+    assert held.fs.handles == {}
+
+
+def test_handles_that_have_become_scarce_are_given_back_and_nothing_is_lost(held: Scene) -> None:
+    held.fs.write(PATH, FIRST)
+    held.poll()
+    assert len(held.fs.handles) == 1
+    held.fs.has_room = False
+    held.fs.write(PATH, OTHER)
+    held.poll()
+    assert held.fs.handles == {}
+    held.fs.rename(PATH, "/run/metrics.jsonl.1")
+    held.fs.write("/run/metrics.jsonl.1", OTHER)
+    held.fs.write(PATH, FIRST)
+    held.settle()
+    assert (held.text(), held.text(1)) == (FIRST + OTHER + OTHER, FIRST)
+    assert held.fs.handles == {}

@@ -1,0 +1,192 @@
+"""Paths that cannot be read: a sentence with the path and the reason, exit code 2, never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import zstandard
+from another_user import as_nobody, open_folder
+from fake_filesystem import FakeFileSystem, os_error
+from ptys import Terminal
+
+from rltop.cli import main
+from rltop.cli.opening import not_read
+from rltop.clock import FakeClock
+from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
+from rltop.ingest.found import Found, name_of
+from rltop.ingest.session import Session
+from rltop.sources.feed import DirectFeed
+
+ROWS = "".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, 21)).encode()
+COMMANDS = (["check"], ["check", "--json"], ["--once"], ["--json"], ["watch"])
+REPLAY = ["replay", "--once"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    yield from open_folder()
+
+
+def put(path: Path, data: bytes = ROWS, mode: int = 0o644) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    path.chmod(mode)
+    return path
+
+
+def test_what_another_user_may_not_read_is_named_with_the_reason(folder: Path) -> None:
+    closed = put(folder / "0700" / "m.jsonl")
+    closed.parent.chmod(0o700)
+    denied = put(folder / "denied.jsonl", mode=0o600)
+    unlisted = put(folder / "unlisted" / "m.jsonl").parent
+    unlisted.chmod(0o711)
+    paths = [str(each) for each in (closed, closed.parent, f"{closed.parent}/*.jsonl", denied, unlisted)]
+    commands = [[*command, path] for path in paths for command in COMMANDS]
+    commands += [[*REPLAY, str(closed)], [*REPLAY, str(denied)]]
+    for words, said in zip(commands, as_nobody(commands), strict=True):
+        assert said.code == EXIT_USAGE, (words, said)
+        assert words[-1].removesuffix("/*.jsonl") in said.err, words
+        assert "permission denied" in said.err, words
+        assert said.out == "", words
+
+
+def test_among_runs_it_is_left_out_and_named_and_the_others_are_judged(folder: Path) -> None:
+    good = put(folder / "good" / "metrics.jsonl")
+    denied = put(folder / "denied" / "metrics.jsonl", mode=0o600)
+    put(folder / "closed" / "metrics.jsonl").parent.chmod(0o700)
+    commands = [[*command, path] for path in (str(folder), f"{folder}/*/metrics.jsonl") for command in COMMANDS[:4]]
+    both = str(good), str(denied)
+    named = [["check", *both], ["--once", *both], ["watch", "--give-up", "0.001", *both]]
+    ended = as_nobody([*commands, *named])
+    for words, said in zip(commands, ended, strict=False):
+        assert said.code == EXIT_OK, (words, said)
+        assert f"{denied}: permission denied" in said.err, words
+        assert ("closed: permission denied" in said.err) is (words[-1] == str(folder)), words
+    *shown, watched = ended[len(commands) :]
+    for said in shown:
+        assert said.code == EXIT_USAGE
+        assert "good" in said.out
+        assert f"cannot read {denied}: permission denied" in said.err
+    assert "20 records up to step 20" in watched.out
+    assert f"cannot read {denied}: permission denied" in watched.err
+
+
+def impossible(tmp_path: Path) -> dict[str, tuple[str, str]]:
+    """Paths that no user can read, each with the reason."""
+    (tmp_path / "round.jsonl").symlink_to("round.jsonl")
+    return {
+        "long": (f"{tmp_path}/{'x' * 300}", "file name too long"),
+        "very long": (f"{tmp_path}/{'xx/' * 3000}m.jsonl", "file name too long"),
+        "round": (str(tmp_path / "round.jsonl"), "too many levels of symbolic links"),
+        "below a file": (f"{put(tmp_path / 'm.jsonl')}/m.jsonl", "not a directory"),
+        "failing": ("/proc/self/mem", "input/output error"),
+    }
+
+
+@pytest.mark.parametrize("which", ["long", "very long", "round", "below a file", "failing"])
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_what_nobody_can_read_is_named_with_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], which: str
+) -> None:
+    path, reason = impossible(tmp_path)[which]
+    assert main([*command, path]) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert path[:100] in said.err
+    assert reason in said.err
+    assert len(said.err) < 600
+
+
+def test_the_screen_says_it_on_the_terminal_and_leaves_that_as_it_was(tmp_path: Path) -> None:
+    path, reason = impossible(tmp_path)["long"]
+    terminal = Terminal.python("-m", "rltop", path, width=400)
+    try:
+        assert terminal.wait() == EXIT_USAGE
+        assert reason in terminal.text
+        terminal.assert_untouched()
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EACCES])
+def test_a_file_that_fails_in_the_middle_is_not_judged_by_its_beginning(number: int) -> None:
+    fs = FakeFileSystem()
+    fs.write("/m.jsonl", ROWS)
+    feed = DirectFeed("/m.jsonl", fs=fs, clock=FakeClock())
+    session = Session([Found("/m.jsonl", name_of("/m.jsonl"))], lambda _path, _lines: feed, FakeClock())
+    session.step(1_000.0)
+    fs.errors = [os_error(number)] * 3
+    session.drain()
+    trouble = not_read(session.runs[0])
+    assert trouble is not None
+    assert trouble.message.startswith("cannot read /m.jsonl: ")
+    assert "20 records before that, up to step 20" in trouble.message
+
+
+def spoilt(folder: Path) -> Path:
+    """A directory with one good run among files of which each is unreadable in its own way."""
+    nested = ROWS
+    for _ in range(200):
+        nested = gzip.compress(nested)
+    put(folder / "nested" / "metrics.jsonl.gz", nested)
+    put(folder / "damaged" / "metrics.jsonl.gz", gzip.compress(ROWS)[:20] + b"garbage" * 50)
+    put(folder / "deep" / "metrics.jsonl", b"[" * 200_000 + b"\n")
+    for name, to in (("dangling", "nowhere.jsonl"), ("round", "metrics.jsonl"), ("up", "..")):
+        (folder / name).mkdir()
+        (folder / name / "metrics.jsonl").symlink_to(to)
+    os.mkfifo(folder / "up" / "train.log")
+    put(folder / "packed" / "metrics.jsonl.zst", zstandard.ZstdCompressor().compress(ROWS))
+    return put(folder / "good" / "metrics.jsonl")
+
+
+@pytest.mark.parametrize("command", COMMANDS[:4], ids=" ".join)
+def test_no_file_keeps_the_others_of_its_directory_from_being_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    spoilt(tmp_path)
+    assert main([*command, str(tmp_path)]) == EXIT_OK
+    said = capsys.readouterr()
+    assert "(4)" in said.err
+    for what in ("compressed more than 4 times", "is damaged", "a link to nothing", "too many levels"):
+        assert what in said.err
+    assert said.out.count("good") and said.out.count("packed")
+
+
+def test_without_the_package_only_what_needs_it_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    spoilt(tmp_path)
+    assert main(["check", str(tmp_path)]) == EXIT_OK
+    said = capsys.readouterr()
+    assert "packed" not in said.out
+    assert "metrics.jsonl.zst: compressed with zstd" in said.err
+    for command in COMMANDS:
+        assert main([*command, str(tmp_path / "packed" / "metrics.jsonl.zst")]) == EXIT_USAGE
+        assert "zstandard cannot be imported" in capsys.readouterr().err
+
+
+def test_a_directory_without_any_other_run_says_what_was_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("nowhere")
+    for command in COMMANDS[:4]:
+        assert main([*command, str(tmp_path)]) == EXIT_NO_METRICS
+        assert "a link to nothing" in capsys.readouterr().err
+
+
+def test_what_a_run_says_of_its_rollouts_may_be_closed_to_who_looks(folder: Path) -> None:
+    closed = put(folder / "closed" / "1.jsonl").parent
+    closed.chmod(0o700)
+    run = put(folder / "job" / "metrics.jsonl")
+    put(run.parent / "config.yaml", f"trainer:\n  rollout_data_dir: {closed / 'below'}\n".encode())
+    (run.parent / "files").mkdir(mode=0o700)
+    said = as_nobody([["--once", str(run), "--rollouts", f"{closed}/1.jsonl"], ["--once", str(run)]])
+    assert [each.code for each in said] == [EXIT_OK, EXIT_OK]
+    assert "1.jsonl: Permission denied" in said[0].err
