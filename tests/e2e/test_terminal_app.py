@@ -51,12 +51,17 @@ def test_quitting_by_a_key(start: Start, keys: str) -> None:
     terminal.assert_untouched()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGXCPU, signal.SIGSEGV, signal.SIGKILL],
+)
 def test_a_signal_while_textual_runs(start: Start, number: int) -> None:
     terminal = start()
     terminal.until_text(FOOTER)
     terminal.kill(number)
     assert terminal.wait(timeout_s=5) == -number
+    if number in {signal.SIGSEGV, signal.SIGKILL}:
+        terminal.until(lambda: terminal.modes == {} and terminal.settings == terminal.before, 2, "help from outside")
     terminal.assert_untouched()
 
 
@@ -248,22 +253,6 @@ def without_age(text: str) -> str:
     return re.sub(r"^.*$", "", text, count=1, flags=re.MULTILINE)
 
 
-def test_suspending_gives_the_terminal_back_and_resuming_takes_it_again(start: Start) -> None:
-    terminal = start()
-    terminal.until_text(FOOTER)
-    terminal.press("\x1a")
-    terminal.until(lambda: _state(terminal.process.pid) == "T", what="the program to stop")
-    terminal.read()
-    assert terminal.modes == {}
-    assert terminal.settings == terminal.before
-    terminal.screen.reset()
-    terminal.kill(signal.SIGCONT)
-    terminal.until_text(FOOTER)
-    terminal.press("q")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
-
-
 def test_no_color_draws_without_colour(start: Start) -> None:
     terminal = start(NO_COLOR="1")
     terminal.until_text(FOOTER)
@@ -273,8 +262,3 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     assert terminal.wait() == 0
     assert b"38;2;" not in terminal.output and b"48;2;" not in terminal.output
     terminal.assert_untouched()
-
-
-def _state(pid: int) -> str:
-    """The kernel's letter for what a process is doing."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
