@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from rltop.cli.looking import load_config, look, nothing_found
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.voice import complain, is_terminal
-from rltop.config import Config
+from rltop.config import Config, is_plain_terminal
 from rltop.errors import EXIT_NO_METRICS, SourceError
 from rltop.ingest.found import Found, name_of
 from rltop.model import Label
@@ -90,7 +91,17 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
 
 
 def _is_text(arguments: Namespace) -> bool:
-    return bool(arguments.once or arguments.json or not is_terminal() or not _has_keys())
+    """Is it to be text: because that was asked for, or because there is no screen? The latter is said to a person."""
+    if arguments.once or arguments.json or not is_terminal() or not _has_keys():
+        return True
+    if not is_plain_terminal(os.environ):
+        return False
+    what = f"TERM={term}" if (term := os.environ.get("TERM", "")) else "TERM is not set"
+    complain(
+        f"{what}: no live screen in such a terminal; the overview follows as text",
+        "  if it can do more, say so: TERM=xterm-256color rltop …",
+    )
+    return True
 
 
 def _has_keys() -> bool:

@@ -65,6 +65,30 @@ def test_a_signal_while_textual_runs(start: Start, number: int) -> None:
     terminal.assert_untouched()
 
 
+@pytest.mark.parametrize("term", ["dumb", "", None])
+def test_a_terminal_of_mere_lines_gets_the_overview_once(tmp_path: Path, term: str | None) -> None:
+    setting = ["env", "-u", "TERM"] if term is None else ["env", f"TERM={term}"]
+    terminal = Terminal(
+        [*setting, sys.executable, PROGRAM, "plain", RECORDED], width=120, height=60, XDG_CONFIG_HOME=str(tmp_path)
+    )
+    try:
+        assert terminal.wait() == 0
+        assert b"\x1b" not in terminal.output
+        said = terminal.output.decode()
+        assert said.startswith(
+            f"rltop: TERM={term}: no live screen" if term else "rltop: TERM is not set: no live screen"
+        )
+        assert "KL to reference" in said and "STEP 150" in said
+        terminal.assert_untouched()
+    finally:
+        terminal.close()
+
+
+def test_a_terminal_that_nobody_knows_gets_the_screen(start: Start) -> None:
+    terminal = start(TERM="never-heard-of")
+    terminal.until_text(FOOTER)
+
+
 @pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.9])
 def test_a_signal_at_any_moment_of_the_start(start: Start, delay_s: float) -> None:
     terminal = start()
