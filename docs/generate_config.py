@@ -27,8 +27,10 @@ A switch has a flag to turn it on and one to turn it off, `--watch` and `--no-wa
 
 An error names the place, the key and the remedy, and rltop exits with 2. A setting that does not exist is an error too.
 
-`NO_COLOR`, set to anything, switches colours off as long as `color` is `auto`. `RLTOP_DEBUG`, set to anything, adds the
-traceback to the message with which rltop ends (exit code 70) after a fault of its own.
+`NO_COLOR`, set to anything, switches colours off as long as `color` is `auto`. So does a `TERM` that promises mere
+lines of text (`dumb`, `unknown`, `emacs`, or none), in which `rltop` prints the overview once instead of a screen.
+`RLTOP_DEBUG`, set to anything, adds the traceback to the message with which rltop ends (exit code 70) after a fault of
+its own.
 
 ## Rules
 

@@ -25,6 +25,8 @@ from rltop.ui.options import UiOptions
 
 FILE_NAME = "config.toml"
 THEMES_FOLDER = "themes"
+PLAIN_TERMINALS = frozenset({"", "dumb", "unknown", "emacs", "dumb-emacs-ansi"})
+"""Values of TERM that promise lines of text and no more; "" is none. One that nobody knows is taken to be like most."""
 _MEBIBYTE = 1024 * 1024
 
 
@@ -36,7 +38,7 @@ class Config(NamedTuple):
         ingest: how rows are read, how much is kept, which rules judge with which thresholds.
         ui: how the screen looks and which keys it takes.
         color: `auto`, `always` or `never`; for output that is not the screen.
-        has_no_color: whether NO_COLOR is set, which `auto` obeys.
+        has_no_color: whether NO_COLOR is set, or the terminal is a plain one, which `auto` obeys.
         file: the config file that was read, or None.
         origins: setting → where its value was found; what is absent is a default.
     """
@@ -54,6 +56,11 @@ class Config(NamedTuple):
         if self.color == "auto":
             return is_terminal and not self.has_no_color
         return self.color == "always"
+
+
+def is_plain_terminal(environ: Mapping[str, str]) -> bool:
+    """Is this a terminal that writes lines and understands no escape codes, as a shell inside Emacs has it?"""
+    return environ.get("TERM", "").strip().lower() in PLAIN_TERMINALS
 
 
 def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None) -> Config:
@@ -76,7 +83,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
     themes_folder = (found.file.parent if found.file else config_folder(environ)) / THEMES_FOLDER
     _check_theme(found, themes_folder)
     color = values["color"]
-    has_no_color = bool(environ.get("NO_COLOR"))
+    has_no_color = bool(environ.get("NO_COLOR")) or is_plain_terminal(environ)
     return Config(
         reader=ReaderOptions(
             local_poll_s=values["poll_s"],

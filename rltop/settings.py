@@ -99,7 +99,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ascii", Kind.SWITCH, False, "--ascii", "Draw with ASCII characters only.", example=True),
     Setting(
         "color", Kind.CHOICE, "auto", "--color",
-        "Whether to use colour. `auto`: on a terminal, unless `NO_COLOR` is set to anything.",
+        "Whether to use colour. `auto`: on a terminal, unless `NO_COLOR` is set to anything or `TERM` is `dumb`.",
         example="never", choices=("auto", "always", "never"),
     ),
     Setting(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import fcntl
 import os
@@ -36,6 +37,26 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """Takes the terminal as its own, and does not inherit what the test runner ignores."""
 
 
+class Screen(pyte.Screen):
+    """A screen that has an alternate one, as terminals do and pyte does not."""
+
+    _main: tuple[Any, Any] | None = None
+
+    def set_mode(self, *modes: int, **kwargs: Any) -> None:
+        """Show the alternate screen, empty, if that is asked for."""
+        if kwargs.get("private") and 1049 in modes and self._main is None:
+            self._main = (copy.deepcopy(self.buffer), copy.copy(self.cursor))
+            self.erase_in_display(2)
+        super().set_mode(*modes, **kwargs)
+
+    def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        """Show the main screen as it was, if that is asked for."""
+        if kwargs.get("private") and 1049 in modes and self._main is not None:
+            (self.buffer, self.cursor), self._main = self._main, None
+            self.dirty.update(range(self.lines))
+        super().reset_mode(*modes, **kwargs)
+
+
 class Terminal:
     """A child process on a pty, with the parent holding both ends.
 
@@ -49,7 +70,7 @@ class Terminal:
         os.set_blocking(self.master, False)
         self.before = termios.tcgetattr(self.slave)
         self.output = b""
-        self.screen = pyte.Screen(width, height)
+        self.screen = Screen(width, height)
         self._stream = pyte.ByteStream(self.screen)
         own = {
             key: value

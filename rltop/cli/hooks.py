@@ -11,12 +11,14 @@ import os
 import signal
 import subprocess
 import threading
+import time
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from rltop.clock import Clock
+from rltop.endings import Warden
 from rltop.model import Level
 from rltop.report.notices import Notice
 from rltop.settings import VERDICT_VARIABLES
@@ -80,12 +82,16 @@ class Hooks:
         options: what to run.
         clock: for time-outs and the limit per hour.
         say: told in words what was run, and what went wrong.
+        warden: told what is to be ended if this process has no time to; see `group_warden`.
     """
 
-    def __init__(self, options: HookOptions, clock: Clock, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: HookOptions, clock: Clock, say: Callable[[str], None], warden: Warden | None = None
+    ) -> None:
         self._options = options
         self._clock = clock
         self._say = say
+        self._warden = warden
         self._called: set[tuple[str, str, int]] = set()
         self._starts: dict[str, deque[float]] = {flag: deque() for flag in options.commands}
         self._waiting: list[_Call] = []
@@ -166,6 +172,7 @@ class Hooks:
             self._say(f"{call.about}: cannot be run: {error.strerror or error}")
             return
         self._running.append(_Running(call, process, now, now + self._options.timeout_s))
+        self._tell_warden()
         self._say(f"{call.about}: started, process {process.pid}")
 
     def _reap(self, each: _Running, now_s: float) -> None:
@@ -173,6 +180,7 @@ class Hooks:
         signal_group(each.process, signal.SIGKILL)
         code = each.process.wait()
         self._running.remove(each)
+        self._tell_warden()
         if not each.is_ended:
             self._say(f"{each.call.about}: {outcome(code)} after {now_s - each.began_s:.1f} s")
 
@@ -199,6 +207,43 @@ class Hooks:
             each.process.wait()
             self._say(f"{each.call.about}: ended with the watch")
         self._running.clear()
+        if self._warden is not None:
+            self._warden.dismiss()
+
+    def _tell_warden(self) -> None:
+        if self._warden is not None:
+            self._warden.tell(b" ".join(b"%d" % each.process.pid for each in self._running))
+
+
+def group_warden() -> Warden | None:
+    """Ends the commands that run when this process is killed or crashes; to be begun before there are threads."""
+    try:
+        return Warden(_end_groups)
+    except OSError:
+        # No more processes: the watch may still do its work.
+        return None
+
+
+def _end_groups(leaders: bytes) -> None:
+    """End process groups, politely first; in the warden's process, whose children they are not."""
+    groups = [int(each) for each in leaders.split()]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+        for _ in range(int(KILL_AFTER_S / _LOOK_S)):
+            groups = [group for group in groups if _has_members(group)]
+            if not groups:
+                return
+            time.sleep(_LOOK_S)
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:

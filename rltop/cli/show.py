@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from rltop.cli.looking import LOOK_DEADLINE_S, begin_look, load_config, look, nothing_found, say_left_out
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.voice import complain, is_terminal
-from rltop.config import Config
+from rltop.config import Config, is_plain_terminal
 from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, cannot_read
 from rltop.ingest.discover import Discovery
 from rltop.ingest.found import Found, name_of
@@ -104,7 +105,17 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
 
 
 def _is_text(arguments: Namespace) -> bool:
-    return bool(arguments.once or arguments.json or not is_terminal() or not _has_keys())
+    """Is it to be text: because that was asked for, or because there is no screen? The latter is said to a person."""
+    if arguments.once or arguments.json or not is_terminal() or not _has_keys():
+        return True
+    if not is_plain_terminal(os.environ):
+        return False
+    what = f"TERM={term}" if (term := os.environ.get("TERM", "")) else "TERM is not set"
+    complain(
+        f"{what}: no live screen in such a terminal; the overview follows as text",
+        "  if it can do more, say so: TERM=xterm-256color rltop …",
+    )
+    return True
 
 
 def _has_keys() -> bool:

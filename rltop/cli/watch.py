@@ -18,13 +18,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rltop import units
-from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks
+from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks, group_warden
 from rltop.cli.looking import load_config, look_each, nothing_found, one_of_several, say_left_out
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.cli.voice import complain, stop_saying
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
+from rltop.endings import Warden, answerable, signal_name
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
 from rltop.ingest.awaited import awaited, is_awaited
 from rltop.ingest.discover import Discovery
@@ -47,7 +48,6 @@ SLICE_MS = 50.0
 TICK_S = 0.25
 SETTLED_S = 5.0
 """How long the newest row of a run that says it is over must be old: what follows it is often a summary."""
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KILLED = 128
 
 
@@ -271,13 +271,14 @@ def watch(arguments: Namespace) -> int:
         RltopError: a setting or a path that cannot be used.
     """
     config = load_config(arguments)
+    warden = group_warden() if _commands(arguments) else None
     clock = SystemClock()
     bell = Bell()
     if arguments.paths == [STANDARD_INPUT]:
         pipe = take_standard_input()
         found: Sequence[Found] = [piped_found()]
         session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
-        return _watch(session, arguments, clock, bell)
+        return _watch(session, arguments, clock, bell, warden)
     found, folders = _found(arguments.paths)
     raise_limit()
     reader = Reader(config.reader, clock=clock, on_data=bell.ring)
@@ -287,7 +288,7 @@ def watch(arguments: Namespace) -> int:
     try:
         session = Session(found, threaded(reader), clock, _ingest(config), bell)
         session.look_again = lambda: of_these(session, rescanner.take())
-        return _watch(session, arguments, clock, bell)
+        return _watch(session, arguments, clock, bell, warden)
     finally:
         rescanner.close()
         reader.close()
@@ -334,15 +335,16 @@ def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
     return list(found.values()), growing
 
 
-def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell) -> int:
-    log = Log(clock, is_json=arguments.json, names_runs=len(session.runs) > 1)
+def _commands(arguments: Namespace) -> dict[str, str]:
+    """Flag → the command that was named with it."""
     flags = {ON_CRIT: arguments.on_crit, ON_WARN: arguments.on_warn, ON_STALL: arguments.on_stall}
-    hook_options = HookOptions(
-        {flag: command for flag, command in flags.items() if command is not None},
-        arguments.hook_timeout,
-        arguments.per_hour,
-    )
-    hooks = Hooks(hook_options, clock, lambda words: log.write("command", words, detail=words))
+    return {flag: command for flag, command in flags.items() if command is not None}
+
+
+def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell, warden: Warden | None) -> int:
+    log = Log(clock, is_json=arguments.json, names_runs=len(session.runs) > 1)
+    hook_options = HookOptions(_commands(arguments), arguments.hook_timeout, arguments.per_hour)
+    hooks = Hooks(hook_options, clock, lambda words: log.write("command", words, detail=words), warden)
     options = WatchOptions(arguments.json, arguments.from_now, arguments.pid, arguments.give_up)
     vigil = Vigil(session, hooks, log, clock, options)
     wake = threading.Event()
@@ -355,7 +357,7 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell) -> 
                     wake.wait(TICK_S)
                     wake.clear()
             if received:
-                name = signal.Signals(received[0]).name
+                name = signal_name(received[0])
                 log.write("stopped", f"stopped by {name}", signal=name)
                 return _KILLED + received[0]
         return vigil.exit_code
@@ -367,7 +369,7 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell) -> 
 
 @contextmanager
 def _signalled(wake: Callable[[], None]) -> Iterator[list[int]]:
-    """Signals that ask to end are noted, not obeyed at once; those that are ignored stay so (`nohup`)."""
+    """Signals that would end the process are noted instead; those that are ignored stay so (`nohup`)."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -375,11 +377,7 @@ def _signalled(wake: Callable[[], None]) -> Iterator[list[int]]:
         received.append(number)
         wake()
 
-    before: Mapping[int, Any] = {
-        number: signal.getsignal(number) for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    for number in before:
-        signal.signal(number, note)
+    before: Mapping[int, Any] = {number: signal.signal(number, note) for number in answerable()}
     try:
         yield received
     finally:

@@ -2,8 +2,9 @@
 
 The guard saves the terminal's settings before anything changes them, switches
 to the alternate screen, and undoes everything on every way out: a normal exit,
-an exception, a signal, a terminal that went away. Textual runs inside it and
-restores only what it found; what was there before is the guard's to restore.
+an exception, a signal, a crash, a terminal that went away, and whenever the job
+is stopped. Textual runs inside it and restores only what it found; what was there
+before is the guard's to restore.
 
 Must not import Textual: it is at work before Textual is there.
 """
@@ -14,22 +15,27 @@ import contextlib
 import os
 import select
 import signal
-import termios
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, TracebackType
-from typing import Any, NoReturn, Self
+from types import TracebackType
+from typing import NoReturn, Self
 
+from rltop.endings import Warden
 from rltop.errors import SourceError
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-"""What is asked of a program that should end; SIGKILL cannot be answered."""
+from rltop.terminal.modes import (
+    ENTER,
+    WARDEN_PATIENCE_S,
+    WRITE_TIMEOUT_S,
+    Settings,
+    as_word,
+    from_word,
+    give_back,
+    take_keys_quietly,
+)
+from rltop.terminal.signals import Signals
 
 GRACE_S = 1.0
 """How long the program may take to leave by itself after a signal."""
-
-WRITE_TIMEOUT_S = 0.5
-"""How long the last bytes wait for a terminal that does not read."""
 
 KEY_WAIT_S = 0.05
 """How often whoever waits for early keys looks whether the screen is still its own, and how long for half a key."""
@@ -37,28 +43,15 @@ KEY_WAIT_S = 0.05
 SLICE_BYTES = 4096
 """Written at once, so that the guard can stop a long frame in the middle."""
 
-ENTER = b"\x1b[?1049h\x1b[?25l"
-"""Alternate screen, cursor hidden."""
-
-LEAVE = (
-    b"\x1b\\"  # ends a string that was cut in the middle, so that what follows is understood
-    b"\x1b[?2026l"  # synchronised output: show what follows
-    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # mouse
-    b"\x1b[?1004l\x1b[?2004l\x1b[?2048l"  # focus, bracketed paste, resize reports
-    b"\x1b[?7h\x1b[0m"  # wrap, colours
-    b"\x1b[<u"  # kitty keyboard: the alternate screen has its own stack, so before leaving it
-    b"\x1b[?1049l\x1b[?25h"  # the screen that was there, and its cursor
-)
-"""Undoes every mode that this program or Textual may have set; each is off or on by default."""
-
 
 class TerminalGuard:
     """Saves the terminal's state first and restores it last.
 
-    Use as a context manager around everything that draws. A signal is answered
-    at once as long as nobody has registered with `on_leave`; afterwards the
-    registered callable is asked to end the program, and the guard ends it itself
-    if that takes longer than `GRACE_S`.
+    Use as a context manager around everything that draws, while there is one
+    thread. A signal is answered at once as long as nobody has registered with
+    `on_leave`; afterwards the registered callable is asked to end the program, and
+    the guard ends it itself if that takes longer than `GRACE_S`. `on_stop` is the
+    same for a job that is to be stopped, or was.
     """
 
     def __init__(self, input_fd: int, output_fd: int) -> None:
@@ -69,16 +62,18 @@ class TerminalGuard:
         """The terminal went away: nothing can be written any more."""
         self.signal: int | None = None
         """The signal that ended the program, if one did."""
-        self._settings: list[Any] | None = None
-        self._handlers: dict[int, Any] = {}
+        self._settings: Settings | None = None
+        self._warden: Warden | None = None
+        self._signals = Signals(output_fd, self._asked_to_end, self._asked_to_stop, self._continued)
         self._is_entered = False
         self._is_handed_over = False
+        self._drawn = bytearray()
         self._typed = bytearray()
-        self._is_busy = False
-        self._deferred: int | None = None
         # Re-entrant: a signal handler may have to restore while its own thread is writing.
         self._output = threading.RLock()
         self._leave: Callable[[], None] | None = None
+        self._stop: Callable[[], None] | None = None
+        self._resume: Callable[[], None] | None = None
         self._owned_fd: int | None = None
 
     @classmethod
@@ -116,7 +111,10 @@ class TerminalGuard:
         return width or 80, height or 24
 
     def __enter__(self) -> Self:
-        self._install()
+        with contextlib.suppress(OSError):
+            # Without another process, a crash leaves the terminal as it is: no reason not to begin.
+            self._warden = Warden(self._give_back_for, self.input_fd, self.output_fd)
+        self._signals.listen()
         self.enter()
         return self
 
@@ -126,7 +124,8 @@ class TerminalGuard:
         self.restore()
         if self.signal is not None:
             self._die(self.signal)
-        self._uninstall()
+        self._dismiss_warden()
+        self._signals.close()
         if self._owned_fd is not None:
             os.close(self._owned_fd)
             self._owned_fd = None
@@ -138,46 +137,43 @@ class TerminalGuard:
         """
         self._leave = leave
 
+    def on_stop(self, stop: Callable[[], None] | None, resume: Callable[[], None] | None) -> None:
+        """Let `stop` call `stop_job` when the job is to stop; `resume` draws anew after a stop that nobody announced.
+
+        Both are called from a signal handler and must only schedule. Whatever
+        handlers were set meanwhile are ours again. None takes the registration back.
+        """
+        self._stop, self._resume = stop, resume
+        self._signals.listen_to_stops()
+
     def enter(self) -> None:
         """Save the settings, stop echo and line editing, show the alternate screen.
 
         Keys typed from now on stay in the terminal's queue until somebody reads
-        them; Enter stays a carriage return, which is what Textual expects. Ctrl-C
-        still raises SIGINT. Does nothing when already entered.
+        them. Does nothing when already entered.
         """
         if self._is_entered:
             return
-        with self._uninterrupted():
-            with contextlib.suppress(termios.error):
-                self._settings = termios.tcgetattr(self.input_fd)
-                settings = termios.tcgetattr(self.input_fd)
-                settings[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR)
-                settings[3] &= ~(termios.ECHO | termios.ICANON)
-                settings[6][termios.VMIN] = 1
-                settings[6][termios.VTIME] = 0
-                # Ctrl-Z waits in the queue too: stopping now would leave the shell on the alternate screen.
-                settings[6][termios.VSUSP] = b"\0"
-                termios.tcsetattr(self.input_fd, termios.TCSANOW, settings)
+        with self._signals.put_off():
+            self._settings = take_keys_quietly(self.input_fd)
             self._is_entered = True
+            if self._warden is not None:
+                self._warden.tell(as_word(self._settings))
             self.write(ENTER)
 
     def restore(self) -> None:
-        """Undo every mode and put the saved settings back; once per `enter`.
-
-        From the background the terminal belongs to somebody else: nothing is
-        written then, and the shell has already put its own settings in place.
-        """
+        """Undo every mode and put the saved settings back; once per `enter`."""
         if not self._is_entered:
             return
-        with self._uninterrupted(), self._alone() as is_first:
-            if not is_first or not self._is_foreground():
-                return
-            self._write_last(LEAVE)
-            if self._settings is not None:
-                with contextlib.suppress(termios.error):
-                    termios.tcsetattr(self.input_fd, termios.TCSANOW, self._settings)
-                    # Mouse reports and answers to queries that are still in the queue would be typed into the shell.
-                    termios.tcflush(self.input_fd, termios.TCIFLUSH)
+        with self._signals.put_off(), self._alone() as is_first:
+            if is_first:
+                give_back(self.input_fd, self.output_fd, self._settings, self._signals.job)
+                if self._warden is not None:
+                    self._warden.tell(b"")
+
+    def stop_job(self) -> None:
+        """Stop with all that belongs to the job, the terminal having been restored; see `Signals.stop_job`."""
+        self._signals.stop_job()
 
     @contextlib.contextmanager
     def quiet(self) -> Iterator[None]:
@@ -193,12 +189,19 @@ class TerminalGuard:
         """
         with self._output:
             self._is_handed_over = True
-            return bytes(self._typed)
+            typed = bytes(self._typed)
+            # Only once: this is called again after each stop.
+            self._typed.clear()
+            self._drawn.clear()
+            return typed
 
     def write_early(self, data: bytes) -> bool:
         """Send a whole frame, unless the screen has been handed over; from any thread."""
         with self._output:
-            return not self._is_handed_over and self.write(data)
+            if self._is_handed_over:
+                return False
+            self._drawn += data
+            return self.write(data)
 
     def read_early(self, *, waits: bool = True) -> bytes:
         """The next byte that is typed; empty once the screen has been handed over, or if none comes soon.
@@ -226,6 +229,7 @@ class TerminalGuard:
     def end(self, code: int) -> NoReturn:
         """Give the terminal back and end the program, from any thread, with nothing else to tidy up."""
         self.restore()
+        self._dismiss_warden()
         os._exit(code)
 
     def write(self, data: bytes) -> bool:
@@ -248,13 +252,6 @@ class TerminalGuard:
             select.select([], [self.output_fd], [], WRITE_TIMEOUT_S)
         return True
 
-    def _write_last(self, data: bytes) -> None:
-        """Send the restoring bytes, but do not wait for a terminal that hangs."""
-        view = memoryview(data)
-        with contextlib.suppress(OSError, ValueError):
-            while view and select.select([], [self.output_fd], [], WRITE_TIMEOUT_S)[1]:
-                view = view[os.write(self.output_fd, view) :]
-
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
         """Keep other threads from writing; True for the one that leaves the screen.
@@ -273,47 +270,32 @@ class TerminalGuard:
         if self._leave is not None:
             self._leave()
 
-    def _is_foreground(self) -> bool:
-        try:
-            return os.tcgetpgrp(self.output_fd) == os.getpgrp()
-        except OSError:
-            # Not our controlling terminal, or none any more: nobody else's job is disturbed.
-            return True
-
-    @contextlib.contextmanager
-    def _uninterrupted(self) -> Iterator[None]:
-        """Put signals off, so that no state is left half changed.
-
-        Blocking them in this thread would not do: another thread would receive
-        them, and the handler would still run here.
-        """
-        if self._is_busy or threading.current_thread() is not threading.main_thread():
-            yield
+    def _asked_to_stop(self) -> None:
+        if self._stop is not None:
+            self._stop()
             return
-        self._is_busy = True
-        try:
-            yield
-        finally:
-            self._is_busy = False
-            deferred, self._deferred = self._deferred, None
-        if deferred is not None:
-            self._on_signal(deferred, None)
+        was_entered = self._is_entered
+        self.restore()
+        self.stop_job()
+        if was_entered:
+            self._draw_again()
 
-    def _install(self) -> None:
-        for number in SIGNALS:
-            # A signal that was ignored on start (nohup, a background job) stays ignored.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                self._handlers[number] = signal.signal(number, self._on_signal)
-
-    def _uninstall(self) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-        self._handlers.clear()
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._is_busy:
-            self._deferred = number
+    def _continued(self) -> None:
+        """Go on after a stop that left no time to restore the terminal; the shell may have changed it since."""
+        if not self._is_entered:
             return
+        if self._resume is not None:
+            self._resume()
+            return
+        self.restore()
+        self._draw_again()
+
+    def _draw_again(self) -> None:
+        self.enter()
+        with self._output:
+            self.write(bytes(self._drawn))
+
+    def _asked_to_end(self, number: int) -> None:
         is_first, self.signal = self.signal is None, number
         if self._leave is None or not is_first:
             self._die(number)
@@ -326,8 +308,17 @@ class TerminalGuard:
     def _die(self, number: int) -> None:
         """Restore, then end by the same signal, so that the parent sees why."""
         self.restore()
+        self._dismiss_warden()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+
+    def _give_back_for(self, word: bytes) -> None:
+        """What the warden does when this process is no more."""
+        give_back(self.input_fd, self.output_fd, from_word(word), self._signals.job, WARDEN_PATIENCE_S)
+
+    def _dismiss_warden(self) -> None:
+        if self._warden is not None:
+            self._warden.dismiss()
 
     def _end_late(self, number: int) -> None:
         """End a program that did not leave by itself; runs in a thread of its own."""

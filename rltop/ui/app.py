@@ -171,6 +171,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         self._ping.listen(None)
         if self._guard is not None:
             self._guard.on_leave(None)
+            self._guard.on_stop(None, None)
 
     async def _follow(self) -> None:
         """Drive the session in slices for as long as the application runs."""

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, cast
 
 from rich.console import Console
@@ -82,6 +83,14 @@ class ScreenGuard(Protocol):
         """Call `leave` on a signal or when the terminal is gone; it must only schedule."""
         ...
 
+    def on_stop(self, stop: Callable[[], None] | None, resume: Callable[[], None] | None) -> None:
+        """Call `stop` when the job is to stop, `resume` after a stop that nobody announced; they must only schedule."""
+        ...
+
+    def stop_job(self) -> None:
+        """Stop until the job is continued in the foreground; the terminal has been restored."""
+        ...
+
 
 class _Outlet:
     """The file that Textual's writer thread writes to: the guard's terminal.
@@ -133,6 +142,10 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
     Also on `process_message`, which sees on its own thread every key and the message
     `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
     and on `disable_input`, after which nobody reads such an answer.
+    Also on `suspend_application_mode` and `resume_application_mode`, which end and
+    begin both threads, and on `attrs_before`, the settings that it would restore.
+    Its own answers to SIGTSTP and SIGCONT, set when it is made, end in an empty
+    screen, and in a second thread that reads keys where nobody announced the stop.
     What was typed before it came is put before what its input thread reads.
     Entering a second time would clear the early frame and, in some terminals,
     overwrite the saved cursor; leaving is the guard's, so that it comes last.
@@ -144,6 +157,11 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
             self._file = cast("Any", _Outlet(guard))
             self.fileno = guard.input_fd
             self.input_tty = True
+            guard.on_stop(partial(self._loop_soon, self.stop_job), partial(self._loop_soon, self.draw_again))
+
+        def _loop_soon(self, call: Callable[[], None]) -> None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
 
         def _get_terminal_size(self) -> tuple[int, int]:
             return guard.size
@@ -156,6 +174,24 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
             guard.enter()
             self._typed = guard.hand_over()
             super().start_application_mode()  # type: ignore[no-untyped-call]
+            self.attrs_before = None
+
+        def stop_job(self) -> None:
+            """Give the terminal back and stop; when the job goes on, take it again."""
+            self._go_on_after(guard.stop_job)
+
+        def draw_again(self) -> None:
+            """Take a terminal again that somebody else has used meanwhile: every mode, and every cell."""
+            self._go_on_after(lambda: None)
+
+        def _go_on_after(self, stop: Callable[[], None]) -> None:
+            if not self._app._running:
+                # About to end, or not begun: there is nothing to stop or to draw again.
+                return
+            self.suspend_application_mode()
+            stop()
+            self.resume_application_mode()
+            self._app.refresh(layout=True)
 
         def run_input_thread(self) -> None:
             if self._typed:

@@ -6,10 +6,14 @@ guarded_program.py raise    fails there
 guarded_program.py leave    returns there
 guarded_program.py hung     has a read that never returns
 guarded_program.py stubborn is asked to leave and does not
+guarded_program.py abort    is ended by a library, with SIGABRT
+guarded_program.py fault    reads where there is no memory
 """
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import threading
 import time
@@ -50,6 +54,10 @@ def main(what: str) -> int:
         if what == "stubborn":
             guard.on_leave(lambda: None)
         guard.write(b"\x1b[?1000h\x1b[?1006h\x1b[?2004h\x1b[?1004h\x1b[>25u\x1b[?2026h")
+        if what == "abort":
+            os.abort()
+        if what == "fault":
+            ctypes.string_at(0)
         while True:
             time.sleep(0.05)
 

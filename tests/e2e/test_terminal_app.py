@@ -51,13 +51,42 @@ def test_quitting_by_a_key(start: Start, keys: str) -> None:
     terminal.assert_untouched()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGXCPU, signal.SIGSEGV, signal.SIGKILL],
+)
 def test_a_signal_while_textual_runs(start: Start, number: int) -> None:
     terminal = start()
     terminal.until_text(FOOTER)
     terminal.kill(number)
     assert terminal.wait(timeout_s=5) == -number
+    if number in {signal.SIGSEGV, signal.SIGKILL}:
+        terminal.until(lambda: terminal.modes == {} and terminal.settings == terminal.before, 2, "help from outside")
     terminal.assert_untouched()
+
+
+@pytest.mark.parametrize("term", ["dumb", "", None])
+def test_a_terminal_of_mere_lines_gets_the_overview_once(tmp_path: Path, term: str | None) -> None:
+    setting = ["env", "-u", "TERM"] if term is None else ["env", f"TERM={term}"]
+    terminal = Terminal(
+        [*setting, sys.executable, PROGRAM, "plain", RECORDED], width=120, height=60, XDG_CONFIG_HOME=str(tmp_path)
+    )
+    try:
+        assert terminal.wait() == 0
+        assert b"\x1b" not in terminal.output
+        said = terminal.output.decode()
+        assert said.startswith(
+            f"rltop: TERM={term}: no live screen" if term else "rltop: TERM is not set: no live screen"
+        )
+        assert "KL to reference" in said and "STEP 150" in said
+        terminal.assert_untouched()
+    finally:
+        terminal.close()
+
+
+def test_a_terminal_that_nobody_knows_gets_the_screen(start: Start) -> None:
+    terminal = start(TERM="never-heard-of")
+    terminal.until_text(FOOTER)
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.2, 0.3, 0.45, 0.6, 0.9])
@@ -248,22 +277,6 @@ def without_age(text: str) -> str:
     return re.sub(r"^.*$", "", text, count=1, flags=re.MULTILINE)
 
 
-def test_suspending_gives_the_terminal_back_and_resuming_takes_it_again(start: Start) -> None:
-    terminal = start()
-    terminal.until_text(FOOTER)
-    terminal.press("\x1a")
-    terminal.until(lambda: _state(terminal.process.pid) == "T", what="the program to stop")
-    terminal.read()
-    assert terminal.modes == {}
-    assert terminal.settings == terminal.before
-    terminal.screen.reset()
-    terminal.kill(signal.SIGCONT)
-    terminal.until_text(FOOTER)
-    terminal.press("q")
-    assert terminal.wait() == 0
-    terminal.assert_untouched()
-
-
 def test_no_color_draws_without_colour(start: Start) -> None:
     terminal = start(NO_COLOR="1")
     terminal.until_text(FOOTER)
@@ -273,8 +286,3 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     assert terminal.wait() == 0
     assert b"38;2;" not in terminal.output and b"48;2;" not in terminal.output
     terminal.assert_untouched()
-
-
-def _state(pid: int) -> str:
-    """The kernel's letter for what a process is doing."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]

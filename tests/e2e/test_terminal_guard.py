@@ -16,6 +16,11 @@ PROGRAM = str(Path(__file__).parent / "guarded_program.py")
 
 Start = Callable[..., Terminal]
 
+HARMLESS = {
+    signal.SIGCHLD, signal.SIGCONT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGURG, signal.SIGWINCH,
+}  # fmt: skip
+IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
+
 
 @pytest.fixture
 def start() -> Iterator[Start]:
@@ -52,13 +57,89 @@ def test_an_exception_shows_its_traceback_on_the_main_screen(start: Start) -> No
     assert b"something broke" in after
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+ENDING = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP} - HARMLESS)
+
+
+def test_every_signal_is_one_that_ends_or_one_that_does_not() -> None:
+    assert {signal.SIGUSR1, signal.SIGALRM, signal.SIGXCPU, signal.SIGIO, signal.SIGRTMAX, signal.SIGSEGV} <= set(
+        ENDING
+    )
+
+
+@pytest.mark.parametrize("number", [each for each in ENDING if each <= signal.SIGRTMIN + 1 or each == signal.SIGRTMAX])
 def test_a_signal_between_early_frame_and_textual(start: Start, number: int) -> None:
     terminal = start("hold")
     terminal.until(lambda: b"2026h" in terminal.output)
+    warden = warden_of(terminal)
+    terminal.kill(number)
+    if number in IGNORED_BY_PYTHON:
+        terminal.kill(signal.SIGTERM)
+        number = signal.SIGTERM
+    assert terminal.wait() == -number
+    until_gone(terminal, warden)
+    terminal.assert_untouched()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_an_end_that_nothing_can_answer_in_a_job_that_was_told_more(start: Start, number: int) -> None:
+    terminal = start("hold")
+    terminal.until(lambda: b"2026h" in terminal.output)
+    warden = warden_of(terminal)
+    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM, signal.SIGUSR1):
+        # As `pkill rltop` does, which means both of them.
+        os.kill(warden, ignored)
+    assert Path(f"/proc/{warden}/comm").read_text() != Path(f"/proc/{terminal.process.pid}/comm").read_text()
     terminal.kill(number)
     assert terminal.wait() == -number
+    until_gone(terminal, warden)
     terminal.assert_untouched()
+
+
+@pytest.mark.parametrize(("what", "number"), [("abort", signal.SIGABRT), ("fault", signal.SIGSEGV)])
+def test_a_crash(start: Start, what: str, number: int) -> None:
+    terminal = start(what)
+    assert terminal.wait() == -number
+    terminal.until(lambda: terminal.modes == {} and terminal.settings == terminal.before, 2, "the terminal as it was")
+
+
+def test_a_hang_up_that_is_ignored_stays_so() -> None:
+    terminal = Terminal(["sh", "-c", f"trap '' HUP USR1; exec {sys.executable} {PROGRAM} hold"])
+    try:
+        terminal.until(lambda: b"2026h" in terminal.output)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGTERM):
+            terminal.kill(number)
+        assert terminal.wait() == -signal.SIGTERM
+        terminal.assert_untouched()
+    finally:
+        terminal.close()
+
+
+def test_nothing_is_left_running_after_a_normal_end(start: Start) -> None:
+    terminal = start("hold")
+    terminal.until_text("early")
+    warden = warden_of(terminal)
+    terminal.press("q")
+    assert terminal.wait() == 0
+    assert not Path(f"/proc/{warden}").exists()
+
+
+def warden_of(terminal: Terminal) -> int:
+    """The process that waits for the end of the program."""
+    pid = terminal.process.pid
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+def until_gone(terminal: Terminal, pid: int) -> None:
+    terminal.until(lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid), 2, "the end of the warden")
+
+
+def is_zombie(pid: int) -> bool:
+    """Ended, in a container whose first process does not ask for its children."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
 
 
 def test_ctrl_c_between_early_frame_and_textual(start: Start) -> None:

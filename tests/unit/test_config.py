@@ -18,7 +18,7 @@ def home(folder: Path, text: str | None = None) -> dict[str, str]:
     (folder / "rltop").mkdir(exist_ok=True)
     if text is not None:
         (folder / "rltop" / "config.toml").write_text(text)
-    return {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder)}
+    return {"XDG_CONFIG_HOME": str(folder), "HOME": str(folder), "TERM": "xterm"}
 
 
 def test_without_anything_every_layer_has_its_own_defaults(tmp_path: Path) -> None:
@@ -81,6 +81,14 @@ def test_colour(tmp_path: Path, color: str, no_color: str, on_screen: bool, in_t
     assert found.ui.has_colour is on_screen
     assert found.use_color(is_terminal=True) is in_terminal
     assert found.use_color(is_terminal=False) is in_pipe
+
+
+@pytest.mark.parametrize("term", ["", "dumb", "unknown", "emacs", None])
+def test_a_terminal_of_mere_lines_has_no_colour(tmp_path: Path, term: str | None) -> None:
+    environ = {name: value for name, value in (home(tmp_path) | {"TERM": term}).items() if value is not None}
+    assert not load({}, environ).use_color(is_terminal=True)
+    assert load({"color": "always"}, environ).use_color(is_terminal=True)
+    assert load({}, environ | {"TERM": "never-heard-of"}).use_color(is_terminal=True)
 
 
 def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:

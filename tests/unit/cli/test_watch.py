@@ -294,7 +294,7 @@ def obeyed_interrupt() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("obeyed_interrupt")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGXCPU, signal.SIGRTMAX])
 def test_a_signal_ends_it_at_once_with_all_that_it_started(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text(rows(40, range(38, 41)))
@@ -315,6 +315,29 @@ def test_a_signal_ends_it_at_once_with_all_that_it_started(tmp_path: Path, numbe
     assert program.returncode == 128 + number
     assert err == ""
     assert f"stopped by {number.name}" in out
+    assert not is_alive(int(child.read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_what_it_started_ends_too_when_it_has_no_time_to_end_it(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(40, range(38, 41)))
+    child = tmp_path / "child"
+    with subprocess.Popen(
+        [sys.executable, "-m", "rltop", "watch", str(path), "--on-crit", f"sleep 300 & echo $! > {child}; wait"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as program:  # fmt: skip
+        try:
+            for _ in range(2000):
+                if child.exists() and child.read_text().endswith("\n"):
+                    break
+                time.sleep(0.01)
+            program.send_signal(number)
+            # Whatever is left would keep standard error open.
+            program.communicate(timeout=30)
+        finally:
+            program.kill()
+    assert program.returncode == -number
     assert not is_alive(int(child.read_text()))
 
 

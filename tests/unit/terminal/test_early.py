@@ -10,7 +10,8 @@ import pytest
 
 from rltop.terminal.early import EarlyPicture, paint_early
 from rltop.terminal.early_keys import EARLY_BINDINGS, EARLY_KEYS, EarlyKey
-from rltop.terminal.guard import LEAVE, TerminalGuard
+from rltop.terminal.guard import TerminalGuard
+from rltop.terminal.modes import LEAVE
 from rltop.ui.bindings import APP_BINDINGS, BOARD_BINDINGS
 from rltop.view.frame import body_height
 from rltop.view.lines import Hot, Piece, Row, Target, TargetKind

@@ -1,0 +1,84 @@
+"""Which signals can be answered, and the process that waits for the end of another."""
+
+from __future__ import annotations
+
+import select
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rltop.endings import answerable, signal_name
+
+PROGRAM = """
+import os, signal, sys, time
+from rltop.endings import Warden
+warden = Warden(lambda word: os.write(1, b"put right: " + word), 1)
+for word in sys.argv[2:]:
+    warden.tell(word.encode())
+if sys.argv[1] == "dismiss":
+    warden.dismiss()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def said(*arguments: str) -> str:
+    done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("kill",), ""),
+        (("kill", "one"), "put right: one"),
+        (("kill", "one", "two"), "put right: two"),
+        (("kill", "one", ""), ""),
+        (("dismiss", "one"), ""),
+    ],
+)
+def test_a_warden_goes_by_the_last_word(arguments: tuple[str, ...], expected: str) -> None:
+    assert said(*arguments) == expected
+
+
+def test_a_warden_holds_nothing_open_that_it_was_not_given() -> None:
+    program = "import os; from rltop.endings import Warden; Warden(print); os.close(1); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdin is not None
+        assert select.select([process.stdout], [], [], 10)[0]
+        assert process.stdout.read() == b""
+        assert process.poll() is None
+        process.stdin.write(b"\n")
+
+
+def test_a_dismissed_warden_is_gone_and_is_dismissed_twice_in_vain() -> None:
+    program = """
+from pathlib import Path
+from rltop.endings import Warden
+warden = Warden(print)
+process = Path(f"/proc/{warden._pid}")
+assert process.exists()
+warden.dismiss()
+assert not process.exists()
+warden.tell(b"something")
+warden.dismiss()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_is_ignored_or_answered_already_is_left_alone() -> None:
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN), signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        assert not {signal.SIGUSR1, signal.SIGUSR2} & set(answerable())
+    finally:
+        signal.signal(signal.SIGUSR1, before[0])
+        signal.signal(signal.SIGUSR2, before[1])
+    assert {signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGRTMAX} <= set(answerable())
+    assert not {signal.SIGSEGV, signal.SIGKILL, signal.SIGCHLD, signal.SIGWINCH, signal.SIGCONT} & set(answerable())
+
+
+def test_signals_are_called_by_their_names() -> None:
+    assert signal_name(signal.SIGTERM) == "SIGTERM"
+    assert signal_name(signal.SIGRTMIN + 5) == "SIGRTMIN+5"
