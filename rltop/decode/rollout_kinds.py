@@ -9,9 +9,9 @@ from rltop.decode.rollout_archives import Archives
 from rltop.decode.rollout_files import StepFiles, is_by_step, numbered
 from rltop.decode.rollout_lines import LinesDump, parsed
 from rltop.decode.rollout_rows import has_answer, step_of_row
-from rltop.decode.rollout_sqlite import MAGIC as SQLITE
 from rltop.decode.rollout_sqlite import ExperienceBuffer
 from rltop.decode.rollouts import RolloutSource
+from rltop.decode.sqlite_pages import MAGIC as SQLITE
 from rltop.errors import SourceError
 
 MAX_SHARDS = 64
