@@ -6,10 +6,13 @@ decoded as what they turn out to be.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rltop.decode.codec import HEAD_BYTES, Codec, codec_of
 from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
+from rltop.errors import DecodeError, refusing
 from rltop.model import Counts, Record, TimedSpan
 
 
@@ -24,6 +27,7 @@ class AutoDecoder:
         self.kind: Kind | None = None
         self._name = name
         self._options = options
+        self._damage = ""
         self._held = b""
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
@@ -52,8 +56,8 @@ class AutoDecoder:
 
     @property
     def stopped(self) -> str:
-        """As the decoder of its kind says."""
-        return "" if self._inner is None else self._inner.stopped
+        """What has ended it, or as the decoder of its kind says."""
+        return self._damage or ("" if self._inner is None else self._inner.stopped)
 
     @property
     def group_size(self) -> int | None:
@@ -74,7 +78,7 @@ class AutoDecoder:
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come, or hold it until its kind is known."""
         if self._inner is not None:
-            return self._inner.feed(data, offset, generation)
+            return self._guarded(lambda inner: inner.feed(data, offset, generation))
         if not self._held:
             self._start = (offset, generation)
         self._held += data
@@ -82,7 +86,7 @@ class AutoDecoder:
 
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on."""
-        return [] if self._inner is None else self._inner.flush()
+        return self._guarded(lambda inner: inner.flush())
 
     def take_spans(self) -> list[TimedSpan]:
         """As the decoder of its kind gives them; most have none."""
@@ -91,7 +95,7 @@ class AutoDecoder:
     def finish(self) -> list[Record]:
         """Nothing more will come."""
         records = self._settle(is_all=True) if self._inner is None and self._held else []
-        return records if self._inner is None else [*records, *self._inner.finish()]
+        return [*records, *self._guarded(lambda inner: inner.finish())]
 
     @property
     def is_rewritten(self) -> bool:
@@ -100,7 +104,7 @@ class AutoDecoder:
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""
-        self._held = b""
+        self._held, self._damage = b"", ""
         if self._inner is None:
             return
         if self.kind is None:
@@ -123,7 +127,20 @@ class AutoDecoder:
             self._inner = self.kind.make(self._name, self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
         self._held = b""
-        return self._inner.feed(head, *self._start)
+        return self._guarded(lambda inner: inner.feed(head, *self._start))
+
+    def _guarded(self, read: Callable[[Decoder], list[Record]]) -> list[Record]:
+        """What the decoder of its kind makes of it; damage that it does not see through itself ends the file."""
+        if self._inner is None or self._damage:
+            return []
+        try:
+            with refusing("it cannot be read any further"):
+                return read(self._inner)
+        except DecodeError as error:
+            self._damage = error.message
+            counts = self._inner.counts
+            counts.refuse(counts.lines + 1, error.message)
+            return []
 
     def _unpacked(self, codec: Codec) -> Decoder:
         from rltop.decode.compressed import CompressedDecoder  # noqa: PLC0415

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, TypeVar
 
-from rltop.errors import DecodeError
+from rltop.errors import DecodeError, refusing
 from rltop.sources.filesystem import open_regular
 
 MAGIC = b"SQLite format 3\0"
@@ -261,11 +261,13 @@ class DatabaseFile:
         for _ in range(_TRIES):
             pages = Pages(self.path, self._log)
             try:
-                pages.begin()
-                found = read(pages)
+                with refusing("it is damaged"):
+                    pages.begin()
+                    found = read(pages)
                 if pages.is_current:
                     return found
-            except Exception:  # pages of two commits may make no sense together
+            except (DecodeError, OSError):
+                # Pages of two commits may make no sense together.
                 if pages.is_current:
                     raise
             finally:
