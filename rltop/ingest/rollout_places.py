@@ -16,10 +16,14 @@ from pathlib import Path
 from rltop.decode.rollout_kinds import dumps_in, holds_answers
 from rltop.decode.rollouts import RolloutSource
 from rltop.errors import SourceError
+from rltop.sources.filesystem import open_regular
 
 MOST_NAMES = 4096
 """Names looked at in one folder."""
 MAX_DUMPS = 64
+MOST_PATH_CHARS = 4096
+"""What the system takes for a path at most; of a pattern that is longer nothing can come either."""
+_SHOWN_CHARS = 80
 _HEAD_BYTES = 256 * 1024
 _MOST_UP = 4
 _FILE = re.compile(
@@ -39,8 +43,11 @@ _NOTHING = frozenset({"null", "none", ""})
 
 def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
     """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
+    if len(pattern) > MOST_PATH_CHARS:
+        return [], [f"a path of {len(pattern):,} characters: {pattern[:_SHOWN_CHARS]}…"]
     path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is no path
-    paths = [path] if Path(path).exists() or not glob.has_magic(path) else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
+    is_one = os.path.exists(path) or not glob.has_magic(path)  # noqa: PTH110 - a Path raises where it may not look
+    paths = [path] if is_one else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
     if not paths:
         return [], [f"nothing matches {pattern}"]
     found: list[RolloutSource] = []
@@ -68,7 +75,7 @@ def dumps_beside(path: str) -> list[RolloutSource]:
     candidates = [*([said] if said is not None else []), *_candidates(Path(path).absolute())]
     for each in candidates:
         try:
-            found = dumps_in(str(each)) if each.is_dir() or holds_answers(each) else []
+            found = dumps_in(str(each)) if _is_folder(each) or holds_answers(each) else []
         except (OSError, SourceError):
             continue
         if found:
@@ -76,9 +83,14 @@ def dumps_beside(path: str) -> list[RolloutSource]:
     return []
 
 
+def _is_folder(path: Path) -> bool:
+    """Is it a folder, as far as we may know?"""
+    return os.path.isdir(path)  # noqa: PTH112 - a Path raises where it may not look
+
+
 def _homes(path: Path) -> Iterator[Path]:
     """The folder of a run and those above it for as long as they are only there for logs."""
-    home = path if path.is_dir() else path.parent
+    home = path if _is_folder(path) else path.parent
     for _ in range(_MOST_UP):
         yield home
         if home.name.lower() not in _LOG_FOLDERS and not home.name.startswith(("checkpoint-", "run-")):
@@ -89,7 +101,7 @@ def _homes(path: Path) -> Iterator[Path]:
 def _candidates(path: Path) -> Iterator[Path]:
     for home in _homes(path):
         for archives in (home, home / "files"):
-            if (archives / "steps").is_dir():
+            if _is_folder(archives / "steps"):
                 yield archives
         names = _names(home)
         own = [name for name in names if _FILE.match(name) and home / name != path]
@@ -109,11 +121,12 @@ def _names(folder: Path) -> set[str]:
 def _said_by(path: Path) -> Path | None:
     """The folder that the run's log or its settings name as the place for its rollouts."""
     for home in _homes(path.absolute()):
-        for file in (path, *(home / name for name in _SETTINGS)) if path.is_file() else ():
+        is_file = os.path.isfile(path)  # noqa: PTH113 - as above
+        for file in (path, *(home / name for name in _SETTINGS)) if is_file else ():
             if file.suffix not in (".log", ".out", ".txt", ".yaml", ""):
                 continue
             try:
-                with file.open("rb") as opened:
+                with open_regular(file) as opened:
                     match = _SAID.search(opened.read(_HEAD_BYTES))
             except OSError:
                 continue
@@ -121,6 +134,6 @@ def _said_by(path: Path) -> Path | None:
                 continue
             folder = Path(match[1].decode("utf-8", "replace"))
             for place in (folder, home / folder, home.parent / folder):
-                if place.is_dir():
+                if _is_folder(place):
                     return place
     return None

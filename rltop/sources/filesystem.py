@@ -141,7 +141,10 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         OSError: whatever the file system says, or that it is a named pipe, a directory, a device.
     """
     fs = LocalFileSystem()
-    seen = fs.stat(os.fspath(path))
+    try:
+        seen = fs.stat(os.fspath(path))
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "no file can be called that", os.fspath(path)) from error
     if seen.is_regular:
         # What stands there may have been put in its place since: it is opened without waiting, and looked at again.
         file = open(fs.open(os.fspath(path)), "rb")  # noqa: PTH123, SIM115 - a handle, and the caller's to close
