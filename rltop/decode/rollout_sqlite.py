@@ -26,6 +26,8 @@ PIECE_BLOBS = 64
 """Experiences that are read in one look: a look must be short, or a writer changes the file meanwhile."""
 MAX_STRETCHES = 500_000
 """Runs of rows of one step that are kept apart; past them rows of other steps in between are passed over."""
+MOST_TRIES = 16
+"""How often a step that could not be read is read again before it has changed."""
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_STEPS = 100_000
 _TEXTS = ("prompt_text", "response_text", "prompt", "response")
@@ -60,6 +62,7 @@ class ExperienceBuffer:
         self._stretch_count = 0
         self._last: tuple[int | None, int | None] = (None, None)
         self._newest: int | None = None
+        self._failed: dict[int, tuple[int, str]] = {}
 
     @property
     def steps(self) -> Sequence[int]:
@@ -69,7 +72,8 @@ class ExperienceBuffer:
     @property
     def notes(self) -> Sequence[str]:
         """Why it cannot be read, where it cannot."""
-        return [f"{self.path}: {self._error}"] if self._error else []
+        unread = [f"step {step}: {reason}" for step, (_, reason) in sorted(self._failed.items()) if reason]
+        return [f"{self.path}: {reason}" for reason in (self._error, *unread) if reason]
 
     @property
     def progress(self) -> float | None:
@@ -128,8 +132,8 @@ class ExperienceBuffer:
         return whole_step(row.value("model_version")) if "model_version" in self._table.columns else 0
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when rows are added."""
-        return self._counts.get(step)
+        """Moves when rows are added, and when a step that could not be read is worth another try."""
+        return self._counts.get(step), min(self._failed.get(step, (0, ""))[0], MOST_TRIES)
 
     def read(self, step: int) -> list[Completion]:
         """The experiences of a step, in the order in which they were written."""
@@ -140,9 +144,11 @@ class ExperienceBuffer:
                 try:
                     some, after = self._file.look(partial(self._read, step, after, last))
                 except (DecodeError, OSError) as error:
-                    self._error = _said(error)
+                    self._failed[step] = self._failed.get(step, (0, ""))[0] + 1, _said(error)
                     return found
                 found += some
+        if step in self._failed:
+            self._failed[step] = self._failed[step][0], ""
         return found
 
     def _read(self, step: int, after: int, last: int, pages: Pages) -> tuple[list[Completion], int | None]:
@@ -192,8 +198,10 @@ class ExperienceBuffer:
                     for heading, text in zip(("prompt", "completion"), said, strict=True)
                     if text
                 ]
-        except (DecodeError, OSError):
+        except OSError:
             return None
+        except DecodeError as error:
+            return RolloutText(tuple(passages), (), error.message)
         return RolloutText(tuple(passages), (), "" if passages else "the experience holds no text")
 
     def _texts_at(self, number: int, pages: Pages) -> tuple[str, str]:

@@ -206,6 +206,29 @@ def test_a_folder_that_cannot_be_written_to_is_no_obstacle(tmp_path: Path) -> No
         tmp_path.chmod(0o755)
 
 
+def test_a_step_that_cannot_be_read_just_now_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "explorer_output.db"
+    write_sqlite(path, range(9)).close()
+    source = only(path)
+    whole = path.read_bytes()
+    last = source.read(8)[-1]
+    stamp = source.stamp(8)
+    path.write_bytes(whole[: len(whole) // 2])
+    assert source.read(8) == [] and "step 8" in source.notes[0]
+    text = source.text(last)
+    assert text is not None and "missing" in text.note
+    assert source.stamp(8) != stamp
+    path.write_bytes(whole)
+    stamp = source.stamp(8)
+    assert len(source.read(8)) == 5 and not source.notes and source.stamp(8) == stamp
+    path.write_bytes(b"")
+    stamps = set()
+    for _ in range(40):
+        source.read(8)
+        stamps.add(source.stamp(8))
+    assert len(stamps) < 20
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200))
 def test_no_pickle_surprises(blob: bytes) -> None:
