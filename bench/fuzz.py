@@ -38,6 +38,14 @@ READ_BY = {
     "document": ("trainer_state", "repeated"),
     "trace": ("chrome_trace", "trace_events"),
     "archive": ("telescope", "telescope_samples", "telescope_events", "parquet", "parquet_values", "thrift", "snappy"),
+    "parquet": ("parquet", "parquet_values", "thrift", "snappy"),
+    "thrift": ("thrift",),
+    "snappy": ("snappy",),
+    "tables": ("telescope", "telescope_samples", "telescope_events", "rollout_archives"),
+    "completions": ("rollout_files", "parquet", "parquet_values"),
+    "dump": ("rollout_lines", "rollout_files", "rollout_rows"),
+    "pickled": ("rollout_sqlite",),
+    "database": ("rollout_sqlite", "sqlite_pages", "sqlite_tables"),
     "anything": ("auto", "kinds"),
 }
 """Modules of which a target reaches lines."""

@@ -12,13 +12,20 @@ keeps them there; with a file, it is called once, with what is in it.
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
+import io
 import json
+import pickle
 import random
+import sqlite3
 import struct
 import sys
+import tempfile
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,6 +214,125 @@ def archive(data: bytes) -> None:
     _same_in_pieces(TelescopeDecoder, data, has_places=False)
 
 
+def parquet(data: bytes) -> None:
+    """A table gives as many values for each of its columns as it has rows, or it is refused."""
+    from rltop.decode.parquet import MAX_ROWS, ParquetTable
+    from rltop.errors import DecodeError, SourceError
+
+    try:
+        table = ParquetTable(data)
+    except DecodeError:
+        return
+    assert 0 <= table.rows <= MAX_ROWS
+    for name in table.columns:
+        try:
+            (column,) = table.read((name,)).values()
+        except (DecodeError, SourceError):
+            continue
+        assert len(column) == table.rows
+
+
+def thrift(data: bytes) -> None:
+    """A struct inside its bytes, or a refusal."""
+    from rltop.decode.thrift import ThriftReader
+
+    reader = ThriftReader(data)
+    try:
+        reader.struct()
+    except ValueError:
+        return
+    assert 0 < reader.at <= len(data)
+
+
+def snappy(data: bytes) -> None:
+    """As many bytes as the stream says, or a refusal."""
+    from rltop.decode.snappy import decompress
+
+    try:
+        out = decompress(data)
+    except ValueError:
+        return
+    assert len(out) <= 24 * len(data)
+
+
+def tables(data: bytes) -> None:
+    """One table of an archive that is whole otherwise, checksum included: the first byte says which."""
+    from rltop.decode.telescope import TelescopeDecoder
+
+    names = sorted(_fixture_tables())
+    name = names[data[0] % len(names)] if data else names[0]
+    packed = _packed(_fixture_tables() | {name: data[1:]})
+    _same_in_pieces(TelescopeDecoder, packed, has_places=False)
+    _samples({"steps/tail.zip": packed})
+
+
+def completions(data: bytes) -> None:
+    """A table of completions, as TRL writes one for each step."""
+    _samples({"completions_00001.parquet": data})
+
+
+def dump(data: bytes) -> None:
+    """Completions as lines: in one file, or in a file for each step."""
+    _samples({"rollouts.jsonl": data})
+    _samples({"1.jsonl": data})
+
+
+def pickled(data: bytes) -> None:
+    """The opcodes of a pickle are looked at and never obeyed."""
+    from rltop.decode.rollout_sqlite import look_inside
+
+    assert all(isinstance(value, str | int) for value in look_inside(data).values())
+
+
+def database(data: bytes) -> None:
+    """A SQLite file by itself, and with a log beside it: four bytes say how much of the end is the log."""
+    _samples({"explorer_output.db": data})
+    size = int.from_bytes(data[:4], "little") % (len(data) + 1)
+    _samples({"explorer_output.db": data[4 : len(data) - size], "explorer_output.db-wal": data[len(data) - size :]})
+
+
+def _samples(files: dict[str, bytes]) -> None:
+    """Everything that a page could ask of a dump of rollouts; what cannot be read is a sentence."""
+    from rltop.decode.rollout_kinds import dumps_in
+    from rltop.errors import SourceError
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in files.items():
+            path = Path(folder, name)
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(data)
+        try:
+            sources = dumps_in(folder)
+        except SourceError:
+            return
+        for source in sources:
+            for _ in range(100):
+                if not source.refresh():
+                    break
+            for step in source.steps[:2]:
+                for completion in source.read(step)[:1]:
+                    source.text(completion)
+            assert all(isinstance(note, str) for note in source.notes)
+
+
+@functools.cache
+def _fixture_tables() -> dict[str, bytes]:
+    """The tables of Telescope's archives among the fixtures, by name."""
+    found = {}
+    for path in sorted((ROOT / "fixtures").glob("telescope/archives/**/tail.zip")):
+        with zipfile.ZipFile(path) as archive:
+            found |= {name: archive.read(name) for name in archive.namelist() if name.endswith(".parquet")}
+    return found
+
+
+def _packed(tables: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, data in tables.items():
+            archive.writestr(name, data)
+    return out.getvalue()
+
+
 def anything(data: bytes) -> None:
     """Bytes of which nobody says what they are."""
     from rltop.decode.auto import AutoDecoder
@@ -226,6 +352,14 @@ PROMISES: dict[str, Callable[[bytes], None]] = {
     "document": document,
     "trace": trace,
     "archive": archive,
+    "parquet": parquet,
+    "thrift": thrift,
+    "snappy": snappy,
+    "tables": tables,
+    "completions": completions,
+    "dump": dump,
+    "pickled": pickled,
+    "database": database,
     "anything": anything,
 }
 _SEEDS = {
@@ -237,9 +371,10 @@ _SEEDS = {
     "csv": ("**/*.csv",),
     "document": ("**/trainer_state.json",),
     "archive": ("**/*.zip",),
+    "parquet": ("**/*.parquet",),
 }
-_SEED_BYTES = {"wandb": 36 * 1024, "archive": MAX_BYTES}
-"""A block of a `.wandb` file is 32 KiB, and an archive ends with its list of files."""
+_SEED_BYTES = {"wandb": 36 * 1024, "archive": MAX_BYTES, "parquet": MAX_BYTES}
+"""A block of a `.wandb` file is 32 KiB, and an archive or a table ends with what is in it."""
 
 
 _ROWS = [{"step": i, "loss": i / 8, "note": '{a"[b'} for i in range(1, 9)]
@@ -247,7 +382,22 @@ _SPANS = [
     {"ph": phase, "ts": at * 1000, "name": name, "pid": "ActorGroup:1", "tid": 0, "args": {"step": at // 4, "x": '}"{'}}
     for at, (phase, name) in enumerate([("B", "step"), ("B", "train"), ("E", "train"), ("E", "step")] * 3)
 ]
-_MADE = {
+_SAMPLES = [
+    {
+        "step": 1,
+        "group": i % 2,
+        "reward": i / 2,
+        "prompt": "a?",
+        "completion": [{"role": "user", "content": "b" * i}],
+        "tokens": [i],
+        "prompt_length": 2,
+        "prompt_text": "a?",
+        "response_text": "b",
+        "info": {"x": {"y": None}},
+    }
+    for i in range(4)
+]
+_MADE: dict[str, Callable[[], list[bytes]]] = {
     "compressed": lambda: [gzip.compress(_lines(_ROWS) * 8, mtime=0), bz2.compress(_lines(_ROWS) * 8),
                            gzip.compress(_lines(_ROWS), mtime=0) * 2 + bytes(9)],
     "csv": lambda: [b'step,loss,note\r\n1,0.5,"a\n,b"\r\n2,nan,\r\n', b"# {}\nloss\tacc\n1\t2\n"],
@@ -256,8 +406,31 @@ _MADE = {
     "trace": lambda: [_lines(_SPANS), json.dumps(_SPANS).encode(), json.dumps(_SPANS, indent=2).encode()[:-1],
                       json.dumps({"meta": {"n": "["}, "traceEvents": _SPANS}).encode(),
                       _lines(_SPANS[1:3] * 4).replace(b"\n", b"")],
+    "thrift": lambda: [data[-8 - int.from_bytes(data[-8:-4], "little") : -8] for data in seeds("parquet")],
+    "snappy": lambda: [b"\x2a\x0cstep" + b"\x15\x04" + b"\x50" + bytes(21) + b"\x0e\x04\x00"],
+    "tables": lambda: [bytes([i]) + data for i, (_, data) in enumerate(sorted(_fixture_tables().items()))],
+    "completions": lambda: list(seeds("parquet")),
+    "dump": lambda: [_lines(_SAMPLES), _lines(_SAMPLES[:2]) + b"not json\n" + _lines(_SAMPLES[:1])[:-9]],
+    "pickled": lambda: [pickle.dumps(_SAMPLES, protocol) for protocol in (0, 2, 5)],
+    "database": lambda: [_database("DELETE"), _database("WAL")],
 }  # fmt: skip
 """Beginnings of forms that no fixture has."""
+
+
+def _database(mode: str) -> bytes:
+    """A buffer of experiences, with what its log holds behind it."""
+    with tempfile.TemporaryDirectory() as folder, closing(sqlite3.connect(f"{folder}/a.db")) as writer:
+        writer.execute("PRAGMA page_size=512")
+        writer.execute(f"PRAGMA journal_mode={mode}")
+        writer.execute("CREATE TABLE e (id INTEGER PRIMARY KEY, task_id TEXT, reward REAL, experience_bytes BLOB)")
+        writer.executemany(
+            "INSERT INTO e (task_id, reward, experience_bytes) VALUES (?, ?, ?)",
+            ((f"{i // 9}/{i}", i / 8, pickle.dumps(_SAMPLES * (i % 3))) for i in range(24)),
+        )
+        writer.commit()
+        log = Path(folder, "a.db-wal").read_bytes() if mode == "WAL" else b""
+        data = Path(folder, "a.db").read_bytes()
+        return struct.pack("<I", len(log)) + data + log if log else data
 
 
 def _lines(rows: list[dict[str, object]]) -> bytes:

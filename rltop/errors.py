@@ -13,6 +13,8 @@ A bad line in a metric file is not an error: it is data, counted and shown.
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 EXIT_OK = 0
 EXIT_FIRING = 1
@@ -83,6 +85,22 @@ def cannot_read(path: str, error: Exception) -> SourceError:
 
 class DecodeError(RltopError):
     """A file whose content is not what its kind promises."""
+
+
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """The boundary around whatever takes bytes apart: damage that it trips over is a `DecodeError` of `what`.
+
+    A flipped bit reaches every line of a reader, so that no list of what it may raise
+    is complete. What is said already, and what the operating system says, goes through.
+    """
+    try:
+        yield
+    except (RltopError, OSError):
+        raise
+    except Exception as error:
+        reason = str(error) if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
+        raise DecodeError(f"{what}: {reason}".removesuffix(" ")) from error
 
 
 class ThemeError(RltopError):

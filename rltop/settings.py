@@ -327,6 +327,8 @@ def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
 
 
 def _within(setting: Setting, value: Value, where: str) -> Value:
+    if isinstance(value, str) and "\0" in value:
+        raise ConfigError(f"{where} has a NUL character in it", f"for example {toml_text(setting.example)}")
     if setting.kind is Kind.CHOICE and value not in setting.choices:
         raise _wrong(setting, value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -6,11 +6,13 @@ decoded as what they turn out to be.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rltop.decode.codec import HEAD_BYTES, Codec, codec_of
 from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
-from rltop.errors import SourceError
+from rltop.errors import DecodeError, SourceError, refusing
 from rltop.model import Counts, Record, TimedSpan
 
 MOST_LAYERS = 4
@@ -37,6 +39,7 @@ class AutoDecoder:
         self._refusal = ""
         self._name = name
         self._options = options
+        self._damage = ""
         self._held = b""
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
@@ -65,8 +68,8 @@ class AutoDecoder:
 
     @property
     def stopped(self) -> str:
-        """Why it cannot be unpacked at all, or as the decoder of its kind says."""
-        return self._refusal if self._inner is None else self._inner.stopped
+        """Why it cannot be unpacked, what has ended it, or as the decoder of its kind says."""
+        return self._damage or self._refusal or ("" if self._inner is None else self._inner.stopped)
 
     @property
     def group_size(self) -> int | None:
@@ -87,7 +90,7 @@ class AutoDecoder:
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode what has come, or hold it until its kind is known."""
         if self._inner is not None:
-            return self._inner.feed(data, offset, generation)
+            return self._guarded(lambda inner: inner.feed(data, offset, generation))
         if self._refusal:
             return []
         if not self._held:
@@ -97,7 +100,7 @@ class AutoDecoder:
 
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on."""
-        return [] if self._inner is None else self._inner.flush()
+        return self._guarded(lambda inner: inner.flush())
 
     def take_spans(self) -> list[TimedSpan]:
         """As the decoder of its kind gives them; most have none."""
@@ -106,7 +109,7 @@ class AutoDecoder:
     def finish(self) -> list[Record]:
         """Nothing more will come."""
         records = self._settle(is_all=True) if self._inner is None and self._held else []
-        return records if self._inner is None else [*records, *self._inner.finish()]
+        return [*records, *self._guarded(lambda inner: inner.finish())]
 
     @property
     def is_rewritten(self) -> bool:
@@ -115,7 +118,7 @@ class AutoDecoder:
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""
-        self._held, self._refusal = b"", ""
+        self._held, self._refusal, self._damage = b"", "", ""
         if self._inner is None:
             return
         if self.kind is None:
@@ -141,7 +144,20 @@ class AutoDecoder:
             self._inner = self.kind.make(self._name, self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
         self._held = b""
-        return self._inner.feed(head, *self._start)
+        return self._guarded(lambda inner: inner.feed(head, *self._start))
+
+    def _guarded(self, read: Callable[[Decoder], list[Record]]) -> list[Record]:
+        """What the decoder of its kind makes of it; damage that it does not see through itself ends the file."""
+        if self._inner is None or self._damage:
+            return []
+        try:
+            with refusing("it cannot be read any further"):
+                return read(self._inner)
+        except DecodeError as error:
+            self._damage = error.message
+            counts = self._inner.counts
+            counts.refuse(counts.lines + 1, error.message)
+            return []
 
     def _unpacked(self, codec: Codec) -> Decoder:
         from rltop.decode.compressed import CompressedDecoder  # noqa: PLC0415

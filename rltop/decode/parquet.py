@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from rltop.decode import snappy
 from rltop.decode.parquet_values import BOOLEAN, BYTE_ARRAY, Value, hybrid, plain, spread
 from rltop.decode.thrift import ThriftReader, ThriftStruct
-from rltop.errors import DecodeError, SourceError
+from rltop.errors import DecodeError, SourceError, refusing
 from rltop.structs import Struct
 
 MAGIC = b"PAR1"
@@ -55,13 +55,11 @@ class ParquetTable:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        try:
+        with refusing("a parquet file whose header cannot be read"):
             meta = _footer(data)
             self._columns = _columns(meta.get(2, ()))
             self._groups: list[ThriftStruct] = meta.get(4, [])
             self.rows = sum(int(group.get(3, 0)) for group in self._groups)
-        except (ValueError, TypeError, AttributeError, IndexError, UnicodeDecodeError) as error:
-            raise DecodeError(f"a parquet file whose header cannot be read: {error}") from error
         if not 0 <= self.rows <= MAX_ROWS:
             raise DecodeError(f"a parquet file of {self.rows} rows; {MAX_ROWS} are read at most")
         self.columns = tuple(self._columns)
@@ -77,7 +75,7 @@ class ParquetTable:
 
     def _read(self, column: _Column) -> list[Value]:
         found: list[Value] = []
-        try:
+        with refusing(f"column {column.name} of a parquet file cannot be read"):
             for group in self._groups:
                 if not group.get(3):
                     continue
@@ -86,10 +84,6 @@ class ParquetTable:
                 if chunk is None or rows < 0:
                     raise ValueError("a part of the column is missing")
                 found += _ChunkReader(self._data, column, chunk[3], rows).read()
-        except DecodeError:
-            raise
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError, OverflowError) as error:
-            raise DecodeError(f"column {column.name} of a parquet file cannot be read: {error}") from error
         return found
 
 

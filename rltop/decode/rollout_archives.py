@@ -10,16 +10,20 @@ from __future__ import annotations
 import importlib
 import zipfile
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.rollout_rows import by_prompt, finite
 from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.decode.telescope_samples import rows_of, whole
-from rltop.errors import DecodeError, SourceError
+from rltop.errors import DecodeError, SourceError, refusing
+from rltop.sources.filesystem import open_regular
 
+Result = TypeVar("Result")
 MAX_TABLE_BYTES = 1024 * 1024 * 1024
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 _CUT_WORDS = frozenset({"length", "max_tokens", "context_exhausted"})
@@ -75,21 +79,29 @@ class Archives:
             return False
         path = new[0]
         stamp = _stamp(path)
-        try:
-            with zipfile.ZipFile(path) as archive:
-                self._steps_in[path] = _steps(archive, "samples_data.parquet", "step")
-                self._discarded_in[path] = _steps(archive, "samples_data_discarded.parquet", "trainer_step")
+        found = self._looked_into(path, _both_steps)
+        if found is not None:
+            self._steps_in[path], self._discarded_in[path] = found
             self._unread.pop(path, None)
-        except _NOT_WHOLE:
-            self._unread[path] = "is being written"
-        except (DecodeError, SourceError) as error:
-            self._unread[path] = error.message
-        except OSError as error:
-            self._unread[path] = error.strerror or "cannot be read"
         if stamp is not None:
             self._seen[path] = stamp
         self._steps = sorted(frozenset().union(*self._steps_in.values()))
         return len(new) > 1
+
+    def _looked_into(self, path: str, read: Callable[[zipfile.ZipFile], Result]) -> Result | None:
+        """What `read` finds in an archive; None, and a note, where it cannot be read."""
+        try:
+            with refusing("damaged"), open_regular(path) as file:
+                try:
+                    with zipfile.ZipFile(file) as archive:
+                        return read(archive)
+                except _NOT_WHOLE as error:
+                    raise DecodeError("is being written") from error
+        except (DecodeError, SourceError) as error:
+            self._unread[path] = error.message
+        except OSError as error:
+            self._unread[path] = error.strerror or "cannot be read"
+        return None
 
     def stamp(self, step: int) -> Hashable:
         """Moves when an archive of the step is written anew."""
@@ -104,17 +116,8 @@ class Archives:
         found: list[Completion] = []
         for index, suffix in ((self._steps_in, ""), (self._discarded_in, "_discarded")):
             path = self._newest(index, step)
-            if not path:
-                continue
-            try:
-                with zipfile.ZipFile(path) as archive:
-                    found += _completions(archive, path, step, suffix)
-            except _NOT_WHOLE:
-                self._unread[path] = "is being written"
-            except (DecodeError, SourceError) as error:
-                self._unread[path] = error.message
-            except OSError as error:
-                self._unread[path] = error.strerror or "cannot be read"
+            if path:
+                found += self._looked_into(path, partial(_completions, path=path, step=step, suffix=suffix)) or ()
         return found
 
     def text(self, completion: Completion) -> RolloutText | None:
@@ -123,13 +126,9 @@ class Archives:
         if not places or not Path(places[0].path).is_relative_to(self.path):
             return None
         suffix = "_discarded" if completion.discarded else ""
-        try:
-            with zipfile.ZipFile(places[0].path) as archive:
-                return _text(archive, places[0].start, completion.group, suffix)
-        except SourceError as error:
-            return RolloutText((), (), f"{error.message}. {error.hint}")
-        except (*_NOT_WHOLE, DecodeError, OSError):
-            return None
+        read = partial(_text, sample=places[0].start, group=completion.group, suffix=suffix)
+        found = self._looked_into(places[0].path, read)
+        return RolloutText((), (), self._unread.get(places[0].path, "")) if found is None else found
 
 
 def _stamp(path: str) -> tuple[int, int] | None:
@@ -148,6 +147,14 @@ def _open(archive: zipfile.ZipFile, name: str) -> ParquetTable | None:
     if info.file_size > MAX_TABLE_BYTES:
         raise DecodeError(f"{name} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most")
     return ParquetTable(archive.read(info))
+
+
+def _both_steps(archive: zipfile.ZipFile) -> tuple[frozenset[int], frozenset[int]]:
+    """Steps of which an archive holds samples, and steps of which it holds discarded ones."""
+    return (
+        _steps(archive, "samples_data.parquet", "step"),
+        _steps(archive, "samples_data_discarded.parquet", "trainer_step"),
+    )
 
 
 def _steps(archive: zipfile.ZipFile, name: str, column: str) -> frozenset[int]:
@@ -182,7 +189,7 @@ class _Generations:
                 self.cut.add(sample)
 
 
-def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) -> Iterator[Completion]:
+def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) -> list[Completion]:
     """Samples of one step; those that were discarded are in tables of their own."""
     key = "trainer_step" if suffix else "step"
     table = _open(archive, f"samples_data{suffix}.parquet")
@@ -193,6 +200,7 @@ def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) ->
     }
     names = ("sample_id", "tokens", "tool_call_count", "stop_reason")
     made = _Generations(_of_step(_open(archive, f"generations{suffix}.parquet"), step, key, *names))
+    found: list[Completion] = []
     for sample, group, reward, advantage, turns, reason, off_policy, why in _of_step(
         table, step, key, "sample_id", "group_id", "reward", "advantage", "num_generations", "stop_reason",
         "off_policy_steps", "discard_reason",
@@ -200,21 +208,24 @@ def _completions(archive: zipfile.ZipFile, path: str, step: int, suffix: str) ->
         if not isinstance(sample, int):
             continue
         prompt = str(prompts.get(group, ""))
-        yield Completion(
-            group=str(group) if isinstance(group, int) and group >= 0 else by_prompt(prompt),
-            number=str(sample),
-            reward=finite(reward),
-            tokens=made.tokens.get(sample),
-            advantage=finite(advantage),
-            stop=reason[:OPENING_CHARS] if isinstance(reason, str) else "",
-            is_truncated=sample in made.cut or reason in _CUT_WORDS if made.count else None,
-            turns=made.count.get(sample, whole(turns)),
-            tool_calls=made.calls.get(sample),
-            off_policy_steps=finite(off_policy) if whole(off_policy) is not None else None,
-            discarded=(why[:OPENING_CHARS] if isinstance(why, str) and why else "discarded") if suffix else "",
-            prompt=gist(prompt),
-            places=(TextPlace(path, sample),),
+        found.append(
+            Completion(
+                group=str(group) if isinstance(group, int) and group >= 0 else by_prompt(prompt),
+                number=str(sample),
+                reward=finite(reward),
+                tokens=made.tokens.get(sample),
+                advantage=finite(advantage),
+                stop=reason[:OPENING_CHARS] if isinstance(reason, str) else "",
+                is_truncated=sample in made.cut or reason in _CUT_WORDS if made.count else None,
+                turns=made.count.get(sample, whole(turns)),
+                tool_calls=made.calls.get(sample),
+                off_policy_steps=finite(off_policy) if whole(off_policy) is not None else None,
+                discarded=(why[:OPENING_CHARS] if isinstance(why, str) and why else "discarded") if suffix else "",
+                prompt=gist(prompt),
+                places=(TextPlace(path, sample),),
+            )
         )
+    return found
 
 
 def _text(archive: zipfile.ZipFile, sample: int, group: str, suffix: str) -> RolloutText:

@@ -18,6 +18,7 @@ from rltop.decode.rollout_lines import completions_in, parsed, text_in_lines
 from rltop.decode.rollout_rows import by_prompt, finite, step_of_row
 from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
 from rltop.errors import DecodeError, SourceError
+from rltop.sources.filesystem import open_regular
 
 MAX_FILES = 200_000
 MAX_TABLE_BYTES = 512 * 1024 * 1024
@@ -91,7 +92,7 @@ class StepFiles:
         try:
             if self._kind == "parquet":
                 return table_rows(path)
-            with Path(path).open("rb") as file:
+            with open_regular(path) as file:
                 return list(completions_in(file, path, 0, None, None))
         except OSError as error:
             self._notes[step] = f"{path}: {error.strerror or 'cannot be read'}"
@@ -135,7 +136,7 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
     for step in picked:
         path = Path(folder, names[step])
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 head = file.read(1024 * 1024)
         except OSError:
             continue
@@ -207,10 +208,11 @@ def table_text(place: TextPlace) -> RolloutText | None:
 
 
 def _table(path: str) -> ParquetTable:
-    size = Path(path).stat().st_size
-    if size > MAX_TABLE_BYTES:
-        raise DecodeError(f"a table of {size} bytes; {MAX_TABLE_BYTES} are read at most")
-    return ParquetTable(Path(path).read_bytes())
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_TABLE_BYTES:
+            raise DecodeError(f"a table of {size} bytes; {MAX_TABLE_BYTES} are read at most")
+        return ParquetTable(file.read())
 
 
 def _reward_columns(table: ParquetTable) -> list[str]:

@@ -9,10 +9,11 @@ from rltop.decode.rollout_archives import Archives
 from rltop.decode.rollout_files import StepFiles, is_by_step, numbered
 from rltop.decode.rollout_lines import LinesDump, parsed
 from rltop.decode.rollout_rows import has_answer, step_of_row
-from rltop.decode.rollout_sqlite import MAGIC as SQLITE
 from rltop.decode.rollout_sqlite import ExperienceBuffer
 from rltop.decode.rollouts import RolloutSource
+from rltop.decode.sqlite_pages import MAGIC as SQLITE
 from rltop.errors import SourceError
+from rltop.sources.filesystem import open_regular
 
 MAX_SHARDS = 64
 _HEAD_BYTES = 256 * 1024
@@ -30,7 +31,7 @@ def dumps_in(path: str) -> list[RolloutSource]:
     where = Path(path)
     if where.is_dir():
         return _in_folder(where)
-    with where.open("rb") as file:
+    with open_regular(where) as file:
         head = file.read(16)
     if head.startswith(SQLITE):
         return [ExperienceBuffer(path)]
@@ -80,7 +81,7 @@ def holds_answers(path: Path) -> bool:
     if path.suffix not in _LINES:
         return True
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             row = parsed(file.read(_HEAD_BYTES).split(b"\n", 1)[0])
     except OSError:
         return False

@@ -17,6 +17,7 @@ import orjson
 
 from rltop.decode.rollout_rows import Row, placed, read_text, step_of_row
 from rltop.decode.rollouts import Completion, Passage, RolloutText, TextPlace
+from rltop.sources.filesystem import open_regular
 from rltop.structs import NamedTuple
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -181,7 +182,7 @@ class LinesDump:
     def refresh(self) -> bool:
         """Index another piece; True while there is more."""
         try:
-            with Path(self.path).open("rb") as file:
+            with open_regular(self.path) as file:
                 return self._look(file)
         except OSError as error:
             self._error = error.strerror or "cannot be read"
@@ -246,7 +247,7 @@ class LinesDump:
         """The rows of a step, in the order of the file."""
         found: list[Completion] = []
         try:
-            with Path(self.path).open("rb") as file:
+            with open_regular(self.path) as file:
                 left = MAX_STEP_BYTES
                 for start, stop in sorted(self._stretches.get(step, ())):
                     left -= stop - start
@@ -284,7 +285,7 @@ def text_in_lines(completion: Completion) -> RolloutText | None:
     found: list[RolloutText] = []
     for path, start, size in completion.places:
         try:
-            with Path(path).open("rb") as file:
+            with open_regular(path) as file:
                 file.seek(start)
                 row = parsed(file.read(min(size, MAX_LINE_BYTES)))
         except OSError:

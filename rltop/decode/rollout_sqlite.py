@@ -1,6 +1,6 @@
 """Trinity's buffer in SQLite → completions of a step, read beside whoever writes it.
 
-Owns the columns. The experience itself is a pickle of the trainer's own classes:
+Owns the columns, and which rows hold which step. The experience itself is a pickle of the trainer's own classes:
 it is never loaded, only its opcodes are read for the texts and the lengths, so
 that nothing in it can run.
 """
@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import pickletools
 import re
-import sqlite3
-from collections.abc import Hashable, Iterator, Sequence
-from pathlib import Path
-from urllib.parse import quote
+from bisect import insort
+from collections.abc import Hashable, Sequence
+from functools import partial
+from itertools import islice
 
 from rltop.decode.rollout_rows import by_prompt, finite, text_of, whole_step
 from rltop.decode.rollouts import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.decode.sqlite_pages import DatabaseFile, Pages
+from rltop.decode.sqlite_tables import Table, TableRow, newest, rows, tables
+from rltop.errors import DecodeError
 
-MAGIC = b"SQLite format 3\0"
-BUSY_S = 0.5
-"""How long a writer that holds the file is waited for; then it is asked again at the next look."""
+PIECE_ROWS = 500
+"""What one call of `refresh` looks through."""
+PIECE_BLOBS = 64
+"""Experiences that are read in one look: a look must be short, or a writer changes the file meanwhile."""
+MAX_STRETCHES = 500_000
+"""Runs of rows of one step that are kept apart; past them rows of other steps in between are passed over."""
+MOST_TRIES = 16
+"""How often a step that could not be read is read again before it has changed."""
 MAX_BLOB_BYTES = 16 * 1024 * 1024
 MAX_STEPS = 100_000
 _TEXTS = ("prompt_text", "response_text", "prompt", "response")
 _NUMBERS = ("prompt_length",)
 _PARTS = re.compile(r"^(\d+)/([^/]+)(?:/([^/]+)(?:/([^/]+))?)?")
 _MOST_OPCODES = 20_000
+_SCHEMA_COOKIE = slice(40, 44)
+"""Of the header: changes when a table is created, changed or dropped."""
 
 
 class ExperienceBuffer:
@@ -39,12 +49,20 @@ class ExperienceBuffer:
     def __init__(self, path: str) -> None:
         self.path = path
         self.stream = "explorer"
-        self._steps: list[int] = []
-        self._rows: dict[int, int] = {}
-        self._ids = 0
-        self._table = ""
-        self._columns: frozenset[str] = frozenset()
+        self._file = DatabaseFile(path)
         self._error = ""
+        self._begin_anew(None)
+
+    def _begin_anew(self, table: Table | None) -> None:
+        self._table = table
+        self._schema = b""
+        self._steps: list[int] = []
+        self._stretches: dict[int, list[tuple[int, int]]] = {}
+        self._counts: dict[int, int] = {}
+        self._stretch_count = 0
+        self._last: tuple[int | None, int | None] = (None, None)
+        self._newest: int | None = None
+        self._failed: dict[int, tuple[int, str]] = {}
 
     @property
     def steps(self) -> Sequence[int]:
@@ -54,164 +72,157 @@ class ExperienceBuffer:
     @property
     def notes(self) -> Sequence[str]:
         """Why it cannot be read, where it cannot."""
-        return [f"{self.path}: {self._error}"] if self._error else []
+        unread = [f"step {step}: {reason}" for step, (_, reason) in sorted(self._failed.items()) if reason]
+        return [f"{self.path}: {reason}" for reason in (self._error, *unread) if reason]
 
     @property
     def progress(self) -> float | None:
-        """The database counts by itself."""
-        return None
-
-    def _connect(self) -> sqlite3.Connection:
-        """A connection that reads only; where the folder allows no lock, the file as it stands."""
-        uri = f"file:{quote(str(Path(self.path).absolute()))}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S)
-        try:
-            connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-        except sqlite3.OperationalError as error:
-            connection.close()
-            if "lock" in str(error) or "busy" in str(error):
-                raise
-            connection = sqlite3.connect(f"{uri}&immutable=1", uri=True)
-        connection.text_factory = _tolerant
-        return connection
+        """Which part of the table has been looked through; None where all of it has."""
+        last, newest = self._last[0], self._newest
+        return None if newest is None or last == newest else (last or 0) / max(1, newest)
 
     def refresh(self) -> bool:
-        """Count the rows that are new."""
+        """Take in some of the rows that are new; True while there are more."""
         try:
-            connection = self._connect()
-        except sqlite3.Error as error:
-            self._error = str(error)
+            found = self._file.look(self._new_rows)
+        except (DecodeError, OSError) as error:
+            self._error = _said(error)
             return False
-        try:
-            if not self._table and not self._find_table(connection):
-                self._error = "no table of experiences in it"
-                return False
-            newest = int(connection.execute(f"SELECT coalesce(max(rowid), 0) FROM {self._table}").fetchone()[0])
-            if newest < self._ids:
-                self._rows, self._ids = {}, 0
-            query = f"SELECT {self._step_column}, count(*) FROM {self._table} WHERE rowid > ? AND rowid <= ? GROUP BY 1"
-            for said, count in connection.execute(query, (self._ids, newest)):
-                step = self._step(said)
-                if step is not None and (step in self._rows or len(self._rows) < MAX_STEPS):
-                    self._rows[step] = self._rows.get(step, 0) + int(count)
-            self._ids = newest
-            self._steps = sorted(self._rows)
-            self._error = ""
-        except (sqlite3.Error, ValueError, TypeError) as error:
-            self._error = str(error)
-        finally:
-            connection.close()
-        return False
+        self._error = "" if self._table is not None else "no table of experiences in it"
+        for step, number in found:
+            self._take(step, number)
+        return bool(found) and self._last[0] != self._newest
 
-    def _find_table(self, connection: sqlite3.Connection) -> bool:
-        names = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for name in names:
-            quoted = '"' + name.replace('"', '""') + '"'
-            columns = frozenset(str(row[1]) for row in connection.execute(f"PRAGMA table_info({quoted})"))
-            if "reward" in columns and ({"experience_bytes", "response", "task_id"} & columns):
-                self._table, self._columns = quoted, columns
-                return True
-        return False
+    def _new_rows(self, pages: Pages) -> list[tuple[int | None, int]]:
+        """Steps and identifiers of the next rows."""
+        if pages.header[_SCHEMA_COOKIE] != self._schema or self._table is None:
+            table = next((each for each in tables(pages) if _holds_experiences(each)), None)
+            if table != self._table:
+                self._begin_anew(table)
+            self._schema = pages.header[_SCHEMA_COOKIE]
+        if self._table is None:
+            return []
+        self._newest = newest(pages, self._table)
+        if (self._newest or 0) < (self._last[0] or 0):
+            self._begin_anew(self._table)
+            self._newest = newest(pages, self._table)
+        some = islice(rows(pages, self._table, self._last[0]), PIECE_ROWS)
+        return [(self._step(row), row.number) for row in some]
 
-    @property
-    def _step_column(self) -> str:
-        """What tells the step: the batch, which the identifiers begin with; in older buffers the policy's version."""
-        if "task_id" in self._columns:
-            return "CASE WHEN instr(task_id, '/') > 0 THEN substr(task_id, 1, instr(task_id, '/') - 1) ELSE task_id END"
-        return "model_version" if "model_version" in self._columns else "0"
+    def _take(self, step: int | None, number: int) -> None:
+        before, self._last = self._last[1], (number, step)
+        if step is None or (step not in self._counts and len(self._counts) >= MAX_STEPS):
+            return
+        if step not in self._counts:
+            insort(self._steps, step)
+        self._counts[step] = self._counts.get(step, 0) + 1
+        known = self._stretches.setdefault(step, [])
+        if known and (before == step or self._stretch_count >= MAX_STRETCHES):
+            known[-1] = (known[-1][0], number)
+        else:
+            known.append((number, number))
+            self._stretch_count += 1
 
-    @staticmethod
-    def _step(said: object) -> int | None:
-        return whole_step(said)
+    def _step(self, row: TableRow) -> int | None:
+        """The step of a row: the batch, which its identifier begins with; in older buffers the policy's version."""
+        assert self._table is not None
+        if "task_id" in self._table.columns:
+            said = row.value("task_id")
+            return whole_step(said.partition("/")[0] if isinstance(said, str) else said)
+        return whole_step(row.value("model_version")) if "model_version" in self._table.columns else 0
 
     def stamp(self, step: int) -> Hashable:
-        """Moves when rows are added."""
-        return self._rows.get(step)
+        """Moves when rows are added, and when a step that could not be read is worth another try."""
+        return self._counts.get(step), min(self._failed.get(step, (0, ""))[0], MOST_TRIES)
 
     def read(self, step: int) -> list[Completion]:
         """The experiences of a step, in the order in which they were written."""
-        return list(self._read(step))
+        found: list[Completion] = []
+        for first, last in self._stretches.get(step, ()):
+            after: int | None = first - 1
+            while after is not None and len(found) < MAX_COMPLETIONS * 4:
+                try:
+                    some, after = self._file.look(partial(self._read, step, after, last))
+                except (DecodeError, OSError) as error:
+                    self._failed[step] = self._failed.get(step, (0, ""))[0] + 1, _said(error)
+                    return found
+                found += some
+        if step in self._failed:
+            self._failed[step] = self._failed[step][0], ""
+        return found
 
-    def _read(self, step: int) -> Iterator[Completion]:
-        if not self._table:
-            return
-        wanted = ("task_id", "run_id", "msg_id", "model_version", "reward", "prompt", "response", "experience_bytes")
-        columns = ", ".join(name if name in self._columns else f"NULL AS {name}" for name in wanted)
-        query = f"SELECT rowid, {columns} FROM {self._table} WHERE {self._step_column} = ? ORDER BY rowid LIMIT ?"
-        try:
-            connection = self._connect()
-        except sqlite3.Error as error:
-            self._error = str(error)
-            return
-        try:
-            key: object = str(step) if "task_id" in self._columns else step
-            for row in connection.execute(query, (key, MAX_COMPLETIONS * 4)):
-                yield self._completion(step, *row)
-        except sqlite3.Error as error:
-            self._error = str(error)
-        finally:
-            connection.close()
+    def _read(self, step: int, after: int, last: int, pages: Pages) -> tuple[list[Completion], int | None]:
+        """Some of the experiences behind `after` and up to `last`, and where to go on; None: there are no more."""
+        assert self._table is not None
+        found = []
+        for i, row in enumerate(rows(pages, self._table, after)):
+            if row.number > last:
+                break
+            if self._step(row) == step:
+                found.append(self._completion(step, row))
+            if i >= PIECE_BLOBS:
+                return found, row.number
+        return found, None
 
-    def _completion(
-        self, step: int, row: int, task: object, run: object, message: object, version: object, reward: object,
-        prompt: object, response: object, blob: object,
-    ) -> Completion:  # fmt: skip
-        known = look_inside(blob) if isinstance(blob, bytes) and len(blob) <= MAX_BLOB_BYTES else {}
-        asked = text_of(prompt) or str(known.get("prompt_text", ""))
-        answer = text_of(response) or str(known.get("response_text", ""))
-        named = _PARTS.match(text_of(message)) or _PARTS.match(text_of(run)) or _PARTS.match(text_of(task))
-        group = f"{named[1]}/{named[2]}" if named is not None else text_of(task)[:OPENING_CHARS] or by_prompt(asked)
-        number = (named[3] or "") if named is not None else text_of(run)[:OPENING_CHARS]
-        wrote = finite(version)
+    def _completion(self, step: int, row: TableRow) -> Completion:
+        assert self._table is not None
+        task, run, message = (text_of(row.value(name)) for name in ("task_id", "run_id", "msg_id"))
+        prompt, response, known = _texts(row)
+        named = _PARTS.match(message) or _PARTS.match(run) or _PARTS.match(task)
+        group = f"{named[1]}/{named[2]}" if named is not None else task[:OPENING_CHARS] or by_prompt(prompt)
+        wrote = finite(row.value("model_version"))
+        counts_updates = wrote is not None and "task_id" in self._table.columns and step >= wrote
         return Completion(
             group=group,
-            number=number,
-            reward=finite(reward),
+            number=(named[3] or "") if named is not None else run[:OPENING_CHARS],
+            reward=finite(row.value("reward")),
             tokens=finite(known.get("response_length")),
-            characters=len(answer) if answer else None,
-            off_policy_steps=step - wrote
-            if wrote is not None and "task_id" in self._columns and step >= wrote
-            else None,
-            opening=answer[:OPENING_CHARS],
-            prompt=gist(asked),
-            places=(TextPlace(self.path, row),),
+            characters=len(response) if response else None,
+            off_policy_steps=step - wrote if wrote is not None and counts_updates else None,
+            opening=response[:OPENING_CHARS],
+            prompt=gist(prompt),
+            places=(TextPlace(self.path, row.number),),
         )
 
     def text(self, completion: Completion) -> RolloutText | None:
         """The texts of an experience, turn by turn."""
         if not completion.places or completion.places[0].path != self.path:
             return None
-        wanted = [name for name in ("prompt", "response", "experience_bytes") if name in self._columns]
-        if not wanted:
-            return RolloutText((), (), "this buffer holds no texts")
         passages: list[Passage] = []
         try:
-            connection = self._connect()
-        except sqlite3.Error:
-            return None
-        try:
             for i, place in enumerate(completion.places, 1):
-                query = f"SELECT {', '.join(wanted)} FROM {self._table} WHERE rowid = ?"
-                row = dict(zip(wanted, connection.execute(query, (place.start,)).fetchone() or (), strict=False))
-                blob = row.get("experience_bytes")
-                known = look_inside(blob) if isinstance(blob, bytes) and len(blob) <= MAX_BLOB_BYTES else {}
                 turn = f"turn {i} of {len(completion.places)} · " if len(completion.places) > 1 else ""
-                for heading, column, field in (
-                    ("prompt", "prompt", "prompt_text"),
-                    ("completion", "response", "response_text"),
-                ):
-                    text = text_of(row.get(column)) or str(known.get(field, ""))
-                    if text:
-                        passages.append(Passage(turn + heading, text))
-        except sqlite3.Error:
+                said = self._file.look(partial(self._texts_at, place.start))
+                passages += [
+                    Passage(turn + heading, text)
+                    for heading, text in zip(("prompt", "completion"), said, strict=True)
+                    if text
+                ]
+        except OSError:
             return None
-        finally:
-            connection.close()
+        except DecodeError as error:
+            return RolloutText(tuple(passages), (), error.message)
         return RolloutText(tuple(passages), (), "" if passages else "the experience holds no text")
 
+    def _texts_at(self, number: int, pages: Pages) -> tuple[str, str]:
+        row = None if self._table is None else next(rows(pages, self._table, number - 1), None)
+        return _texts(row)[:2] if row is not None and row.number == number else ("", "")
 
-def _tolerant(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+
+def _holds_experiences(table: Table) -> bool:
+    return "reward" in table.columns and bool({"experience_bytes", "response", "task_id"} & set(table.columns))
+
+
+def _texts(row: TableRow) -> tuple[str, str, dict[str, str | int]]:
+    """Prompt and answer of an experience, and what else its pickle tells."""
+    blob = row.value("experience_bytes", MAX_BLOB_BYTES)
+    known = look_inside(blob) if isinstance(blob, bytes) else {}
+    prompt = text_of(row.value("prompt")) or str(known.get("prompt_text", ""))
+    return prompt, text_of(row.value("response")) or str(known.get("response_text", "")), known
+
+
+def _said(error: DecodeError | OSError) -> str:
+    return error.message if isinstance(error, DecodeError) else error.strerror or "cannot be read"
 
 
 def look_inside(blob: bytes) -> dict[str, str | int]:

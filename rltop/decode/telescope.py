@@ -12,7 +12,8 @@ from __future__ import annotations
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.parquet import ParquetTable
@@ -20,7 +21,7 @@ from rltop.decode.records import RecordBuilder
 from rltop.decode.telescope_events import EventTables, StepEvents
 from rltop.decode.telescope_samples import SampleTables, rows_of, whole
 from rltop.decode.values import clipped_key
-from rltop.errors import DecodeError, SourceError
+from rltop.errors import DecodeError, SourceError, refusing
 from rltop.model import Counts, Place, Record, TimedSpan
 
 TABLES = frozenset(
@@ -138,15 +139,11 @@ class TelescopeDecoder:
         """Take in the tables of the archive; False if it is not whole."""
         try:
             with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
-                tables = _tables(archive)
-                self._take(tables)
+                tables = self._tables(archive)
+            self._take(tables)
         except SourceError as error:
             self.stopped = f"{error.message}: {error.hint}"
             self._is_taken = True
-            return False
-        except DecodeError as error:
-            self._is_taken = True
-            self._refuse(error.message)
             return False
         except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError):
             return False
@@ -156,11 +153,13 @@ class TelescopeDecoder:
         return True
 
     def _take(self, tables: Mapping[str, ParquetTable]) -> None:
-        if "metrics" in tables:
-            self._take_metrics(tables["metrics"])
-        self._samples.take(tables, self._given, self._values)
+        for name, table in tables.items():
+            with self._counting(name):
+                if name == "metrics":
+                    self._take_metrics(table)
+                self._samples.take({name: table}, self._given, self._values)
+                self._events.take({name: table}, self._given)
         self._sum_up()
-        self._events.take(tables, self._given)
 
     def _sum_up(self) -> None:
         """Keep the aggregates of every step but the newest, of which samples may still be missing."""
@@ -223,16 +222,26 @@ class TelescopeDecoder:
             del self._events.steps[older]
         return row
 
-    def _refuse(self, reason: str) -> None:
-        self.counts.refuse(self.counts.lines + 1, reason)
+    @contextmanager
+    def _counting(self, name: str) -> Iterator[None]:
+        """A table that is damaged is counted, and the others are read."""
+        try:
+            with refusing("damaged"):
+                yield
+        except DecodeError as error:
+            self.counts.refuse(self.counts.lines + 1, f"{name}.parquet: {error.message}")
 
-
-def _tables(archive: zipfile.ZipFile) -> dict[str, ParquetTable]:
-    found = {}
-    for info in archive.infolist():
-        name, _, kind = info.filename.partition(".")
-        if kind == "parquet" and name in TABLES:
+    def _tables(self, archive: zipfile.ZipFile) -> dict[str, ParquetTable]:
+        found = {}
+        for info in archive.infolist():
+            name, _, kind = info.filename.partition(".")
+            if kind != "parquet" or name not in TABLES:
+                continue
             if info.file_size > MAX_TABLE_BYTES:
-                raise DecodeError(f"{info.filename} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most")
-            found[name] = ParquetTable(archive.read(info))
-    return found
+                reason = f"{info.filename} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most"
+                self.counts.refuse(self.counts.lines + 1, reason)
+                continue
+            data = archive.read(info)
+            with self._counting(name):
+                found[name] = ParquetTable(data)
+        return found

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.model import Place
+from rltop.sources.filesystem import open_regular
 
 MAX_BYTES = 32 * 1024 * 1024
 _READ_BYTES = 256 * 1024
@@ -81,7 +81,7 @@ def read_row(path: str, step: int, place: Place, options: JsonlOptions) -> Row |
     decoder = JsonlDecoder(JsonlOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             file.seek(place.offset)
             for start in range(place.offset, place.offset + MAX_BYTES, _READ_BYTES):
                 data = file.read(_READ_BYTES)

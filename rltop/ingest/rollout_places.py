@@ -16,10 +16,14 @@ from pathlib import Path
 from rltop.decode.rollout_kinds import dumps_in, holds_answers
 from rltop.decode.rollouts import RolloutSource
 from rltop.errors import SourceError
+from rltop.sources.filesystem import open_regular
 
 MOST_NAMES = 4096
 """Names looked at in one folder."""
 MAX_DUMPS = 64
+MOST_PATH_CHARS = 4096
+"""What the system takes for a path at most; of a pattern that is longer nothing can come either."""
+_SHOWN_CHARS = 80
 _HEAD_BYTES = 256 * 1024
 _MOST_UP = 4
 _FILE = re.compile(
@@ -39,6 +43,8 @@ _NOTHING = frozenset({"null", "none", ""})
 
 def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
     """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
+    if len(pattern) > MOST_PATH_CHARS:
+        return [], [f"a path of {len(pattern):,} characters: {pattern[:_SHOWN_CHARS]}…"]
     path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is no path
     is_one = os.path.exists(path) or not glob.has_magic(path)  # noqa: PTH110 - a Path raises where it may not look
     paths = [path] if is_one else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
@@ -78,8 +84,8 @@ def dumps_beside(path: str) -> list[RolloutSource]:
 
 
 def _is_folder(path: Path) -> bool:
-    """Is there a folder, as far as one may look? A Path raises where one may not."""
-    return os.path.isdir(path)  # noqa: PTH112
+    """Is it a folder, as far as we may know?"""
+    return os.path.isdir(path)  # noqa: PTH112 - a Path raises where it may not look
 
 
 def _homes(path: Path) -> Iterator[Path]:
@@ -115,11 +121,12 @@ def _names(folder: Path) -> set[str]:
 def _said_by(path: Path) -> Path | None:
     """The folder that the run's log or its settings name as the place for its rollouts."""
     for home in _homes(path.absolute()):
-        for file in (path, *(home / name for name in _SETTINGS)) if os.path.isfile(path) else ():  # noqa: PTH113
+        is_file = os.path.isfile(path)  # noqa: PTH113 - as above
+        for file in (path, *(home / name for name in _SETTINGS)) if is_file else ():
             if file.suffix not in (".log", ".out", ".txt", ".yaml", ""):
                 continue
             try:
-                with file.open("rb") as opened:
+                with open_regular(file) as opened:
                     match = _SAID.search(opened.read(_HEAD_BYTES))
             except OSError:
                 continue

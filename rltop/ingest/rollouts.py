@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from heapq import merge
+from typing import TypeVar
 
 from rltop.decode.rollouts import (
     MAX_COMPLETIONS,
@@ -21,9 +23,11 @@ from rltop.decode.rollouts import (
     step_of,
 )
 from rltop.derive.rollouts import StepSummary, summarise
+from rltop.errors import RltopError, refusing
 from rltop.ingest.rollout_places import dumps_beside, given_dumps
 from rltop.structs import NamedTuple
 
+Answer = TypeVar("Answer")
 HELD_STEPS = 4
 """Steps whose completions are held: the one on the screen and those beside it."""
 LOOK_S = 2.0
@@ -79,6 +83,7 @@ class RolloutShelf:
         self._on_news = on_news
         self._sources: list[RolloutSource] = []
         self._steps: dict[int, tuple[Hashable, ShelvedStep]] = {}
+        self._refused: dict[tuple[str, str], str] = {}
         self._texts: dict[Completion, RolloutText] = {}
         self._wanted_step: int | None = None
         self._wanted_text: Completion | None = None
@@ -141,6 +146,7 @@ class RolloutShelf:
         if near is not None:
             self._wanted_step = near
             self._read_wanted()
+            self._refresh()  # what could not be read of the step is said as well
         return None if near is None else self.known(near)
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -167,10 +173,11 @@ class RolloutShelf:
 
     def _find(self) -> None:
         notes: list[str] = []
-        if self._given:
-            self._sources, notes = given_dumps(self._given)
-        else:
-            self._sources = dumps_beside(self._path)
+        try:
+            with refusing("cannot be looked for"):
+                self._sources, notes = given_dumps(self._given) if self._given else (dumps_beside(self._path), notes)
+        except (RltopError, OSError) as error:
+            notes = [f"{self._given or self._path}: {_reason(error)}"]
         self._tell(
             self.state._replace(
                 places=tuple(source.path for source in self._sources),
@@ -190,10 +197,10 @@ class RolloutShelf:
             return bool(self._sources)
         has_more = False
         for source in self._sources:
-            has_more = source.refresh() or has_more
+            has_more = self._asked(source, "look", source.refresh, otherwise=False) or has_more
         steps = self._merged()
         parts = [part for source in self._sources if (part := source.progress) is not None]
-        notes = (*self._given_notes, *(note for source in self._sources for note in source.notes))
+        notes = (*self._given_notes, *self._refused.values(), *(n for source in self._sources for n in source.notes))
         self._tell(
             self.state._replace(
                 steps=steps, is_looking=has_more and not steps, progress=min(parts, default=None), notes=notes[:8]
@@ -223,12 +230,15 @@ class RolloutShelf:
         return known is None or known[0] != self._stamp(step)
 
     def _stamp(self, step: int) -> Hashable:
-        return tuple(source.stamp(step) for source in self._sources)
+        return tuple(
+            self._asked(source, "stamp", partial(source.stamp, step), otherwise=None) for source in self._sources
+        )
 
     def _read_wanted(self) -> bool:
         wanted, step = self._wanted_text, self._wanted_step
         if wanted is not None:
-            found = next((text for source in self._sources if (text := source.text(wanted)) is not None), None)
+            texts = (self._asked(each, "text", partial(each.text, wanted), otherwise=None) for each in self._sources)
+            found = next((text for text in texts if text is not None), None)
             with self._bell:
                 # One at a time: a text may be as long as its file.
                 self._texts = {wanted: found if found is not None else RolloutText((), (), GONE)}
@@ -250,12 +260,23 @@ class RolloutShelf:
         completions: list[Completion] = []
         left_out = 0
         for source in self._sources:
-            found, more = joined(source.read(step))
+            found, more = joined(self._asked(source, "step", partial(source.read, step), otherwise=[]))
             room = MAX_COMPLETIONS - len(completions)
             completions += found[:room]
             left_out += more + max(0, len(found) - room)
         rollouts = step_of(step, completions, left_out)
         return ShelvedStep(summarise(rollouts), rollouts)
+
+    def _asked(self, source: RolloutSource, what: str, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """What a dump answers; one that trips over its own bytes is said to, and the others are read on."""
+        try:
+            with refusing("damaged"):
+                answer = call()
+        except (RltopError, OSError) as error:
+            self._refused[source.path, what] = f"{source.path}: {_reason(error)}"
+            return otherwise
+        self._refused.pop((source.path, what), None)
+        return answer
 
     def _tell(self, state: ShelfState) -> None:
         if state != self.state:
@@ -266,3 +287,7 @@ class RolloutShelf:
         self.version += 1
         if not self._is_closed:
             self._on_news()
+
+
+def _reason(error: RltopError | OSError) -> str:
+    return error.message if isinstance(error, RltopError) else error.strerror or "cannot be read"

@@ -6,12 +6,13 @@ a lying one in its place. Knows nothing of what is in a file.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from rltop.sources.descriptors import is_scarce
 from rltop.structs import NamedTuple
@@ -140,6 +141,27 @@ class LocalFileSystem:
     def realpath(self, path: str) -> str:
         """The path with every symlink resolved, as far as it exists."""
         return os.path.realpath(path)
+
+
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file that merely lies there; what is no file is not even opened, so that nobody at its other end sees it.
+
+    Raises:
+        OSError: whatever the file system says, or that it is a named pipe, a directory, a device.
+    """
+    fs = LocalFileSystem()
+    try:
+        seen = fs.stat(os.fspath(path))
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "no file can be called that", os.fspath(path)) from error
+    if seen.is_regular:
+        # What stands there may have been put in its place since: it is opened without waiting, and looked at again.
+        file = open(fs.open(os.fspath(path)), "rb")  # noqa: PTH123, SIM115 - a handle, and the caller's to close
+        seen = fs.stat(file.fileno())
+        if seen.is_regular:
+            return file
+        file.close()
+    raise OSError(errno.EINVAL, f"a {seen.kind_word}, not a regular file", os.fspath(path))
 
 
 def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:

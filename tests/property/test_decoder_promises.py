@@ -11,6 +11,7 @@ import pytest
 from binary_files import event, frame, scalar_events
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parquet_writer import parquet_bytes
 
 from rltop.decode.auto import AutoDecoder
 from rltop.decode.chrome_trace import ChromeTraceDecoder
@@ -21,10 +22,13 @@ from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
 from rltop.decode.tensorboard import TensorBoardDecoder
 from rltop.decode.trainer_state import DocumentDecoder
 from rltop.decode.wandb import MAGIC, WandbDecoder
+from rltop.model import Record
 
 TARGETS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "bench" / "fuzz_target.py"))
 PROMISES: dict[str, Callable[[bytes], None]] = TARGETS["PROMISES"]
 SEEDS = {name: list(TARGETS["seeds"](name)) for name in PROMISES}
+ON_DISK = ("tables", "completions", "dump", "database")
+"""Of these every example is written to a file and read from there."""
 PIECES = [
     b"\n",
     b"\r",
@@ -69,18 +73,76 @@ def test_every_kind_of_file_keeps_the_promises_as_it_was_written(name: str) -> N
         PROMISES[name](data)
 
 
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", [name for name in PROMISES if name not in ON_DISK])
 @settings(max_examples=100)
 @given(data=st.data())
 def test_damaged_files_keep_the_promises(name: str, data: st.DataObject) -> None:
     PROMISES[name](data.draw(damaged(SEEDS[name])))
 
 
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", ON_DISK)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_damaged_dumps_keep_the_promises(name: str, data: st.DataObject) -> None:
+    PROMISES[name](data.draw(damaged(SEEDS[name]) | st.binary(max_size=400)))
+
+
+@pytest.mark.parametrize("name", [name for name in PROMISES if name not in ON_DISK])
 @settings(max_examples=100)
 @given(data=st.binary(max_size=400))
 def test_any_bytes_keep_the_promises(name: str, data: bytes) -> None:
     PROMISES[name](data)
+
+
+def _tables() -> Iterator[bytes]:
+    """A small table, again and again, each time with another bit of its footer turned over."""
+    whole = bytearray(parquet_bytes({"step": [1, 1], "reward": [0.5, None], "prompt": ["a", "b"]}))
+    footer = int.from_bytes(whole[-8:-4], "little")
+    for bit in range(8 * (len(whole) - 8 - footer), 8 * len(whole)):
+        whole[bit >> 3] ^= 1 << (bit & 7)
+        yield bytes(whole)
+        whole[bit >> 3] ^= 1 << (bit & 7)
+
+
+def test_no_bit_of_a_footer_can_make_a_table_raise() -> None:
+    for data in _tables():
+        PROMISES["parquet"](data)
+
+
+def test_a_damaged_table_in_an_archive_is_counted_and_the_others_are_read() -> None:
+    whole = TARGETS["_fixture_tables"]()
+    assert _rows_of(whole)[0]
+    for name, table in whole.items():
+        counts = []
+        for at in (-9, -40, -200):
+            damaged = bytearray(table)
+            damaged[at] ^= 0x40
+            left, counted = _rows_of(whole | {name: bytes(damaged)})
+            assert left
+            counts.append(counted)
+        assert max(counts) == 1
+
+
+def _rows_of(tables: dict[str, bytes]) -> tuple[list[Record], int]:
+    """What an archive of these tables gives, and how much of it was refused."""
+    decoder = AutoDecoder("tail.zip", JsonlOptions())
+    data = TARGETS["_packed"](tables)
+    found = [*decoder.feed(data, 0, 0), *decoder.finish()]
+    assert not decoder.stopped
+    return found, decoder.counts.bad_lines
+
+
+def test_a_decoder_that_trips_all_the_same_ends_its_file_and_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = AutoDecoder("metrics.jsonl", JsonlOptions())
+    row = b'{"step": 1, "loss": 0.5}\n' * 20
+    assert decoder.feed(row, 0, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(JsonlDecoder, "feed", lambda *_: {}["nothing"])
+        assert decoder.feed(row, len(row), 0) == []
+    assert "KeyError" in decoder.stopped and decoder.counts.bad_lines == 1
+    assert decoder.feed(row, 2 * len(row), 0) == []
+    decoder.reset()
+    assert not decoder.stopped and decoder.feed(row, 0, 0)
 
 
 def test_the_first_bad_record_is_named_however_the_bytes_came() -> None:

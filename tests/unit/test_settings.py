@@ -94,6 +94,14 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         gather({}, {}, tmp_path / "none.toml")
 
 
+@pytest.mark.parametrize("name", [setting.name for setting in SETTINGS if setting.kind is Kind.TEXT])
+def test_no_text_may_hold_a_nul_which_no_path_can(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"`{name}` has a NUL"):
+        gather({}, {}, written(tmp_path, f'{name} = "a\\u0000"\n'))
+    with pytest.raises(ConfigError, match="has a NUL"):
+        gather({name: "\0"}, {}, None)
+
+
 def test_an_error_in_the_environment_names_the_variable() -> None:
     with pytest.raises(ConfigError, match='RLTOP_POLL_S is "fast"'):
         gather({}, {"RLTOP_POLL_S": "fast"}, None)

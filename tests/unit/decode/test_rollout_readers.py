@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,68 @@ def test_trinitys_buffer_is_read_beside_its_writer_and_nothing_in_it_is_loaded(t
         writer.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("mode", ["WAL", "DELETE"])
+@pytest.mark.parametrize("reader", [None, 1002])
+def test_a_buffer_is_read_without_a_trace(tmp_path: Path, mode: str, is_open: bool, reader: int | None) -> None:
+    if reader is not None and os.geteuid():
+        pytest.skip("only root can read as another user")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o777)
+    path = folder / "explorer_output.db"
+    writer = write_sqlite(path, [1, 2])
+    writer.execute(f"PRAGMA journal_mode={mode}")
+    writer.execute("PRAGMA busy_timeout=0")
+    if not is_open:
+        writer.close()
+    before = {one.name: (one.stat().st_uid, one.read_bytes()) for one in folder.iterdir()}
+    assert _read_apart(path, reader) == "[1, 2] []"
+    assert {one.name: (one.stat().st_uid, one.read_bytes()) for one in folder.iterdir()} == before
+    if is_open:
+        add_experiences(writer, [3])
+        writer.execute("BEGIN EXCLUSIVE")
+        assert _read_apart(path, reader) == "[1, 2, 3] []"
+        writer.close()
+
+
+def _read_apart(path: Path, user: int | None) -> str:
+    """Steps and notes of a buffer, read in a process of its own that may open nothing for writing and lock nothing."""
+    dumps_in(str(path))  # what is imported late is there before the other user may read it no more
+    shown, told = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            if user is not None:
+                os.chdir(path.parent)
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+            sys.addaudithook(_refuse_traces)
+            (source,) = dumps_in(path.name if user is not None else str(path))
+            while source.refresh():
+                pass
+            assert len(source.read(2)) == 5 and source.text(source.read(2)[0])
+            os.write(told, f"{list(source.steps)} {list(source.notes)}".encode())
+        except BaseException as error:
+            os.write(told, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(told)
+    with os.fdopen(shown) as answer:
+        said = answer.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def _refuse_traces(event: str, args: tuple[object, ...]) -> None:
+    if event == "open" and isinstance(args[2], int) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        raise AssertionError(f"{args[0]!r} is opened for writing")
+    if event in ("fcntl.flock", "fcntl.lockf", "fcntl.fcntl", "sqlite3.connect", "os.mkdir", "os.remove", "os.rename"):
+        raise AssertionError(f"{event} {args}")
+
+
 def test_a_folder_that_cannot_be_written_to_is_no_obstacle(tmp_path: Path) -> None:
     path = tmp_path / "buffer.db"
     write_sqlite(path, [1]).close()
@@ -140,6 +204,29 @@ def test_a_folder_that_cannot_be_written_to_is_no_obstacle(tmp_path: Path) -> No
         assert list(only(path).steps) == [1]
     finally:
         tmp_path.chmod(0o755)
+
+
+def test_a_step_that_cannot_be_read_just_now_is_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "explorer_output.db"
+    write_sqlite(path, range(9)).close()
+    source = only(path)
+    whole = path.read_bytes()
+    last = source.read(8)[-1]
+    stamp = source.stamp(8)
+    path.write_bytes(whole[: len(whole) // 2])
+    assert source.read(8) == [] and "step 8" in source.notes[0]
+    text = source.text(last)
+    assert text is not None and "missing" in text.note
+    assert source.stamp(8) != stamp
+    path.write_bytes(whole)
+    stamp = source.stamp(8)
+    assert len(source.read(8)) == 5 and not source.notes and source.stamp(8) == stamp
+    path.write_bytes(b"")
+    stamps = set()
+    for _ in range(40):
+        source.read(8)
+        stamps.add(source.stamp(8))
+    assert len(stamps) < 20
 
 
 @settings(max_examples=200, deadline=None)

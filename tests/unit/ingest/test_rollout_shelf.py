@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from rollout_dumps import lines_of, plain_rows, write_sqlite, write_trl, write_verl
 from telescope_run import TelescopeRun
 
+from rltop.decode.rollout_lines import LinesDump
 from rltop.ingest.rollout_places import dumps_beside, given_dumps
 from rltop.ingest.rollouts import HELD_STEPS, RolloutShelf
 
@@ -136,3 +143,124 @@ def test_a_step_that_grows_is_read_again(tmp_path: Path) -> None:
     path.write_bytes(lines_of(rows))
     shelved = shelf.settle()
     assert shelved is not None and len(shelved.rollouts.completions) == len(rows)
+
+
+# -- what is no file, and what no file can be called ------------------------------------------------------------------
+
+SPECIAL = {
+    "named pipe": os.mkfifo,
+    "directory": os.mkdir,
+    "socket": lambda path: socket.socket(socket.AF_UNIX).bind(path),
+    "device": lambda path: Path(path).symlink_to("/dev/zero"),
+}
+NAMES = ("rollouts.jsonl", "explorer_output.db", "completions.ndjson", "rollouts", "config.yaml", "steps")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_file_is_passed_over_without_being_opened(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(tmp_path, "slurm.out")
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    for name in NAMES:
+        SPECIAL[kind](name)
+    with listening(tmp_path / NAMES[0], kind) as was_opened:
+        shelf = shelf_of(run)
+        shelf.start()
+        for _ in range(100):
+            if not shelf.state.is_looking:
+                break
+            time.sleep(0.02)
+        shelf.close()
+        assert not was_opened()
+    assert not shelf.state.is_looking and not shelf.state.has_failed and not shelf.state.places
+
+
+@contextmanager
+def listening(path: Path, kind: str) -> Iterator[Callable[[], bool]]:
+    """Has anybody opened the pipe for reading? A writer that does not wait finds out."""
+    if kind != "named pipe":
+        yield lambda: False
+        return
+
+    def was_opened() -> bool:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            return error.errno != errno.ENXIO
+        return True
+
+    yield was_opened
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", ["named pipe", "socket", "device"])
+@pytest.mark.parametrize("name", ["rollouts.jsonl", "a.db", "1.jsonl", "completions_00001.parquet", "steps/tail.zip"])
+def test_what_is_named_and_is_no_file_is_said_to_be_none(
+    tmp_path: Path, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dump" / name).parent.mkdir(parents=True)
+    SPECIAL[kind](f"dump/{name}")
+    for given in (f"dump/{name}", "dump", "dump/*"):
+        shelf = shelf_of(a_run(tmp_path), given)
+        shelf.settle(1)
+        assert shelf.state.notes and not shelf.state.has_failed, given
+    assert kind in shelf_said(tmp_path, f"dump/{name}")
+
+
+def shelf_said(folder: Path, given: str) -> str:
+    shelf = shelf_of(a_run(folder), given)
+    shelf.settle(1)
+    return " ".join(shelf.state.notes)
+
+
+ABSURD = {
+    "NUL": "a\0b", "NUL in a pattern": "a\0*", "NUL in a user": "~\0/x", "long": "x" * 5_000, "a long name": "x" * 300,
+    "brackets": "[" * 1_000_000, "many stars": "**/" * 1_300, "an escape": "\x1b[31m", "no text": "\udcff*",
+    "a bracket": "[", "a newline": "/\n*",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ABSURD.values(), ids=ABSURD.keys())
+def test_no_path_is_so_absurd_that_the_reading_ends_with_it(tmp_path: Path, given: str) -> None:
+    said = shelf_said(tmp_path, given)
+    assert said and len(said) < 5_000
+
+
+def test_a_dump_that_trips_over_its_bytes_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines_of(plain_rows([1])))
+    refresh = LinesDump.refresh
+
+    def trips(dump: LinesDump) -> bool:
+        return {}["nothing"] if dump.path.endswith("a.jsonl") else refresh(dump)
+
+    monkeypatch.setattr(LinesDump, "refresh", trips)
+    shelf = shelf_of(a_run(tmp_path / "run"), str(tmp_path / "*.jsonl"))
+    shelved = shelf.settle(1)
+    assert shelved is not None and len(shelved.rollouts.completions) == 12
+    assert "KeyError" in shelf.state.notes[0] and "a.jsonl" in shelf.state.notes[0]
+    monkeypatch.undo()
+    shelf.settle(1)
+    assert not shelf.state.notes
+
+
+def test_a_log_that_names_a_folder_of_somebody_else_does_no_harm(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can make a folder that another user may not enter")
+    run = a_run(tmp_path, "slurm-1.out")
+    closed = tmp_path / "closed"
+    (closed / "dump").mkdir(parents=True)
+    closed.chmod(0o700)
+    run.write_text(f"rollout_data_dir={closed}/dump\nstep:1 - a:2.0\n")
+    tmp_path.chmod(0o755)
+    os.setresuid(1002, 1002, 0)
+    try:
+        assert dumps_beside("slurm-1.out") == [] == dumps_beside(str(run))
+        assert given_dumps(f"{closed}/dump")[1] == [f"{closed}/dump: Permission denied"]
+    finally:
+        os.setresuid(0, 0, 0)
