@@ -78,6 +78,8 @@ class TailStatus(NamedTuple):
         offset: bytes passed, of this generation.
         nul_bytes: NUL bytes seen and not given out: holes passed over, and those the file ends with now.
         error: where the state is REFUSED: the same as something to raise.
+        searched: up to where a hole of NUL bytes has been looked through; asked again at once, it goes on from there.
+            0 where none is being looked through: there is nothing to be had at once.
     """
 
     state: TailState
@@ -86,6 +88,7 @@ class TailStatus(NamedTuple):
     offset: int = 0
     nul_bytes: int = 0
     error: SourceError | None = None
+    searched: int = 0
 
 
 _BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")

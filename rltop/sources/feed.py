@@ -86,8 +86,10 @@ class DirectFeed:
         self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Look at the file now and read at most `max_bytes`."""
+        """Look at the file now and read at most `max_bytes`; nothing comes only where nothing more is to be had."""
         events = self._tail.poll(max_bytes)
+        while not events and self._tail.status.state is TailState.READING and self._tail.status.searched:
+            events = self._tail.poll(max_bytes)
         if self._tail.status.state is TailState.REFUSED and isinstance(self._tail, Tail):
             self._tail = folder_at(self._tail.path, self._fs, self._clock) or self._tail
             events = self._tail.poll(max_bytes)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from rltop.sources.cursor import Cursor, Outcome
 from rltop.sources.events import ResetReason, TailOptions
 from rltop.sources.filesystem import FileSystem
-from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet, unreachable
+from rltop.sources.sight import UNREAD, Refused, Sight, gone, is_missing, not_yet, unreachable
 from rltop.structs import NamedTuple
 
 
@@ -159,7 +159,7 @@ class HeldFile:
 
     def _is_drained(self, outcome: Outcome) -> bool:
         """Whether the file that no longer stands at the path has been read to its end."""
-        if outcome in (Outcome.MORE, Outcome.HELD):
+        if outcome in UNREAD:
             self._quiet_polls = 0
             return False
         self._quiet_polls += 1

@@ -16,7 +16,7 @@ from rltop.sources.cursor import Cursor, Outcome
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.sources.fingerprint import ANCHOR_BYTES, HEAD_BYTES
-from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet
+from rltop.sources.sight import UNREAD, Refused, Sight, gone, is_missing, not_yet
 from rltop.structs import Struct
 
 DOUBT_NOTE = "the file does not look like what was read before; looking again"
@@ -192,7 +192,7 @@ class ReopenedFile:
             if not is_missing(error) and drain.failures <= DRAIN_RETRIES:
                 raise
             outcome = Outcome.DIFFERENT
-        if outcome in (Outcome.MORE, Outcome.HELD):
+        if outcome in UNREAD:
             drain.quiet_polls = 0
             return False
         drain.quiet_polls += 1

@@ -110,7 +110,9 @@ class Tail:
         except OSError as error:
             sight = self._fail(error)
         cursor = self._cursor
-        self._status = TailStatus(sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal)
+        self._status = TailStatus(
+            sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal, cursor.searched
+        )
         return cursor.take_events()
 
     def follow_as(self, *, is_network: bool) -> None:

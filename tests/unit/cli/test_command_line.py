@@ -199,3 +199,26 @@ def test_rules_are_explained_with_and_without_a_file(tmp_path: Path, capsys: pyt
     for argv, words in ((["--explain", "nope"], "'nope'"), ([], "name a metric file")):
         code, out, err = run(["check", *argv], capsys)
         assert (code, out) == (2, "") and words in err
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["sparse", "written"])
+@pytest.mark.parametrize("before", [0, 50])
+def test_a_hole_is_not_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: int, *, is_written: bool
+) -> None:
+    whole = rows(tmp_path / "whole.jsonl", 60, range(51, 61)).read_bytes().splitlines(keepends=True)
+    path = tmp_path / "m.jsonl"
+    with path.open("wb") as file:
+        file.write(b"".join(whole[:before]))
+        if is_written:
+            file.write(bytes(40 << 20))
+        else:
+            file.seek(1 << 30, os.SEEK_CUR)
+        file.write(b"".join(whole[before:]))
+    code, out, _ = run(["check", path, "--json"], capsys)
+    document = json.loads(out)
+    assert (code, document["records"], document["step"]) == (1, 60, 60)
+    for flags in ([], ["--live"]):
+        _, out, _ = run(["--once", *flags, path], capsys)
+        assert "step 60" in out
+        assert "checking" not in out

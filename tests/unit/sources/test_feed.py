@@ -92,3 +92,12 @@ def test_direct_feed_of_a_folder(tmp_path: Path) -> None:
     assert drain(feed) == b""
     assert feed.status.error is not None
     assert "directory" in feed.status.error.message
+
+
+def test_nothing_is_given_only_where_nothing_more_is_to_be_had(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(20_000_000) + b"one\n" + bytes(20_000_000))
+    feed = DirectFeed(tmp_path / "f")
+    assert feed.take(100) == [Chunk(b"one\n", 20_000_000, 0)]
+    assert feed.take(100) == []
+    assert feed.is_exhausted
+    assert feed.status.nul_bytes == 40_000_000
