@@ -238,6 +238,7 @@ _WORDS = (
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),
     ("nul_bytes", "NUL byte", "NUL bytes"),
+    ("broken_texts", "text that is not UTF-8", "texts that are not UTF-8"),
     ("null_values", "null value", "null values"),
     ("text_values", "text value", "text values"),
     ("nested_values", "list or object", "lists or objects"),
