@@ -13,7 +13,7 @@ from rltop.model import Counts
 MAX_LINE_BYTES = 16 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 HOLE_BYTES = 512
-"""So many bytes in a row that are NUL, or were left out, are a hole, before which a line ends; fewer may stand in one."""
+"""So many bytes in a row that are NUL, or were left out, are a hole. A line ends before it; fewer may stand in one."""
 _HOLE = re.compile(rb"\0{512,}|(?<=[\r\n])\0+")
 
 

@@ -47,10 +47,10 @@ def _refuse(name: str) -> NoReturn:
 
 
 def patient_loads(text: bytes) -> tuple[object, int]:
-    """Parse what strict parsers refuse as a whole for the sake of one value.
+    r"""Parse what strict parsers refuse as a whole for the sake of one value.
 
     NaN and Infinity are read; an integer too large for a float is infinite; a byte
-    that is no UTF-8 is written out in its key or text (`\\xe9`), so that keys stay apart.
+    that is no UTF-8 is written out in its key or text (`\xe9`), so that keys stay apart.
 
     Returns:
         The value, and how many keys and texts held bytes that are no UTF-8.

@@ -121,7 +121,8 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `broken_texts` are keys and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of which nothing could be used.
+    for a step; `broken_texts` are keys and texts with bytes that are no UTF-8; `recent_bad`
+    are the numbers of the newest bad lines of which nothing could be used.
     """
 
     lines: int = 0

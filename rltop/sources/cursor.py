@@ -23,6 +23,12 @@ PROBE_BYTES = 4096
 SEARCH_BYTES = 16 * 1024 * 1024
 """How many NUL bytes are looked through in one poll: other files of the mount have their turn then."""
 
+UNSIZED_BYTES = 64 * 1024 * 1024
+"""How much is read once of a file that says it is empty and is not, as those of /proc do: some never end."""
+
+MOST_LIVES = 4
+"""How many contents are read once of a file that is rewritten all the while it is read."""
+
 BOM = b"\xef\xbb\xbf"
 _NULS = bytes(READ_BYTES)
 
@@ -72,6 +78,9 @@ class Cursor:
         self._hole: Hole | None = None
         self._is_binary = is_binary(name=name)
         self._nul_passed = 0
+        self._stop: int | None = None
+        self._lives = 0
+        self.is_unsized = False
         self._search_budget = 0
         self._is_searching = False
 
@@ -99,6 +108,18 @@ class Cursor:
     def searched(self) -> int:
         """Up to where a hole has been looked through, where the last look has not come to its end; else 0."""
         return max(self._hole.scanned, self.offset) if self._hole is not None and self._is_searching else 0
+
+    def begin_life(self, size: int) -> None:
+        """Note what a file holds when its content is first looked at: all that is read of it, if it is read once."""
+        if self._options.is_once:
+            self._lives += 1
+            self.is_unsized = size == 0
+            self._stop = 0 if self._lives > MOST_LIVES else size or UNSIZED_BYTES
+
+    @property
+    def _left(self) -> int:
+        """How many bytes may still be read of this content."""
+        return READ_BYTES if self._stop is None else self._stop - self.offset
 
     @property
     def is_untouched(self) -> bool:
@@ -143,14 +164,18 @@ class Cursor:
         Raises:
             OSError: whatever the file system says; the events so far stay valid.
         """
+        size = size if self._stop is None else self._stop
         while self.budget > 0:
             # What is left of the budget says nothing about a hole, of which nothing is given out.
             most = READ_BYTES if self._hole is not None else min(self.budget, READ_BYTES)
-            want = min(most, max(size - self.offset, PROBE_BYTES))
+            want = min(most, max(size - self.offset, PROBE_BYTES), self._left)
+            if want <= 0:
+                return Outcome.END
             data = self._fs.read_at(handle, want, self.offset)
             if self.offset == 0 and data and len(data) < len(BOM):
                 data = read_fully(self._fs, handle, len(BOM), 0)
-            if data or verify_end:
+            # What has no size is made up at each read: nothing is to be compared.
+            if (data or verify_end) and not self.is_unsized:
                 same = self.matches(handle)
                 if same is not True:
                     return Outcome.SHORT if same is None else Outcome.DIFFERENT
@@ -244,8 +269,11 @@ class Cursor:
             hole.data_at = end_at + nuls
             return True
         while self._search_budget > 0:
+            if self._stop is not None and hole.scanned >= self._stop:
+                return True
             data_at = self._fs.seek_data(handle, hole.scanned)
-            hole.scanned = max(hole.scanned, size if data_at is None else data_at)
+            if data_at is not None or not self.is_unsized:
+                hole.scanned = max(hole.scanned, size if data_at is None else data_at)
             data = self._fs.read_at(handle, READ_BYTES, hole.scanned)
             if not data:
                 return True

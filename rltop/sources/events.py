@@ -119,6 +119,7 @@ class TailOptions(NamedTuple):
         rescan_s: how often the directory is asked which file the name stands for, network only.
         drain_polls: polls without news before a file that was renamed away is left.
         retry_max_s: longest wait between attempts after an error.
+        is_once: only what is there at the first look is read; what is appended, or put in its place, is not.
     """
 
     is_network: bool = False
@@ -129,7 +130,11 @@ class TailOptions(NamedTuple):
     rescan_s: float = 60.0
     drain_polls: int = 2
     retry_max_s: float = 5.0
+    is_once: bool = False
 
 
 ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1)
 """For reading once what is there: nothing gains from waiting."""
+
+ONCE = ONE_SHOT._replace(is_once=True)
+"""The same for what is judged as a whole: a file that grows meanwhile is not chased."""

@@ -51,7 +51,8 @@ class HeldFile:
             OSError: the file cannot be reached at all.
             Refused: what stands there is not a regular file.
         """
-        note = self._look()
+        # Read once, a file is what was there first, whatever takes its place.
+        note = None if self._options.is_once and self._current is not None else self._look()
         while self._current is None and self._successors:
             self._advance()
         if self._current is None:
@@ -134,6 +135,7 @@ class HeldFile:
         self._quiet_polls = 0
         self._seen = None
         cursor = self._cursor
+        cursor.begin_life(self._fs.stat(life.handle).size)
         if cursor.needs_anchor:
             if not cursor.anchor(life.handle):
                 cursor.reset(ResetReason.TRUNCATED, is_restart=True)
@@ -145,14 +147,16 @@ class HeldFile:
         seen = self._fs.stat(life.handle)
         self._size = seen.size
         is_ending = bool(self._successors)
-        if seen.size < cursor.offset:
+        if seen.size < cursor.offset and not cursor.is_unsized:
             if is_ending:
                 return Outcome.END
             cursor.reset(ResetReason.TRUNCATED, is_restart=True)
+            cursor.begin_life(seen.size)
         look = (seen.size, seen.mtime_ns)
         outcome = cursor.read(life.handle, seen.size, verify_end=look != self._seen, is_ending=is_ending)
         if outcome in (Outcome.DIFFERENT, Outcome.SHORT) and not is_ending:
             cursor.reset(ResetReason.REWRITTEN, is_restart=True)
+            cursor.begin_life(seen.size)
             outcome = cursor.read(life.handle, seen.size)
         self._seen = look
         return outcome

@@ -13,6 +13,7 @@ import pytest
 from rltop.cli import main
 from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
+from rltop.sources.filesystem import LocalFileSystem
 
 FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
 
@@ -222,3 +223,23 @@ def test_a_hole_is_not_the_end(
         _, out, _ = run(["--once", *flags, path], capsys)
         assert "step 60" in out
         assert "checking" not in out
+
+
+@pytest.mark.parametrize("flags", [["check", "--json"], ["--once", "--json"], ["--once", "--live", "--json"]])
+def test_a_file_that_grows_is_not_chased(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    path = rows(tmp_path / "m.jsonl", 50)
+    read_at, step = LocalFileSystem.read_at, 50
+
+    def and_grows(self: LocalFileSystem, handle: int, size: int, offset: int) -> bytes:
+        nonlocal step
+        step += 1
+        assert step < 1000, "it never ends"
+        with path.open("a") as file:
+            file.write(json.dumps({"step": step, "loss": 0.1, "grad_norm": 1.0, "reward": 0.5}) + "\n")
+        return read_at(self, handle, size, offset)
+
+    monkeypatch.setattr(LocalFileSystem, "read_at", and_grows)
+    _, out, _ = run([*flags, path], capsys)
+    assert 50 <= json.loads(out)["step"] <= 55
