@@ -118,6 +118,9 @@ class TailOptions(NamedTuple):
             as before; beyond the longest time attributes are kept (acregmax, 60 s).
         rescan_s: how often the directory is asked which file the name stands for, network only.
         drain_polls: polls without news before a file that was renamed away is left.
+        linger_s: for how long nothing must have been written to a file that was renamed away, while the new one holds
+            data: the writer may not have moved on, or another one has not.
+        linger_max_s: how long the new one waits for that at most.
         retry_max_s: longest wait between attempts after an error.
         is_once: only what is there at the first look is read; what is appended, or put in its place, is not.
     """
@@ -129,11 +132,13 @@ class TailOptions(NamedTuple):
     shrink_s: float = 90.0
     rescan_s: float = 60.0
     drain_polls: int = 2
+    linger_s: float = 5.0
+    linger_max_s: float = 30.0
     retry_max_s: float = 5.0
     is_once: bool = False
 
 
-ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1)
+ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1, linger_s=0.0)
 """For reading once what is there: nothing gains from waiting."""
 
 ONCE = ONE_SHOT._replace(is_once=True)

@@ -129,7 +129,7 @@ class Tail:
     def _follower(self, *, is_network: bool) -> HeldFile | ReopenedFile:
         if is_network:
             return ReopenedFile(self._path, self._fs, self._clock, self._cursor, self._options)
-        return HeldFile(self._path, self._fs, self._cursor, self._options)
+        return HeldFile(self._path, self._fs, self._clock, self._cursor, self._options)
 
     def _fail(self, error: OSError) -> Sight:
         self._file.drop()

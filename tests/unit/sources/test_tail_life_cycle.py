@@ -607,3 +607,53 @@ def test_a_file_in_the_place_of_a_folder_is_no_folder() -> None:
     scene.fs.write("/run", b"text")
     scene.poll()
     assert scene.tail.status.message == "there is no folder /run; the nearest that exists is /"
+
+
+@pytest.mark.parametrize("late_s", [1, 60])
+def test_a_writer_that_moves_on_late_loses_nothing(scene: Scene, late_s: int) -> None:
+    scene.fs.write(PATH, FIRST * 20)
+    scene.poll(times=3)
+    scene.fs.rename(PATH, PATH + ".1")
+    scene.fs.write(PATH, b"")
+    scene.poll(times=late_s)
+    scene.fs.write(PATH + ".1", OTHER)
+    scene.fs.write(PATH, FIRST)
+    scene.settle()
+    assert b"".join(chunk.data for chunk in scene.chunks) == FIRST * 20 + OTHER + FIRST
+    assert [(reset.reason, reset.is_restart) for reset in scene.resets] == [(ResetReason.ROTATED, False)]
+
+
+def test_a_second_writer_that_moves_on_late_loses_nothing(scene: Scene) -> None:
+    scene.fs.write(PATH, FIRST * 20)
+    scene.poll(times=3)
+    scene.fs.rename(PATH, PATH + ".1")
+    scene.fs.write(PATH, FIRST)
+    scene.poll(times=3)
+    scene.fs.write(PATH + ".1", OTHER)
+    scene.poll(times=3)
+    scene.fs.write(PATH + ".1", OTHER)
+    scene.poll()
+    assert scene.text() == FIRST * 20 + OTHER + OTHER
+    scene.settle()
+    assert b"".join(chunk.data for chunk in scene.chunks) == FIRST * 20 + OTHER + OTHER + FIRST
+
+
+def test_a_second_writer_that_never_moves_on_does_not_keep_the_new_file_waiting_for_ever(scene: Scene) -> None:
+    scene.fs.write(PATH, FIRST * 20)
+    scene.poll(times=3)
+    scene.fs.rename(PATH, PATH + ".1")
+    scene.fs.write(PATH, FIRST)
+    for _ in range(60):
+        scene.fs.write(PATH + ".1", OTHER)
+        scene.poll()
+    assert scene.chunks[-1].data == FIRST
+
+
+def test_a_rotated_file_that_is_deleted_is_left_at_once(held: Scene) -> None:
+    held.fs.write(PATH, FIRST)
+    held.poll()
+    held.fs.rename(PATH, PATH + ".1")
+    held.fs.write(PATH, OTHER)
+    held.fs.delete(PATH + ".1")
+    held.poll(times=2)
+    assert held.text(1) == OTHER
