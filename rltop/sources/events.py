@@ -80,6 +80,8 @@ class TailStatus(NamedTuple):
         error: where the state is REFUSED: the same as something to raise.
         searched: up to where a hole of NUL bytes has been looked through; asked again at once, it goes on from there.
             0 where none is being looked through: there is nothing to be had at once.
+        unread: bytes that the last look saw and did not read.
+        is_emptied: what was read stands there no longer, and nothing has taken its place.
     """
 
     state: TailState
@@ -89,6 +91,8 @@ class TailStatus(NamedTuple):
     nul_bytes: int = 0
     error: SourceError | None = None
     searched: int = 0
+    unread: int = 0
+    is_emptied: bool = False
 
 
 _BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 FIRST_RETRY_S = 0.25
+EMPTIED_NOTE = "the file was truncated and is empty; waiting for rows"
 DEFAULT_OPTIONS = TailOptions()
 
 
@@ -110,8 +111,20 @@ class Tail:
         except OSError as error:
             sight = self._fail(error)
         cursor = self._cursor
+        is_emptied = (
+            sight.state is TailState.AT_END and cursor.generation > 0 and cursor.is_untouched and not sight.size
+        )
+        has_more = sight.state is TailState.READING or self._options.is_once
         self._status = TailStatus(
-            sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal, cursor.searched
+            sight.state,
+            EMPTIED_NOTE if is_emptied else sight.message,
+            sight.size,
+            cursor.offset,
+            cursor.nul_bytes,
+            refusal,
+            cursor.searched,
+            unread=max(0, sight.size - cursor.offset) if has_more else 0,
+            is_emptied=is_emptied,
         )
         return cursor.take_events()
 
