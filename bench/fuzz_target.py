@@ -18,6 +18,7 @@ import io
 import json
 import pickle
 import random
+import re
 import sqlite3
 import struct
 import sys
@@ -158,11 +159,11 @@ def compressed(data: bytes) -> None:
 
 
 def jsonl(data: bytes) -> None:
-    """Every line that is not blank is a row, a bad line or a line without a step."""
+    """Every line that is not blank is a row, a bad line or a line without a step; a hole ends a line."""
     from rltop.decode.jsonl import JsonlDecoder
 
     counts = _same_in_pieces(JsonlDecoder, data).counts
-    clean = (line.replace(b"\0", b"").removeprefix(BOM) for line in data.split(b"\n"))
+    clean = (line.replace(b"\0", b"").removeprefix(BOM) for line in re.split(rb"\n|\0{512,}", data))
     assert counts.lines + counts.oversize_lines == sum(bool(line.strip()) for line in clean)
     assert counts.lines == counts.rows + counts.bad_lines + counts.no_step_lines
 
@@ -172,10 +173,11 @@ def console(data: bytes) -> None:
     from rltop.decode.console import ConsoleDecoder
 
     decoder = _same_in_pieces(ConsoleDecoder, data)
-    assert decoder.counts.lines == data.count(b"\n") + (not data.endswith((b"\n", b"\r")) and bool(data))
+    text = data.rstrip(b"\0")
+    assert decoder.counts.lines == data.count(b"\n") + (not text.endswith((b"\n", b"\r")) and bool(text))
     again = ConsoleDecoder()
     for record in [*again.feed(data, 0, 0), *again.finish()]:
-        assert record.place.offset == 0 or data[record.place.offset - 1] in b"\r\n"
+        assert record.place.offset == 0 or data[record.place.offset - 1] in b"\r\n\0"
 
 
 def table(data: bytes) -> None:
@@ -185,7 +187,7 @@ def table(data: bytes) -> None:
     _same_in_pieces(CsvDecoder, data)
     decoder = CsvDecoder()
     for record in [*decoder.feed(data, 0, 0), *decoder.finish()]:
-        assert record.place.offset == 0 or data[record.place.offset - 1 : record.place.offset] == b"\n"
+        assert record.place.offset == 0 or data[record.place.offset - 1] in b"\n\0"
 
 
 def document(data: bytes) -> None:

@@ -165,6 +165,14 @@ def age(seconds: float) -> str:
     return f"{seconds / _DAY:,.0f} d ago"
 
 
+def size(size_bytes: int) -> str:
+    """An amount of data from a tenth of a megabyte on: 1.4 MB · 14 MB · 2.1 GB."""
+    megabytes = size_bytes / 1e6
+    if megabytes >= 999.5:
+        return f"{megabytes / 1000:,.1f} GB"
+    return f"{megabytes:,.0f} MB" if megabytes >= 9.95 else f"{megabytes:.1f} MB"
+
+
 def quantity(value: float, unit: Unit) -> tuple[str, str]:
     """A value in its unit as (number, unit), so that numbers can be aligned.
 

@@ -118,6 +118,9 @@ class FakeFileSystem:
                 data[low:high] = bytes(high - low)
         return bytes(data)
 
+    def seek_data(self, handle: int, offset: int) -> int | None:
+        return offset
+
     def close(self, handle: int) -> None:
         node = self.handles.pop(handle)
         self._release(node)

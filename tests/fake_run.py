@@ -54,6 +54,7 @@ class FakeRun:
     failure: Label = field(default_factory=lambda: Label.of(""))
     kind_note: str = ""
     age_s: float | None = 12.0
+    behind_bytes: int = 0
     loading: float | None = None
     is_awaited: bool = False
     is_preview: bool = False

@@ -13,6 +13,7 @@ from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
 from rltop.ingest.found import Found
 from rltop.ingest.session import Session
 from rltop.model import Level
+from rltop.sources.events import ONCE
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -31,7 +32,7 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
 def _read(found: Found, config: Config, arguments: Namespace) -> Session:
     """A session in which a run has been read as far as it goes."""
     clock = SystemClock()
-    session = Session([found], direct(clock), clock, config.ingest._replace(has_preview=False))
+    session = Session([found], direct(clock, ONCE), clock, config.ingest._replace(has_preview=False))
     if arguments.live:
         while session.step(1_000.0):
             pass

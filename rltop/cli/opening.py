@@ -20,6 +20,7 @@ from rltop.ingest.discover import named
 from rltop.ingest.found import Found
 from rltop.ingest.options import IngestOptions, OpenFeed
 from rltop.ingest.session import Session
+from rltop.sources.events import ONCE, ONE_SHOT, TailOptions
 from rltop.sources.feed import DirectFeed
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 _SLICE_MS = 1_000.0
 
 
-def direct(clock: Clock) -> OpenFeed:
-    """Feeds that read when asked: one-shot use."""
+def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
+    """Feeds that read when asked; with `ONCE`, no more of a file than it holds when it is first looked at."""
 
     def open_feed(path: str, last_lines: int | None) -> DirectFeed:
-        return DirectFeed(path, clock=clock, last_lines=last_lines)
+        return DirectFeed(path, clock=clock, options=options, last_lines=last_lines)
 
     return open_feed
 
@@ -68,12 +69,17 @@ def runs_of(path: str) -> list[Found]:
         return [piped_found()]
     try:
         size = file_size(path)
-        with Path(path).open("rb") as file:
-            kind = kind_of(file.read(HEAD_BYTES), path, is_all=True)
+        # Some files of /proc and /sys wait for the kernel to say something; nothing here waits for them.
+        with open(path, "rb", opener=_without_waiting) as file:
+            kind = kind_of(file.read(HEAD_BYTES) or b"", path, is_all=True)
     except OSError as error:
         raise cannot_read(path, error) from error
     # Only where workers are timed one by one does the kind decide how a run is followed.
     return [Found(path, named(path, kind), size, kind=kind if kind is not None and kind.has_spans else None)]
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def file_size(path: str) -> int:
@@ -102,7 +108,7 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     options = config.ingest._replace(has_preview=False)
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, options)
-    session = Session([found], direct(clock), clock, options)
+    session = Session([found], direct(clock, ONCE), clock, options)
     session.drain()
     return session
 

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 SLICE_MS = 50.0
 TICK_S = 0.25
+TURN_S = 1.0
+"""How long is read before it is said what has happened: a file may be written as fast as it is read."""
 SETTLED_S = 5.0
 """How long the newest row of a run that says it is over must be old: what follows it is often a summary."""
 _KILLED = 128
@@ -124,21 +126,25 @@ class Vigil:
         self._announcers = [Announcer(run) for run in session.runs]
         self._ended: dict[Announcer, int] = {}
         self._empty: set[Announcer] = set()
+        self._behind: set[Announcer] = set()
         self._began_s = clock.monotonic()
         self._gone_s: float | None = None
 
-    def turn(self) -> None:
-        """Read what has come, say and do what follows, see what is over."""
-        while self._session.step(SLICE_MS):
+    def turn(self) -> bool:
+        """Read what has come, say and do what follows, see what is over; True if there is more to be read at once."""
+        stop_s = self._clock.monotonic() + TURN_S
+        while (has_more := self._session.step(SLICE_MS)) and self._clock.monotonic() < stop_s:
             pass
         self._take_over()
         for announcer in self._announcers:
             if announcer not in self._ended:
                 self._tell(announcer)
+                self._tell_backlog(announcer)
                 code = self._ending(announcer)
                 if code is not None:
                     self._ended[announcer] = code
         self._hooks.tend()
+        return has_more
 
     def _take_over(self) -> None:
         """Go on with runs that are read anew because they have got further streams, perhaps by joining."""
@@ -171,6 +177,18 @@ class Vigil:
             if notice.kind in (NoticeKind.FIRES, NoticeKind.WORSE) and not is_left:
                 announcer.worst = max(announcer.worst, notice.level)
                 self._hooks.call_for(notice, run.name.raw, run.path.raw)
+
+    def _tell_backlog(self, announcer: Announcer) -> None:
+        """Say when the writer has got ahead, and when it has been caught up with."""
+        run, was_behind = announcer.run, announcer in self._behind
+        behind = run.behind_bytes
+        if bool(behind) is was_behind:
+            return
+        (self._behind.add if behind else self._behind.discard)(announcer)
+        words = (
+            f"{units.size(behind)} behind: written faster than it is read" if behind else "caught up with the writer"
+        )
+        self._log.write("behind" if behind else "caught up", words, run, behind_bytes=behind)
 
     def _say_begun(self, announcer: Announcer) -> None:
         run, stream = announcer.run, announcer.run.stream
@@ -352,8 +370,8 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell, war
     try:
         with _signalled(wake.set) as received:
             while not received and not vigil.is_over:
-                vigil.turn()
-                if not vigil.is_over:
+                has_more = vigil.turn()
+                if not has_more and not vigil.is_over:
                     wake.wait(TICK_S)
                     wake.clear()
             if received:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-from rltop.decode.framing import MAX_LINE_BYTES
+from rltop.decode.framing import HOLE_BYTES, MAX_LINE_BYTES, without_holes
 from rltop.model import Counts
 from rltop.structs import NamedTuple
 
@@ -67,13 +67,27 @@ class LineScanner:
         self._parts: list[bytes] = []
         self._held = 0
         self._start = 0
+        self._end = 0
         self._is_skipping = False
         self._number = 1
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
-        """Yield the lines worth reading among those that `data` completes."""
+        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
         if b"\0" in data:
             self._counts.nul_bytes += data.count(b"\0")
+            for part, start in without_holes(data, offset):
+                yield from self._cut(part, start)
+        else:
+            yield from self._cut(data, offset)
+
+    def _cut(self, data: bytes, offset: int) -> Iterator[Hit]:
+        if (self._parts or self._is_skipping) and offset - self._end >= HOLE_BYTES:
+            before = self._number, self._counts.lines
+            yield from self.finish()
+            self._number, self._counts.lines = before
+        elif self._parts and offset > self._end:
+            self._parts.append(bytes(offset - self._end))  # so that the lines behind it stand where they stand
+        self._end = offset + len(data)
         cut = max(data.rfind(b"\n"), data.rfind(b"\r"))
         if cut < 0:
             self._hold(data, offset)

@@ -5,12 +5,26 @@ Splits on the line feed only: other Unicode line ends stand inside JSON strings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from rltop.model import Counts
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
+HOLE_BYTES = 512
+"""So many bytes in a row that are NUL, or were left out, are a hole. A line ends before it; fewer may stand in one."""
+_HOLE = re.compile(rb"\0{512,}|(?<=[\r\n])\0+")
+
+
+def without_holes(data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
+    """Yield what stands between the holes of `data` with its offset; no part and no line in it begins with NUL."""
+    begin = 0
+    for stop, behind in [*(hole.span() for hole in _HOLE.finditer(data)), (len(data), len(data))]:
+        part = data[begin:stop].lstrip(b"\0")
+        if part:
+            yield part.rstrip(b"\0"), offset + stop - len(part)
+        begin = behind
 
 
 class LineFramer:
@@ -18,7 +32,8 @@ class LineFramer:
 
     A line past 16 MiB is skipped up to its end and counted; NUL bytes (holes that
     a truncating writer leaves, or data that has not reached this node) are taken
-    out of a line and counted.
+    out of a line and counted. A line that a hole interrupts ends there: what stands
+    behind it is another one.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -26,12 +41,25 @@ class LineFramer:
         self._parts: list[bytes] = []
         self._held = 0
         self._start = 0
+        self._end = 0
         self._is_skipping = False
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
         """Yield each line that `data` completes, without its end, and its offset."""
-        if not data:
-            return
+        if b"\0" in data:
+            for part, start in without_holes(data, offset):
+                self._counts.nul_bytes -= len(part)
+                yield from self._cut(part, start)
+            self._counts.nul_bytes += len(data)
+        elif data:
+            yield from self._cut(data, offset)
+
+    def _cut(self, data: bytes, offset: int) -> Iterator[tuple[bytes, int]]:
+        if (self._parts or self._is_skipping) and offset - self._end >= HOLE_BYTES:
+            torn = self.finish()
+            if torn is not None:
+                yield torn
+        self._end = offset + len(data)
         if not self._parts and not self._is_skipping:
             self._start = offset
         first, newline, rest = data.partition(b"\n")

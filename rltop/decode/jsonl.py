@@ -8,14 +8,13 @@ back on an error, never on a check, and is counted where it loses anything.
 
 from __future__ import annotations
 
-import json
 import struct
 from array import array
-from typing import Any, cast
+from typing import Any
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.framing import LineFramer
-from rltop.decode.json_text import fast_loads, ready_loads
+from rltop.decode.json_text import fast_loads, patient_loads, ready_loads
 from rltop.decode.records import MAX_STEP, is_out_of_range, step_of, time_of
 from rltop.decode.values import INF_SENTINEL, NAN_SENTINEL, clipped_key, number_of, read_cells
 from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
@@ -248,7 +247,7 @@ class JsonlDecoder:
     # -- lines that are not strict -----------------------------------------------------------------------------
 
     def _loads_tolerant(self, line: bytes, error: ValueError) -> object | None:
-        """A line with NaN, Infinity or 1e999 in it; None (and a count) if it is no JSON at all."""
+        """A line with a value in it that is no JSON, see `patient_loads`; None (and a count) if all of it is none."""
         if not line.strip():
             return None
         if b"NaN" in line or b"Infinity" in line:
@@ -262,11 +261,13 @@ class JsonlDecoder:
             except ValueError:
                 pass
         try:
-            return cast(object, json.loads(line))
-        except (ValueError, RecursionError):
+            row, broken = patient_loads(line)
+        except ValueError:
             self.counts.lines += 1
             self._refuse(str(error).split(":", maxsplit=1)[0])
             return None
+        self.counts.broken_texts += broken
+        return row
 
     def _refuse(self, reason: str) -> None:
         self.counts.refuse(self.counts.lines, reason)

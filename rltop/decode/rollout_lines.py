@@ -7,7 +7,6 @@ size opens at once; only the rows of the step that is asked for are decoded.
 
 from __future__ import annotations
 
-import json
 from bisect import insort
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import BinaryIO
 
 import orjson
 
+from rltop.decode.json_text import patient_loads
 from rltop.decode.rollout_rows import Row, placed, read_text, step_of_row
 from rltop.decode.rollouts import Completion, Passage, RolloutText, TextPlace
 from rltop.sources.filesystem import open_regular
@@ -46,8 +46,8 @@ def parsed(line: bytes) -> Row | None:
         row = orjson.loads(line)
     except orjson.JSONDecodeError:
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
+            row, _ = patient_loads(line)
+        except ValueError:
             return None
     return row if isinstance(row, dict) else None
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import orjson
 
 from rltop.decode.framing import LineFramer
+from rltop.decode.json_text import patient_loads
 from rltop.model import Counts
 
 Event = dict[str, object]
@@ -138,11 +139,15 @@ class EventReader:
 
 
 def _event(text: bytes) -> Event | None:
+    event: object
     try:
         event = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return None
-    return event if type(event) is dict else None
+        try:
+            event, _ = patient_loads(text)
+        except ValueError:
+            return None
+    return event if isinstance(event, dict) else None
 
 
 def _is_lines(head: bytes) -> bool | None:

@@ -6,7 +6,6 @@ an error but "not yet". Rows that were there before are not given out twice.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
@@ -14,6 +13,7 @@ import orjson
 
 from rltop.decode.decoder import Envelope
 from rltop.decode.framing import BOM
+from rltop.decode.json_text import patient_loads
 from rltop.decode.records import MAX_STEP, RecordBuilder
 from rltop.decode.repeated import RepeatedRows
 from rltop.decode.values import number_of
@@ -113,10 +113,12 @@ class DocumentDecoder:
         return len(end) < 2 or end[-2:-1] == b"\n" or b"\n" not in self._bytes.strip()
 
     def _decode(self) -> list[Record]:
-        parsed = _parse(self._bytes)
-        if parsed is None:
+        found = _parse(self._bytes)
+        if found is None:
             return []
+        parsed, broken = found
         self._is_done = True
+        self.counts.broken_texts += broken
         self.counts.lines += self._bytes.count(b"\n") + (not self._bytes.endswith(b"\n"))
         self._bytes = bytearray()
         rows, total = _rows_of(parsed)
@@ -146,16 +148,16 @@ class DocumentDecoder:
         self.counts.refuse(1, reason)
 
 
-def _parse(data: bytearray) -> object | None:
-    """The document, or None if it is not whole. Literal NaN and Infinity are read."""
-    raw = data[len(BOM) :] if data.startswith(BOM) else data
+def _parse(data: bytearray) -> tuple[object, int] | None:
+    """The document, and how many of its texts are broken; None if it is not whole. See `patient_loads`."""
+    raw = bytes(data[len(BOM) :] if data.startswith(BOM) else data)
     try:
-        return cast(object, orjson.loads(raw))
+        return orjson.loads(raw), 0
     except orjson.JSONDecodeError:
         pass
     try:
-        return cast(object, json.loads(raw.decode("utf-8", "replace")))
-    except (ValueError, RecursionError):
+        return patient_loads(raw)
+    except ValueError:
         return None
 
 

@@ -7,6 +7,7 @@ a row disappear.
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from collections.abc import Iterator, Mapping
 
@@ -20,6 +21,8 @@ INF_SENTINEL = 1.7976931348623157e308
 MAX_DEPTH = 8
 MAX_KEY_CHARS = 512
 _MAX_NUMBER_CHARS = 40
+_LONG_NUMBER = re.compile(r"[-+]?[0-9.]{30}[0-9.]*(?:[eE][-+]?[0-9]{1,4})?$")
+"""Digits without end are a number all the same."""
 _WORDS = {
     "nan": NonFinite.NAN,
     "inf": NonFinite.POS_INF,
@@ -57,7 +60,9 @@ def clipped_key(key: str) -> str:
 
 def _number_in(text: str) -> float | NonFinite | None:
     """The number that a string spells; `1_000` is text, not a number."""
-    if len(text) > _MAX_NUMBER_CHARS or "_" in text:
+    if len(text) > _MAX_NUMBER_CHARS and not _LONG_NUMBER.match(text):
+        return None
+    if "_" in text:
         return None
     word = _WORDS.get(text.strip().lower())
     if word is not None:

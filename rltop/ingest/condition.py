@@ -22,6 +22,8 @@ NETWORK_LAG_S = 60.0
 """How late a row may be seen on a network file system: the attribute cache of NFS (acregmax)."""
 UNJUDGED_LIVE_S = 60.0
 """A run is called live for so long where its usual gap has not been worked out: the floor of rule L4."""
+BEHIND_FROM_BYTES = 512 * 1024
+"""Less that has been written and not read yet is a moment's work, and is not spoken of."""
 LIVENESS_RULE = "L4"
 _SILENT = frozenset({RunState.STALLED, RunState.ENDED})
 _OUT_OF_SIGHT = frozenset({TailState.LOST, TailState.STUCK, TailState.REFUSED})
@@ -105,6 +107,15 @@ class Condition(ABC):
         return None if found is None or judge.is_silent(found.rule) else found
 
     @property
+    def behind_bytes(self) -> int:
+        """How much is there that was written since and has not been read; 0 while it is little, or history is read."""
+        if not self._has_caught_up:
+            return 0
+        status = self._main.feed.status
+        behind = status.unread + max(0, status.offset - self._main.pipeline.offset)
+        return behind if behind >= BEHIND_FROM_BYTES else 0
+
+    @property
     def lag_s(self) -> float:
         """How late a row may be seen: the file lies on a network file system, or 0."""
         return NETWORK_LAG_S if self._main.feed.is_network else 0.0
@@ -125,6 +136,8 @@ class Condition(ABC):
             has_said_so = self._main.pipeline.decoder.is_finished
             return RunState.DIED if has_said_so and self.failure.raw else RunState.FINISHED
         state = RunState.ENDED if self._is_finished else self._state_by_age(self.age_s)
+        if status.is_emptied and state in (RunState.LIVE, RunState.QUIET):
+            return RunState.WAITING
         # An error that was logged may be one that the trainer survives: only silence after it tells.
         return RunState.DIED if state in _SILENT and self.failure.raw else state
 

@@ -119,6 +119,11 @@ class JoinedRun(TrackedRun):
         return min(parts, default=None)
 
     @property
+    def behind_bytes(self) -> int:
+        """What of all streams is there and has not been read."""
+        return super().behind_bytes + sum(each.behind_bytes for each in self._all)
+
+    @property
     def has_caught_up(self) -> bool:
         """Has everything been read that was there when the streams were opened?"""
         return super().has_caught_up and all(each.has_caught_up for each in self._all)

@@ -257,10 +257,10 @@ class TrackedRun(Condition):
         """Fraction of the file that has been read; None when all of it has."""
         if self._has_caught_up or self._is_finished:
             return None
-        size = self._main.feed.status.size
-        if not size:
+        status = self._main.feed.status
+        if not status.size:
             return 0.0 if self._previews else None
-        return min(1.0, self._main.pipeline.offset / size)
+        return min(1.0, max(self._main.pipeline.offset, status.searched) / status.size)
 
     @property
     def counts(self) -> Counts:

@@ -121,7 +121,8 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `recent_bad` are the numbers of the newest bad lines of which nothing could be used;
+    for a step; `broken_texts` are keys and texts with bytes that are no UTF-8; `recent_bad`
+    are the numbers of the newest bad lines of which nothing could be used;
     `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
     """
 
@@ -136,6 +137,7 @@ class Counts(Struct, frozen=False):
     late_rows: int = 0
     repeated_rows: int = 0
     text_values: int = 0
+    broken_texts: int = 0
     nested_values: int = 0
     null_values: int = 0
     nonfinite_values: int = 0
@@ -176,6 +178,6 @@ class Counts(Struct, frozen=False):
         """The names of all counters."""
         return (
             "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
-            "nul_bytes", "late_rows", "repeated_rows", "text_values", "nested_values", "null_values",
+            "nul_bytes", "late_rows", "repeated_rows", "text_values", "broken_texts", "nested_values", "null_values",
             "nonfinite_values", "keys_over_cap", "unreadable_files",
         )  # fmt: skip

@@ -26,6 +26,7 @@ def _stream(run: RunSource) -> Document:
         "first_step": run.stream.first_step,
         "state": run.state.value,
         "age_s": run.age_s,
+        "behind_bytes": run.behind_bytes,
         "signals": [_signal(run, signal) for signal in signals],
         "other_keys": [_other(run, key) for key in run.stream.keys if key not in known],
     }
@@ -52,6 +53,7 @@ def once_document(run: RunSource) -> Document:
         "failure": run.failure.raw or None,
         "kind_note": run.kind_note or None,
         "age_s": run.age_s,
+        "behind_bytes": run.behind_bytes,
         "records": stream.rows,
         "first_step": stream.first_step,
         "step": stream.last_step,

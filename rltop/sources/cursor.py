@@ -20,10 +20,17 @@ READ_BYTES = 1024 * 1024
 PROBE_BYTES = 4096
 """Asked for at the end of the file: the size may be out of date, a read is not."""
 
-SCAN_BYTES = 16 * 1024 * 1024
-"""How much of a hole is looked through in one poll."""
+SEARCH_BYTES = 16 * 1024 * 1024
+"""How many NUL bytes are looked through in one poll: other files of the mount have their turn then."""
+
+UNSIZED_BYTES = 64 * 1024 * 1024
+"""How much is read once of a file that says it is empty and is not, as those of /proc do: some never end."""
+
+MOST_LIVES = 4
+"""How many contents are read once of a file that is rewritten all the while it is read."""
 
 BOM = b"\xef\xbb\xbf"
+_NULS = bytes(READ_BYTES)
 
 
 class Outcome(enum.Enum):
@@ -32,6 +39,7 @@ class Outcome(enum.Enum):
     END = "nothing more"
     MORE = "as many bytes as were asked for"
     HELD = "there is more, but not to be trusted yet"
+    SEARCHING = "nothing but NUL so far; there is more to look through"
     DIFFERENT = "another content"
     SHORT = "less than was read before"
 
@@ -70,10 +78,17 @@ class Cursor:
         self._hole: Hole | None = None
         self._is_binary = is_binary(name=name)
         self._nul_passed = 0
+        self._stop: int | None = None
+        self._lives = 0
+        self.is_unsized = False
+        self._search_budget = 0
+        self._is_searching = False
 
     def begin_poll(self, max_bytes: int) -> None:
         """Start a poll that may give out `max_bytes`."""
         self.budget = max_bytes
+        self._search_budget = SEARCH_BYTES
+        self._is_searching = False
 
     def take_events(self) -> list[Chunk | Reset]:
         """What the poll has brought; forgotten here."""
@@ -88,6 +103,23 @@ class Cursor:
     @property
     def _pending_nuls(self) -> int:
         return max(0, self._hole.scanned - self._hole.offset) if self._hole else 0
+
+    @property
+    def searched(self) -> int:
+        """Up to where a hole has been looked through, where the last look has not come to its end; else 0."""
+        return max(self._hole.scanned, self.offset) if self._hole is not None and self._is_searching else 0
+
+    def begin_life(self, size: int) -> None:
+        """Note what a file holds when its content is first looked at: all that is read of it, if it is read once."""
+        if self._options.is_once:
+            self._lives += 1
+            self.is_unsized = size == 0
+            self._stop = 0 if self._lives > MOST_LIVES else size or UNSIZED_BYTES
+
+    @property
+    def _left(self) -> int:
+        """How many bytes may still be read of this content."""
+        return READ_BYTES if self._stop is None else self._stop - self.offset
 
     @property
     def is_untouched(self) -> bool:
@@ -132,12 +164,18 @@ class Cursor:
         Raises:
             OSError: whatever the file system says; the events so far stay valid.
         """
+        size = size if self._stop is None else self._stop
         while self.budget > 0:
-            want = min(self.budget, READ_BYTES, max(size - self.offset, PROBE_BYTES))
+            # What is left of the budget says nothing about a hole, of which nothing is given out.
+            most = READ_BYTES if self._hole is not None else min(self.budget, READ_BYTES)
+            want = min(most, max(size - self.offset, PROBE_BYTES), self._left)
+            if want <= 0:
+                return Outcome.END
             data = self._fs.read_at(handle, want, self.offset)
             if self.offset == 0 and data and len(data) < len(BOM):
                 data = read_fully(self._fs, handle, len(BOM), 0)
-            if data or verify_end:
+            # What has no size is made up at each read: nothing is to be compared.
+            if (data or verify_end) and not self.is_unsized:
                 same = self.matches(handle)
                 if same is not True:
                     return Outcome.SHORT if same is None else Outcome.DIFFERENT
@@ -146,14 +184,15 @@ class Cursor:
             self._is_binary = self._is_binary or (self.offset == 0 and is_binary(data))
             if self._is_binary:
                 self._give(data[: self.budget])
-            elif outcome := self._take_text(handle, data, is_ending=is_ending):
+            elif outcome := self._take_text(handle, data, size, is_ending=is_ending):
+                self._is_searching = outcome is Outcome.SEARCHING
                 return outcome
         return Outcome.MORE
 
-    def _take_text(self, handle: int, data: bytes, *, is_ending: bool) -> Outcome | None:
+    def _take_text(self, handle: int, data: bytes, size: int, *, is_ending: bool) -> Outcome | None:
         """Give out text up to the first NUL, without a byte order mark; an outcome ends the look."""
         if data[0] == 0:
-            return self._meet_hole(handle, data)
+            return self._meet_hole(handle, data, size)
         self._hole = None
         nul = data.find(0)
         if nul > 0:
@@ -177,7 +216,7 @@ class Cursor:
         self._fingerprint.extend(data)
         self.offset += len(data)
 
-    def _meet_hole(self, handle: int, data: bytes) -> Outcome | None:
+    def _meet_hole(self, handle: int, data: bytes, size: int) -> Outcome | None:
         """Deal with NUL at the reading position; None: some were passed over, read on.
 
         They are passed over only where data lies beyond, because at the end they
@@ -188,40 +227,66 @@ class Cursor:
         hole = self._hole
         if hole is None or hole.offset != self.offset:
             hole = self._hole = Hole(self.offset, now, scanned=self.offset)
-        hole.polls += 1
-        nuls = len(data) - len(data.lstrip(b"\0"))
+        nuls = leading_nuls(data)
         if nuls < len(data):
             hole.data_at = self.offset + nuls
         elif hole.data_at is None or hole.data_at <= self.offset:
             hole.data_at = None
             hole.scanned = max(hole.scanned, self.offset + nuls)
-            if not self._scan(handle, hole):
-                return Outcome.HELD
-            if hole.data_at is None:
-                return Outcome.END
+            if not self._search(handle, hole, size):
+                return Outcome.SEARCHING
+        hole.polls += 1
+        if hole.data_at is None:
+            return Outcome.END
         if not self._is_old(hole, now):
             return Outcome.HELD
+        self._search_budget -= nuls
+        if nuls == len(data):
+            nuls = self._unwritten(handle, nuls, hole.data_at)
         self._fingerprint.skip(nuls)
         self._nul_passed += nuls
         self.offset += nuls
         hole.offset = self.offset
-        return None
+        return None if self._search_budget > 0 or nuls < len(data) else Outcome.SEARCHING
+
+    def _unwritten(self, handle: int, nuls: int, stop: int | None) -> int:
+        """How many NUL bytes stand at the reading position: those just read, and what was never written behind them."""
+        data_at = self._fs.seek_data(handle, self.offset + nuls)
+        if data_at is None or stop is None:
+            return nuls
+        return max(nuls, min(data_at, stop) - self.offset)
 
     def _is_old(self, hole: Hole, now: float) -> bool:
         if self.is_careful:
             return hole.polls >= self._options.careful_nul_polls and now - hole.since >= self._options.confirm_s
         return hole.polls >= self._options.nul_polls
 
-    def _scan(self, handle: int, hole: Hole) -> bool:
+    def _search(self, handle: int, hole: Hole, size: int) -> bool:
         """Look for data beyond the hole; False if there is more to look through."""
-        stop = hole.scanned + SCAN_BYTES
-        while hole.scanned < stop:
+        end_at = max(hole.scanned, size - PROBE_BYTES)
+        end = read_fully(self._fs, handle, PROBE_BYTES, end_at)
+        if (nuls := leading_nuls(end)) < len(end):
+            hole.data_at = end_at + nuls
+            return True
+        while self._search_budget > 0:
+            if self._stop is not None and hole.scanned >= self._stop:
+                return True
+            data_at = self._fs.seek_data(handle, hole.scanned)
+            if data_at is not None or not self.is_unsized:
+                hole.scanned = max(hole.scanned, size if data_at is None else data_at)
             data = self._fs.read_at(handle, READ_BYTES, hole.scanned)
             if not data:
                 return True
-            nuls = len(data) - len(data.lstrip(b"\0"))
-            if nuls < len(data):
+            self._search_budget -= len(data)
+            if (nuls := leading_nuls(data)) < len(data):
                 hole.data_at = hole.scanned + nuls
                 return True
             hole.scanned += nuls
         return False
+
+
+def leading_nuls(data: bytes) -> int:
+    """How many NUL bytes `data` begins with; fast where it holds nothing else."""
+    if len(data) <= READ_BYTES and _NULS.startswith(data):
+        return len(data)
+    return len(data) - len(data.lstrip(b"\0"))

@@ -79,6 +79,10 @@ class TailStatus(NamedTuple):
         nul_bytes: NUL bytes seen and not given out: holes passed over, and those the file ends with now.
         error: where the state is REFUSED, or the last look has failed: the same as something to raise.
         left_out: files of the same stream that could not be read, each with the reason.
+        searched: up to where a hole of NUL bytes has been looked through; asked again at once, it goes on from there.
+            0 where none is being looked through: there is nothing to be had at once.
+        unread: bytes that the last look saw and did not read.
+        is_emptied: what was read stands there no longer, and nothing has taken its place.
     """
 
     state: TailState
@@ -88,6 +92,9 @@ class TailStatus(NamedTuple):
     nul_bytes: int = 0
     error: SourceError | None = None
     left_out: tuple[str, ...] = ()
+    searched: int = 0
+    unread: int = 0
+    is_emptied: bool = False
 
 
 _BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")
@@ -117,7 +124,11 @@ class TailOptions(NamedTuple):
             as before; beyond the longest time attributes are kept (acregmax, 60 s).
         rescan_s: how often the directory is asked which file the name stands for, network only.
         drain_polls: polls without news before a file that was renamed away is left.
+        linger_s: for how long nothing must have been written to a file that was renamed away, while the new one holds
+            data: the writer may not have moved on, or another one has not.
+        linger_max_s: how long the new one waits for that at most.
         retry_max_s: longest wait between attempts after an error.
+        is_once: only what is there at the first look is read; what is appended, or put in its place, is not.
     """
 
     is_network: bool = False
@@ -127,8 +138,14 @@ class TailOptions(NamedTuple):
     shrink_s: float = 90.0
     rescan_s: float = 60.0
     drain_polls: int = 2
+    linger_s: float = 5.0
+    linger_max_s: float = 30.0
     retry_max_s: float = 5.0
+    is_once: bool = False
 
 
-ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1)
+ONE_SHOT = TailOptions(nul_polls=1, careful_nul_polls=1, confirm_s=0.0, shrink_s=0.0, drain_polls=1, linger_s=0.0)
 """For reading once what is there: nothing gains from waiting."""
+
+ONCE = ONE_SHOT._replace(is_once=True)
+"""The same for what is judged as a whole: a file that grows meanwhile is not chased."""

@@ -81,13 +81,17 @@ class DirectFeed:
             # A file that cannot be opened has no last lines; the tail says why.
             with suppress(OSError):
                 self.start = find_tail_start(fs, os.fspath(path), last_lines)
-        self._fs, self._clock = fs, clock or SystemClock()
+        self._fs, self._clock, self._is_once = fs, clock or SystemClock(), options.is_once
         self._tail: Tail | FolderTail = Tail(path, fs, clock, options, self.start)
         self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
-        """Look at the file now and read at most `max_bytes`."""
+        """Look at the file now and read at most `max_bytes`; nothing comes only where nothing more is to be had."""
+        if self._is_once and self._is_exhausted:
+            return []
         events = self._tail.poll(max_bytes)
+        while not events and self._tail.status.state is TailState.READING and self._tail.status.searched:
+            events = self._tail.poll(max_bytes)
         if self._tail.status.state is TailState.REFUSED and isinstance(self._tail, Tail):
             self._tail = folder_at(self._tail.path, self._fs, self._clock) or self._tail
             events = self._tail.poll(max_bytes)

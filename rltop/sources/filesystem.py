@@ -92,6 +92,10 @@ class FileSystem(Protocol):
         """Up to `size` bytes at `offset`; empty at the end."""
         ...
 
+    def seek_data(self, handle: int, offset: int) -> int | None:
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
+        ...
+
     def close(self, handle: int) -> None:
         """Give the handle back."""
         ...
@@ -124,6 +128,15 @@ class LocalFileSystem:
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
         """Up to `size` bytes at `offset`; empty at the end."""
         return os.pread(handle, size, offset)
+
+    def seek_data(self, handle: int, offset: int) -> int | None:
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
+        try:
+            # It moves the handle's own position, which `read_at` does not use.
+            return os.lseek(handle, offset, os.SEEK_DATA)
+        except OSError as error:
+            # Many file systems (FUSE, /proc) know of no holes; what else is wrong, the next read says.
+            return None if error.errno == errno.ENXIO else offset
 
     def close(self, handle: int) -> None:
         """Give the handle back."""

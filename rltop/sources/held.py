@@ -7,13 +7,18 @@ can be read to its end, and the number of links tells a rename from a deletion.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 
+from rltop.clock import Clock
 from rltop.sources.cursor import Cursor, Outcome
-from rltop.sources.events import ResetReason, TailOptions
+from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.filesystem import FileSystem
-from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet, unreachable
+from rltop.sources.sight import UNREAD, Refused, Sight, gone, is_missing, not_yet, unreachable
+from rltop.sources.stillness import Stillness
 from rltop.structs import NamedTuple
+
+RENAMED_NOTE = "the file was renamed; the new one is read when nothing more is written to it"
 
 
 class _Life(NamedTuple):
@@ -32,14 +37,16 @@ class _Life(NamedTuple):
 class HeldFile:
     """Follows one path; every file that was seen there is read to its end, in order."""
 
-    def __init__(self, path: str, fs: FileSystem, cursor: Cursor, options: TailOptions) -> None:
+    def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
         self._path = path
         self._fs = fs
+        self._clock = clock
         self._cursor = cursor
         self._options = options
         self._current: _Life | None = None
         self._successors: deque[_Life] = deque()
         self._quiet_polls = 0
+        self._stillness = Stillness(options)
         self._seen: tuple[int, int] | None = None
         self._size = 0
         self._was_seen = False
@@ -51,7 +58,8 @@ class HeldFile:
             OSError: the file cannot be reached at all.
             Refused: what stands there is not a regular file.
         """
-        note = self._look()
+        # Read once, a file is what was there first, whatever takes its place.
+        note = None if self._options.is_once and self._current is not None else self._look()
         while self._current is None and self._successors:
             self._advance()
         if self._current is None:
@@ -60,6 +68,8 @@ class HeldFile:
         while self._successors and self._is_drained(outcome):
             self._advance()
             outcome = self._follow(self._current)
+        if self._successors and outcome is Outcome.END and self._has_data(self._successors):
+            return Sight(TailState.READING, RENAMED_NOTE, self._size)
         return Sight.of(outcome, self._size, note)
 
     @property
@@ -142,8 +152,10 @@ class HeldFile:
         self.drop()
         self._current = life
         self._quiet_polls = 0
+        self._stillness = Stillness(self._options)
         self._seen = None
         cursor = self._cursor
+        cursor.begin_life(self._fs.stat(life.handle).size)
         if cursor.needs_anchor:
             if not cursor.anchor(life.handle):
                 cursor.reset(ResetReason.TRUNCATED, is_restart=True)
@@ -155,26 +167,34 @@ class HeldFile:
         seen = self._fs.stat(life.handle)
         self._size = seen.size
         is_ending = bool(self._successors)
-        if seen.size < cursor.offset:
+        if seen.size < cursor.offset and not cursor.is_unsized:
             if is_ending:
                 return Outcome.END
             cursor.reset(ResetReason.TRUNCATED, is_restart=True)
+            cursor.begin_life(seen.size)
         look = (seen.size, seen.mtime_ns)
         outcome = cursor.read(life.handle, seen.size, verify_end=look != self._seen, is_ending=is_ending)
         if outcome in (Outcome.DIFFERENT, Outcome.SHORT) and not is_ending:
             cursor.reset(ResetReason.REWRITTEN, is_restart=True)
+            cursor.begin_life(seen.size)
             outcome = cursor.read(life.handle, seen.size)
         self._seen = look
         return outcome
 
     def _is_drained(self, outcome: Outcome) -> bool:
-        """Whether the file that no longer stands at the path has been read to its end."""
-        if outcome in (Outcome.MORE, Outcome.HELD):
+        """Whether the file that no longer stands at the path has been read to its end, and is not written any more."""
+        if self._current is None or outcome in UNREAD:
             self._quiet_polls = 0
             return False
         self._quiet_polls += 1
-        is_deleted = self._successors[0].reason is ResetReason.REPLACED
-        return self._quiet_polls >= (1 if is_deleted else self._options.drain_polls)
+        if self._successors[0].reason is not ResetReason.ROTATED or not self._fs.stat(self._current.handle).nlink:
+            is_deleted = self._successors[0].reason is not ResetReason.RETARGETED
+            return self._quiet_polls >= (1 if is_deleted else self._options.drain_polls)
+        is_awaited = self._has_data(self._successors)
+        return self._stillness.is_long_enough(self._clock.monotonic(), self._cursor.offset, is_awaited=is_awaited)
+
+    def _has_data(self, lives: Iterable[_Life]) -> bool:
+        return any(self._fs.stat(life.handle).size > 0 for life in lives)
 
 
 def _close(fs: FileSystem, handle: int) -> None:

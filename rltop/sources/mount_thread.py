@@ -260,7 +260,7 @@ class MountThread:
             follow.interval_s = max(
                 crowd_s, min(pace.longest_s, max(pace.shortest_s, follow.interval_s * pace.backoff))
             )
-        has_more = has_news and follow.status.state is TailState.READING
+        has_more = follow.status.state is TailState.READING and (has_news or follow.status.searched > 0)
         self._has_more |= has_more
         follow.next_look = self._clock.monotonic() + (0.0 if has_more else follow.interval_s)
 

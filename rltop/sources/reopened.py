@@ -16,7 +16,8 @@ from rltop.sources.cursor import Cursor, Outcome
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.sources.fingerprint import ANCHOR_BYTES, HEAD_BYTES
-from rltop.sources.sight import Refused, Sight, gone, is_missing, not_yet
+from rltop.sources.sight import UNREAD, Refused, Sight, gone, is_missing, not_yet
+from rltop.sources.stillness import Stillness
 from rltop.structs import Struct
 
 DOUBT_NOTE = "the file does not look like what was read before; looking again"
@@ -34,6 +35,7 @@ class _Drain(Struct, frozen=False):
 
     path: str
     reason: ResetReason
+    stillness: Stillness
     quiet_polls: int = 0
     failures: int = 0
 
@@ -179,13 +181,13 @@ class ReopenedFile:
         """Where the file that was read until now has gone, if it still exists."""
         real_path = self._fs.realpath(self._path)
         if real_path != self._real_path:
-            return _Drain(self._real_path, ResetReason.RETARGETED)
+            return _Drain(self._real_path, ResetReason.RETARGETED, Stillness(self._options))
         folder, name = posixpath.split(real_path)
         old_inode = self._identity[1] if self._identity else None
         with suppress(OSError):
             for entry in self._fs.scandir(folder):
                 if entry.inode == old_inode and entry.name != name:
-                    return _Drain(posixpath.join(folder, entry.name), ResetReason.ROTATED)
+                    return _Drain(posixpath.join(folder, entry.name), ResetReason.ROTATED, Stillness(self._options))
         return None
 
     def _is_drained(self, drain: _Drain) -> bool:
@@ -197,15 +199,24 @@ class ReopenedFile:
             if not is_missing(error) and drain.failures <= DRAIN_RETRIES:
                 raise
             outcome = Outcome.DIFFERENT
-        if outcome in (Outcome.MORE, Outcome.HELD):
+        if outcome in UNREAD:
             drain.quiet_polls = 0
             return False
         drain.quiet_polls += 1
-        if outcome is Outcome.END and drain.quiet_polls < self._options.drain_polls:
+        if outcome is Outcome.END and not self._is_still(drain):
             return False
         self._left = drain.reason
         self._drain = self._identity = self._seen = None
         return True
+
+    def _is_still(self, drain: _Drain) -> bool:
+        """Whether the old file, read to its end, is not written any more."""
+        if drain.reason is not ResetReason.ROTATED:
+            return drain.quiet_polls >= self._options.drain_polls
+        is_awaited = True
+        with suppress(OSError):
+            is_awaited = self._fs.stat(self._path).size > 0
+        return drain.stillness.is_long_enough(self._clock.monotonic(), self._cursor.offset, is_awaited=is_awaited)
 
     def _read_old(self, path: str) -> Outcome:
         handle = self._fs.open(path)

@@ -12,6 +12,9 @@ from rltop.sources.events import TailState, TailStatus
 from rltop.sources.filesystem import FileStat, FileSystem
 from rltop.structs import NamedTuple
 
+UNREAD = frozenset({Outcome.MORE, Outcome.HELD, Outcome.SEARCHING})
+"""A look that ended so has not come to the end of what is there."""
+
 
 class Sight(NamedTuple):
     """State, remark and size as one look has left them."""
@@ -23,7 +26,7 @@ class Sight(NamedTuple):
     @classmethod
     def of(cls, outcome: Outcome, size: int, note: Sight | None = None) -> Sight:
         """How a turn of reading ended; a remark about the path counts once all is read."""
-        if outcome in (Outcome.MORE, Outcome.HELD):
+        if outcome in UNREAD:
             return cls(TailState.READING, "", size)
         if note is not None:
             return note

@@ -42,6 +42,7 @@ __all__ = [
 
 FIRST_RETRY_S = 0.25
 _OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
+EMPTIED_NOTE = "the file was truncated and is empty; waiting for rows"
 DEFAULT_OPTIONS = TailOptions()
 
 
@@ -117,7 +118,21 @@ class Tail:
             if error.errno in _OUT_OF_HANDLES and isinstance(self._file, HeldFile):
                 self._open_each_time(self._file)
         cursor = self._cursor
-        self._status = TailStatus(sight.state, sight.message, sight.size, cursor.offset, cursor.nul_bytes, refusal)
+        is_emptied = (
+            sight.state is TailState.AT_END and cursor.generation > 0 and cursor.is_untouched and not sight.size
+        )
+        has_more = sight.state is TailState.READING or self._options.is_once
+        self._status = TailStatus(
+            sight.state,
+            EMPTIED_NOTE if is_emptied else sight.message,
+            sight.size,
+            cursor.offset,
+            cursor.nul_bytes,
+            refusal,
+            searched=cursor.searched,
+            unread=max(0, sight.size - cursor.offset) if has_more else 0,
+            is_emptied=is_emptied,
+        )
         return cursor.take_events()
 
     def follow_as(self, *, is_network: bool) -> None:
@@ -144,7 +159,7 @@ class Tail:
     def _follower(self, *, is_network: bool) -> HeldFile | ReopenedFile:
         if is_network:
             return ReopenedFile(self._path, self._fs, self._clock, self._cursor, self._options)
-        return HeldFile(self._path, self._fs, self._cursor, self._options)
+        return HeldFile(self._path, self._fs, self._clock, self._cursor, self._options)
 
     def _fail(self, error: OSError) -> Sight:
         self._file.drop()

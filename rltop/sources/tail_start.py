@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from rltop.sources.cursor import leading_nuls
 from rltop.sources.filesystem import FileSystem, read_fully
 
 FIRST_BLOCK = 256 * 1024
 """First block read from the end; each further one is twice as long. Any first block from 64 KiB to 1 MiB is as fast."""
+
+MOST_BLOCK = 16 * 1024 * 1024
+"""No block is longer: a hole of any size is not to be held in memory."""
+
+HOLE_BYTES = 4096
+"""So many NUL bytes in a row are a hole; what stands behind one is the beginning of a line."""
 
 MAX_BYTES = 64 * 1024 * 1024
 """Enough of the file: beyond this, fewer lines than asked for will do."""
@@ -24,7 +31,8 @@ def find_tail_start(fs: FileSystem, path: str, lines: int, max_bytes: int = MAX_
         max_bytes: past this distance from the end the earliest line start seen so far is taken.
 
     Returns:
-        Byte offset of the beginning of a line; 0 if the file has no more lines.
+        Byte offset of the beginning of a line; 0 if the file has no more lines, its end
+        if there is none in its last `MAX_BYTES`.
 
     Raises:
         OSError: the file cannot be opened or read.
@@ -45,8 +53,13 @@ def find_tail_start(fs: FileSystem, path: str, lines: int, max_bytes: int = MAX_
                 earliest = first
             if earliest is not None and end - lower >= max_bytes:
                 return earliest
+            nuls = leading_nuls(data)
+            if HOLE_BYTES <= nuls < len(data):
+                return lower + nuls
+            if end - lower >= MAX_BYTES:
+                return end
             missing -= found
-            upper, block = lower, block * 2
+            upper, block = lower, min(block * 2, MOST_BLOCK)
         return 0
     finally:
         fs.close(handle)

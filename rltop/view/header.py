@@ -46,6 +46,7 @@ class HeaderView(NamedTuple):
         algorithm: what is being trained, empty while unknown.
         step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
+        behind_bytes: how much has been written and not read yet, where that is worth a word.
         folded: first and last step of the bucket that stands for it, where memory
             has thinned it, else None.
         total_steps: where the run says it.
@@ -68,6 +69,7 @@ class HeaderView(NamedTuple):
     age_s: float | None
     loading: float | None
     folded: tuple[int, int] | None = None
+    behind_bytes: int = 0
 
 
 def build_header(run: RunSource, timing: TimingView | None, at: int | None = None) -> HeaderView:
@@ -92,6 +94,7 @@ def build_header(run: RunSource, timing: TimingView | None, at: int | None = Non
         age_s=run.age_s,
         loading=run.loading,
         folded=stream.folded_range(at) if at is not None else None,
+        behind_bytes=run.behind_bytes,
     )
 
 
@@ -192,7 +195,10 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
     if view.state is RunState.LOADING and view.loading is not None:
         word += f" {units.share(view.loading)}"
     pieces.append(Piece(word, role))
-    if view.age_s is not None and level < 6:
+    if view.behind_bytes:
+        # The newest row that was read is not the newest that was written: its age would be taken for the run's.
+        pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
+    elif view.age_s is not None and level < 6:
         pieces.append(Piece(f", {age_text(view.age_s)}", "dim"))
     return pieces
 
@@ -210,10 +216,16 @@ def age_text(age_s: float) -> str:
     return f"{units.age(age_s - age_s % (5.0 if age_s < 60.0 else 10.0)):>8}"
 
 
+def behind_text(behind_bytes: int) -> str:
+    """How far reading is behind the writer."""
+    return f"{units.size(behind_bytes)} behind"
+
+
 def header_clock(run: RunSource) -> tuple[str, str]:
-    """What the header says of time: how old the newest record is, and how much has been read."""
-    age_s, loading = run.age_s, run.loading
-    return "" if age_s is None else age_text(age_s), "" if loading is None else units.share(loading)
+    """What the header says of time: how old the newest record is or how far behind, and how much has been read."""
+    age_s, loading, behind = run.age_s, run.loading, run.behind_bytes
+    age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
+    return age, "" if loading is None else units.share(loading)
 
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:
@@ -239,6 +251,7 @@ _WORDS = (
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),
     ("nul_bytes", "NUL byte", "NUL bytes"),
+    ("broken_texts", "text that is not UTF-8", "texts that are not UTF-8"),
     ("null_values", "null value", "null values"),
     ("text_values", "text value", "text values"),
     ("nested_values", "list or object", "lists or objects"),

@@ -73,7 +73,7 @@ def _grave(run: RunSource, worst: Verdict | None) -> Sentence | None:
 
 def _trouble(run: RunSource) -> Sentence | None:
     """What stands behind every verdict: rows have stopped coming, or an error was logged meanwhile."""
-    if run.state is RunState.STALLED and run.state_note:
+    if run.state in (RunState.STALLED, RunState.WAITING) and run.state_note:
         return Sentence(Label.of(run.state_note), Level.WARN)
     if run.failure.raw and run.state in (RunState.LIVE, RunState.QUIET):
         return Sentence(Label.of(f"an error was logged since the newest step: {run.failure.raw}"), Level.WARN)

@@ -110,6 +110,11 @@ class RunSource(Protocol):
         ...
 
     @property
+    def behind_bytes(self) -> int:
+        """How much has been written and not read yet, where that is more than a moment's work; else 0."""
+        ...
+
+    @property
     def loading(self) -> float | None:
         """Fraction of the history that has been read; None when complete."""
         ...

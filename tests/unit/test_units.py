@@ -173,3 +173,9 @@ def test_count_and_step_and_kinds() -> None:
     assert units.step(1204) == "1,204"
     assert units.step(-3) == "−3"
     assert [units.nonfinite(kind) for kind in NonFinite] == ["NaN", "+Inf", "−Inf", "null"]
+
+
+def test_sizes() -> None:
+    assert [units.size(each) for each in (524_288, 1_400_000, 14_200_000, 999_600_000, 2_100_000_000)] == [
+        "0.5 MB", "1.4 MB", "14 MB", "1.0 GB", "2.1 GB",
+    ]  # fmt: skip

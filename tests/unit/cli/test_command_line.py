@@ -13,6 +13,7 @@ import pytest
 from rltop.cli import main
 from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
+from rltop.sources.filesystem import LocalFileSystem
 
 FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
 
@@ -199,3 +200,46 @@ def test_rules_are_explained_with_and_without_a_file(tmp_path: Path, capsys: pyt
     for argv, words in ((["--explain", "nope"], "'nope'"), ([], "name a metric file")):
         code, out, err = run(["check", *argv], capsys)
         assert (code, out) == (2, "") and words in err
+
+
+@pytest.mark.parametrize("is_written", [False, True], ids=["sparse", "written"])
+@pytest.mark.parametrize("before", [0, 50])
+def test_a_hole_is_not_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], before: int, *, is_written: bool
+) -> None:
+    whole = rows(tmp_path / "whole.jsonl", 60, range(51, 61)).read_bytes().splitlines(keepends=True)
+    path = tmp_path / "m.jsonl"
+    with path.open("wb") as file:
+        file.write(b"".join(whole[:before]))
+        if is_written:
+            file.write(bytes(40 << 20))
+        else:
+            file.seek(1 << 30, os.SEEK_CUR)
+        file.write(b"".join(whole[before:]))
+    code, out, _ = run(["check", path, "--json"], capsys)
+    document = json.loads(out)
+    assert (code, document["records"], document["step"]) == (1, 60, 60)
+    for flags in ([], ["--live"]):
+        _, out, _ = run(["--once", *flags, path], capsys)
+        assert "step 60" in out
+        assert "checking" not in out
+
+
+@pytest.mark.parametrize("flags", [["check", "--json"], ["--once", "--json"], ["--once", "--live", "--json"]])
+def test_a_file_that_grows_is_not_chased(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, flags: list[str]
+) -> None:
+    path = rows(tmp_path / "m.jsonl", 50)
+    read_at, step = LocalFileSystem.read_at, 50
+
+    def and_grows(self: LocalFileSystem, handle: int, size: int, offset: int) -> bytes:
+        nonlocal step
+        step += 1
+        assert step < 1000, "it never ends"
+        with path.open("a") as file:
+            file.write(json.dumps({"step": step, "loss": 0.1, "grad_norm": 1.0, "reward": 0.5}) + "\n")
+        return read_at(self, handle, size, offset)
+
+    monkeypatch.setattr(LocalFileSystem, "read_at", and_grows)
+    _, out, _ = run([*flags, path], capsys)
+    assert 50 <= json.loads(out)["step"] <= 55

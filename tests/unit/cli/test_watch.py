@@ -17,7 +17,7 @@ from rltop.cli import main
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
 from rltop.cli.opening import direct
 from rltop.cli.watch import Log, Vigil, WatchOptions, is_alive
-from rltop.clock import FakeClock
+from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.session import Session
@@ -44,8 +44,14 @@ def rows(count: int, bad: range = range(0), first: int = 1) -> str:
 class Watch:
     """A watch over one file, moved on by hand with a clock that stands still."""
 
-    def __init__(self, path: Path, capsys: pytest.CaptureFixture[str], **options: object) -> None:
-        self.path, self.capsys, self.clock = path, capsys, FakeClock()
+    def __init__(
+        self,
+        path: Path,
+        capsys: pytest.CaptureFixture[str],
+        clock: FakeClock | SystemClock | None = None,
+        **options: object,
+    ) -> None:
+        self.path, self.capsys, self.clock = path, capsys, clock or FakeClock()
         self.ran = path.parent / "ran"
         command = f'echo "$RLTOP_RULE $RLTOP_LEVEL $RLTOP_STEP" >> {self.ran}'
         log = Log(self.clock, is_json=True, names_runs=False)
@@ -65,7 +71,8 @@ class Watch:
 
     def turn(self, after_s: float = 0.0) -> list[dict[str, object]]:
         """Everything once; returns what was logged."""
-        self.clock.advance(after_s)
+        if isinstance(self.clock, FakeClock):
+            self.clock.advance(after_s)
         self.vigil.turn()
         new = [json.loads(line) for line in self.capsys.readouterr().out.splitlines()]
         self.lines += new
@@ -407,3 +414,20 @@ def test_a_run_that_is_read_anew_tells_nothing_twice(tmp_path: Path, capsys: pyt
     watch.append(row(33, is_bad=True))
     assert len(watch.commands(ON_CRIT)) == 1
     assert all(line["event"] != "fires" for line in watch.lines[told:])
+
+
+def test_a_writer_that_is_faster_is_said_and_does_not_make_it_deaf(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rltop.cli.watch.TURN_S", 0.02)
+    monkeypatch.setattr("rltop.cli.watch.SLICE_MS", 5.0)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(30))
+    watch = Watch(path, capsys, SystemClock())
+    watch.append(rows(3_000, first=31).replace("}", " " * 1000 + "}"))
+    assert [event for event in watch.events() if event in ("behind", "caught up")] == ["behind"]
+    for _ in range(1000):
+        if not watch.vigil.turn():
+            break
+    watch.turn()
+    assert [event for event in watch.events() if event in ("behind", "caught up")] == ["behind", "caught up"]

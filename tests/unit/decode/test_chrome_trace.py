@@ -207,3 +207,9 @@ def test_events_of_any_content_raise_nothing(events: list[dict[str, object]]) ->
     records, spans, _ = read(b"".join(json.dumps(event).encode() + b"\n" for event in events))
     assert all(span.end_s >= span.start_s for span in spans)
     assert all(record.step >= 0 for record in records)
+
+
+def test_a_byte_that_is_no_utf_8_costs_no_span() -> None:
+    event = b'{"name": "train", "ph": "X", "ts": %d, "dur": 5, "pid": 1, "tid": 1, "args": {"note": "caf\xe9"}}\n'
+    _, _, decoder = read(b"".join(event % (START_US + 10 * number) for number in range(5)))
+    assert decoder.counts.bad_lines == 0

@@ -358,3 +358,22 @@ def test_a_pause_anywhere_changes_no_step(total, every, epochs, piece):
     assert [(record.step, row(record)) for record in [*records, *decoder.finish()]] == [
         (record.step, row(record)) for record in whole
     ]
+
+
+def test_a_number_of_ten_thousand_digits_is_a_number() -> None:
+    (record,), _ = decode(f"{{'loss': {'9' * 10_000}, 'reward': 1.5, 'epoch': 1.0}}\n")
+    assert kinds(record) == {"loss": NonFinite.POS_INF}
+    assert row(record)["reward"] == 1.5
+
+
+@pytest.mark.parametrize("torn", ["", "step:3 - actor/pg"])
+@pytest.mark.parametrize("piece", [1 << 18, 1 << 30])
+def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> None:
+    before = f"step:2 - {PAIRS}\n{torn}".encode()
+    data = before + bytes(17 << 20) + f"step:4 - {PAIRS}\nstep:5 - {PAIRS}\n".encode()
+    decoder = ConsoleDecoder()
+    records = [record for at in range(0, len(data), piece) for record in decoder.feed(data[at : at + piece], at, 0)]
+    assert [record.step for record in records] == [2, 4, 5]
+    assert records[1].place.offset == len(before) + (17 << 20)
+    assert decoder.counts.oversize_lines == 0
+    assert decoder.counts.lines == 3

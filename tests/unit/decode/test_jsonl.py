@@ -236,3 +236,60 @@ def test_deep_nesting_is_survived(deep):
     records, counts = decode(b'{"step":1,"a":1,"x":' + b"[" * deep + b"]" * deep + b"}", {"step": 2, "a": 1})
     assert records[-1].step == 2
     assert len(records) + counts.bad_lines == 2
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes, *, is_hurried: bool) -> None:
+    lines = [
+        {"step": 1, "loss": 0.5},
+        b'{"step": 2, "loss": 0.25, "note": "caf\xe9", "k\xe9": 3, "k\xe8": 4, "data/\xff": {"x\xfe": 5}}',
+        b'{"step": 3, "loss": NaN, "note": "\xff", "reward": 1}',
+        b'{"step": 4, \xff "loss": 1}',
+    ]
+    records, counts = decode(*lines, end=end, options=JsonlOptions(is_hurried=is_hurried))
+    assert [record.step for record in records] == [1, 2, 3]
+    assert row(records[1]) == {"loss": 0.25, "k\\xe9": 3.0, "k\\xe8": 4.0, "data/\\xff/x\\xfe": 5.0}
+    assert row(records[2]) == {"reward": 1.0}
+    assert (counts.broken_texts, counts.text_values, counts.bad_lines) == (6, 2, 1)
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+def test_a_number_of_ten_thousand_digits_costs_its_value_only(*, is_hurried: bool) -> None:
+    digits = b"9" * 10_000
+    lines = [
+        b'{"step": 1, "a": %s, "b": -%s, "c": 0.%s, "d": "%s", "e": NaN, "f": 2}' % (digits, digits, digits, digits),
+        b'{"step": %s, "a": 1}' % digits,
+    ]
+    (record,), counts = decode(*lines, options=JsonlOptions(is_hurried=is_hurried))
+    assert row(record) == {"c": 1.0, "f": 2.0}
+    assert kinds(record) == {
+        "a": NonFinite.POS_INF,
+        "b": NonFinite.NEG_INF,
+        "d": NonFinite.POS_INF,
+        "e": NonFinite.NAN,
+    }
+    assert (counts.bad_lines, counts.no_step_lines, counts.unusable_steps) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"step": 2, "lo'])
+@pytest.mark.parametrize("hole", [512, 20_000_000])
+@pytest.mark.parametrize("piece", [1 << 18, 1 << 30])
+def test_the_row_behind_a_hole_is_a_row_of_its_own(torn: bytes, hole: int, piece: int) -> None:
+    before, behind = b'{"step": 1, "loss": 0.5}\n' + torn, b'{"step": 3, "loss": 0.25}\n'
+    data = before + bytes(hole) + behind
+    decoder = JsonlDecoder()
+    records = [
+        record for at in range(0, len(data), piece) for record in decoder.feed(data[at : at + piece], at, 0)
+    ] + decoder.finish()
+    assert [(record.step, record.place.offset) for record in records] == [(1, 0), (3, len(before) + hole)]
+    counts = decoder.counts
+    assert (counts.nul_bytes, counts.bad_lines, counts.oversize_lines) == (hole, len(torn) > 0, 0)
+
+
+def test_a_hole_that_was_left_out_ends_a_line_too() -> None:
+    decoder = JsonlDecoder()
+    records = decoder.feed(b'{"step": 1, "loss": 0.5}\n{"st', 0, 0)
+    records += decoder.feed(b'{"step": 2, "loss": 0.5}\n', 1 << 20, 0)
+    assert [record.step for record in records] == [1, 2]
+    assert decoder.counts.bad_lines == 1

@@ -404,3 +404,13 @@ def test_a_last_line_needs_no_end_and_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "dump").mkdir()
     (tmp_path / "dump" / "7.jsonl").write_bytes(lines_of(plain_rows([7], groups=1, size=2))[:-1])
     assert len(only(tmp_path / "dump").read(7)) == 2
+
+
+def test_a_byte_that_is_no_utf_8_costs_no_completion(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows(range(1, 4))).replace(b"answer", b"answ\xe9r"))
+    dump = only(path)
+    assert [len(dump.read(step)) for step in dump.steps] == [12, 12, 12]
+    text = dump.text(dump.read(1)[0])
+    assert text is not None
+    assert [passage.text for passage in text.passages][1:] == ["answ\\xe9r 0\nof group 0"]

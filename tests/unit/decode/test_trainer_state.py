@@ -156,3 +156,11 @@ def test_recorded_documents(pattern, count, last, total):
     records, decoder = decode(path.read_bytes(), 65536)
     assert (len(records), records[-1].step, records[-1].total_steps) == (count, last, total)
     assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
+
+
+def test_one_value_that_is_no_json_does_not_cost_the_document() -> None:
+    data = dump(STATE).replace(b"0.25", b"9" * 10_000).replace(b"null", b'"caf\xe9"')
+    records, decoder = decode(data)
+    assert cells(records)[20, "loss"] is NonFinite.POS_INF
+    assert cells(records)[10, "loss"] == 0.5
+    assert (decoder.counts.bad_lines, decoder.counts.broken_texts) == (0, 1)

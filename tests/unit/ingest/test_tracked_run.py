@@ -17,8 +17,10 @@ from rltop.ingest.found import Found, name_of
 from rltop.ingest.options import IngestOptions
 from rltop.ingest.recall import read_row
 from rltop.ingest.session import Session
-from rltop.model import Place
-from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
+from rltop.model import Place, RunState
+from rltop.report.overview_document import once_document
+from rltop.report.text import once_text
+from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
 from rltop.sources.reader import Reader, ReaderOptions
 from rltop.store.series import StoreOptions
@@ -249,3 +251,55 @@ def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_pa
     assert reaches(2)
     session.close()
     reader.close()
+
+
+def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", SystemClock()
+    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    run = session.runs[0]
+    while session.step(1e9):
+        pass
+    assert run.behind_bytes == 0
+    with path.open("ab") as file:
+        file.writelines(b'{"step": %d, "loss": 2.0, "note": "%s"}\n' % (step, b"x" * 2000) for step in range(2, 1000))
+    size = path.stat().st_size
+    session.step(0.5)
+    assert 0.5 * size < run.behind_bytes < size
+    assert "2.0 MB behind" in once_text(run, 100) or "1.9 MB behind" in once_text(run, 100)
+    assert once_document(run)["behind_bytes"] == run.behind_bytes
+    while session.step(1e9):
+        pass
+    assert run.behind_bytes == 0
+    assert "MB behind" not in once_text(run, 100)
+
+
+def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", SystemClock()
+    path.write_bytes(b"".join(b'{"step": %d, "loss": 2.0}%s\n' % (step, b" " * 1000) for step in range(3000)))
+    found = Found(str(path), name_of(str(path)))
+    session = Session([found], lambda p, _n: DirectFeed(p, clock=clock, options=ONCE), clock)
+    session.step(0.5)
+    with path.open("ab") as file:
+        file.write(b" " * 3_000_000)
+    while session.step(1e9):
+        pass
+    assert (session.runs[0].stream.last_step, session.runs[0].behind_bytes) == (2999, 3_000_000)
+
+
+def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", FakeClock()
+    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    run = session.runs[0]
+    for content, state in (
+        (None, RunState.LIVE),
+        (b"", RunState.WAITING),
+        (b'{"step": 2, "loss": 1.0}\n', RunState.LIVE),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        while session.step(1e9):
+            pass
+        assert run.state is state
+        assert ("the file was truncated" in once_text(run, 100)) == (state is RunState.WAITING)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.sources.events import Chunk, Reset, ResetReason, TailState
+from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import DirectFeed, EventQueue
 
 
@@ -92,3 +93,48 @@ def test_direct_feed_of_a_folder(tmp_path: Path) -> None:
     assert drain(feed) == b""
     assert feed.status.error is not None
     assert "directory" in feed.status.error.message
+
+
+def test_nothing_is_given_only_where_nothing_more_is_to_be_had(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(20_000_000) + b"one\n" + bytes(20_000_000))
+    feed = DirectFeed(tmp_path / "f")
+    assert feed.take(100) == [Chunk(b"one\n", 20_000_000, 0)]
+    assert feed.take(100) == []
+    assert feed.is_exhausted
+    assert feed.status.nul_bytes == 40_000_000
+
+
+def test_what_is_read_once_is_what_was_there_at_first(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"one\ntwo\n")
+    feed = DirectFeed(path, options=ONCE)
+    first = b"".join(event.data for event in feed.take(3) if isinstance(event, Chunk))
+    with path.open("ab") as file:
+        file.write(b"three\n")
+    path.rename(tmp_path / "f.1")
+    path.write_bytes(b"another\n")
+    assert first + drain(feed, 3) == b"one\ntwo\n"
+    assert feed.take(100) == []
+
+
+def test_what_is_rewritten_all_the_while_is_not_read_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(b"0" * 1000)
+    feed = DirectFeed(path, options=ONCE)
+    for number in range(100):
+        feed.take(600)
+        if feed.is_exhausted:
+            break
+        path.write_bytes(b"%d" % (number % 10) * 1000)
+    assert feed.is_exhausted
+
+
+@pytest.mark.parametrize("name", ["status", "pagemap", "environ"])
+def test_a_file_that_says_it_is_empty_and_is_not_has_an_end(name: str) -> None:
+    path = Path("/proc/self", name)
+    if not path.exists():
+        pytest.skip("no /proc here")
+    feed = DirectFeed(path, options=ONCE)
+    data = drain(feed, 1 << 20)
+    assert feed.is_exhausted
+    assert bool(data) == (name != "pagemap")

@@ -112,3 +112,24 @@ def test_short_reads_are_completed() -> None:
 
     assert read_fully(Short(), 0, 8, 1) == b"12345678"
     assert read_fully(Short(), 0, 80, 1) == b"123456789"
+
+
+def test_data_behind_a_hole_is_found_without_reading(tmp_path: Path) -> None:
+    fs, path = LocalFileSystem(), tmp_path / "f"
+    with path.open("wb") as file:
+        file.write(b"a")
+        file.seek(50 << 20)
+        file.write(b"b")
+        file.truncate(100 << 20)
+    handle = fs.open(str(path))
+    try:
+        found = fs.seek_data(handle, 1 << 20)
+        if found == 1 << 20:
+            pytest.skip("this file system knows of no holes")
+        assert found == 50 << 20
+        assert fs.seek_data(handle, 60 << 20) is None
+        assert fs.read_at(handle, 1, 0) == b"a"
+    finally:
+        fs.close(handle)
+    with Path("/proc/self/status").open("rb") as status:
+        assert fs.seek_data(status.fileno(), 10) == 10

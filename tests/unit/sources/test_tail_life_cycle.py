@@ -346,6 +346,34 @@ def test_one_shot_passes_over_holes_at_once() -> None:
     assert tail.poll(1 << 20) == [Chunk(FIRST, 1001, 0)]
 
 
+@pytest.mark.parametrize("ending", [b"", bytes(50_000_000)], ids=["rows last", "NUL last"])
+def test_a_hole_of_any_size_is_looked_through_in_pieces(scene: Scene, ending: bytes) -> None:
+    scene.fs.write(PATH, FIRST + bytes(50_000_000) + OTHER + ending)
+    looked = []
+    for _ in range(30):
+        scene.poll()
+        if scene.tail.status.searched:
+            assert scene.state is TailState.READING
+            looked.append(scene.tail.status.searched)
+    assert scene.text() == FIRST + OTHER
+    assert scene.state is TailState.AT_END
+    assert scene.tail.status.searched == 0
+    assert looked == sorted(looked)
+    assert len(looked) >= 2
+    assert scene.tail.status.nul_bytes == 50_000_000 + len(ending)
+
+
+def test_what_was_never_written_is_not_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = len(FIRST) + 50_000_000
+    monkeypatch.setattr(
+        scene.fs, "seek_data", lambda _, at: behind if len(FIRST) <= at < behind else None if at > behind + 10 else at
+    )
+    scene.fs.write(PATH, FIRST + bytes(50_000_000) + OTHER)
+    scene.settle()
+    assert scene.text() == FIRST + OTHER
+    assert scene.fs.calls.count("read") < 100
+
+
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
 def test_errors_are_waited_out_and_nothing_is_lost(scene: Scene, number: int) -> None:
     scene.fs.write(PATH, FIRST)
@@ -608,3 +636,53 @@ def test_handles_that_have_become_scarce_are_given_back_and_nothing_is_lost(held
     held.settle()
     assert (held.text(), held.text(1)) == (FIRST + OTHER + OTHER, FIRST)
     assert held.fs.handles == {}
+
+
+@pytest.mark.parametrize("late_s", [1, 60])
+def test_a_writer_that_moves_on_late_loses_nothing(scene: Scene, late_s: int) -> None:
+    scene.fs.write(PATH, FIRST * 20)
+    scene.poll(times=3)
+    scene.fs.rename(PATH, PATH + ".1")
+    scene.fs.write(PATH, b"")
+    scene.poll(times=late_s)
+    scene.fs.write(PATH + ".1", OTHER)
+    scene.fs.write(PATH, FIRST)
+    scene.settle()
+    assert b"".join(chunk.data for chunk in scene.chunks) == FIRST * 20 + OTHER + FIRST
+    assert [(reset.reason, reset.is_restart) for reset in scene.resets] == [(ResetReason.ROTATED, False)]
+
+
+def test_a_second_writer_that_moves_on_late_loses_nothing(scene: Scene) -> None:
+    scene.fs.write(PATH, FIRST * 20)
+    scene.poll(times=3)
+    scene.fs.rename(PATH, PATH + ".1")
+    scene.fs.write(PATH, FIRST)
+    scene.poll(times=3)
+    scene.fs.write(PATH + ".1", OTHER)
+    scene.poll(times=3)
+    scene.fs.write(PATH + ".1", OTHER)
+    scene.poll()
+    assert scene.text() == FIRST * 20 + OTHER + OTHER
+    scene.settle()
+    assert b"".join(chunk.data for chunk in scene.chunks) == FIRST * 20 + OTHER + OTHER + FIRST
+
+
+def test_a_second_writer_that_never_moves_on_does_not_keep_the_new_file_waiting_for_ever(scene: Scene) -> None:
+    scene.fs.write(PATH, FIRST * 20)
+    scene.poll(times=3)
+    scene.fs.rename(PATH, PATH + ".1")
+    scene.fs.write(PATH, FIRST)
+    for _ in range(60):
+        scene.fs.write(PATH + ".1", OTHER)
+        scene.poll()
+    assert scene.chunks[-1].data == FIRST
+
+
+def test_a_rotated_file_that_is_deleted_is_left_at_once(held: Scene) -> None:
+    held.fs.write(PATH, FIRST)
+    held.poll()
+    held.fs.rename(PATH, PATH + ".1")
+    held.fs.write(PATH, OTHER)
+    held.fs.delete(PATH + ".1")
+    held.poll(times=2)
+    assert held.text(1) == OTHER

@@ -59,3 +59,17 @@ def test_enough_bytes_are_enough() -> None:
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         find_tail_start(LocalFileSystem(), str(tmp_path / "no"), 1)
+
+
+def test_what_stands_behind_a_hole_is_the_beginning_of_a_line() -> None:
+    rows = b"".join(b"row %d\n" % number for number in range(10))
+    assert find_tail_start(Memory(rows + bytes(3_000_000) + rows), "f", 32) == len(rows) + 3_000_000
+    assert find_tail_start(Memory(rows + bytes(3_000_000) + rows), "f", 4) == len(rows) * 2 + 3_000_000 - 4 * 6
+
+
+def test_a_hole_at_the_end_is_not_read_to_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    with path.open("wb") as file:
+        file.write(b"row\n")
+        file.truncate(1 << 40)
+    assert find_tail_start(LocalFileSystem(), str(path), 32) == 1 << 40
