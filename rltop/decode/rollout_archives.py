@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
+from rltop.decode.allowance import Allowance
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.rollout_rows import by_prompt, finite
@@ -20,7 +21,6 @@ from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutTex
 from rltop.decode.telescope_samples import rows_of, whole
 from rltop.errors import DecodeError, SourceError
 
-MAX_TABLE_BYTES = 1024 * 1024 * 1024
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 _CUT_WORDS = frozenset({"length", "max_tokens", "context_exhausted"})
 _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, KeyError)
@@ -145,8 +145,7 @@ def _open(archive: zipfile.ZipFile, name: str) -> ParquetTable | None:
         info = archive.getinfo(name)
     except KeyError:
         return None
-    if info.file_size > MAX_TABLE_BYTES:
-        raise DecodeError(f"{name} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most")
+    Allowance().spend(info.file_size, name)
     return ParquetTable(archive.read(info))
 
 
@@ -269,7 +268,7 @@ def _inflated(content: Value) -> str:
             "the texts are compressed with zstd, which needs the package zstandard", "pip install 'rltop[zstd]'"
         ) from None
     try:
-        text: bytes = package.ZstdDecompressor().decompress(content, max_output_size=MAX_TEXT_BYTES)
+        text: bytes = package.ZstdDecompressor().stream_reader(content).read(MAX_TEXT_BYTES)
     except package.ZstdError:
         return content.decode("utf-8", "replace")
     return text.decode("utf-8", "replace")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
+from rltop.decode.allowance import Allowance
 from rltop.decode.parquet import MAGIC, ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.records import MAX_STEP
@@ -20,7 +21,6 @@ from rltop.decode.rollouts import OPENING_CHARS, Completion, Passage, RolloutTex
 from rltop.errors import DecodeError, SourceError
 
 MAX_FILES = 200_000
-MAX_TABLE_BYTES = 512 * 1024 * 1024
 _NUMBERED = re.compile(r"^(.*?)0*(\d{1,15})\.(jsonl|parquet)$")
 _NO_REWARDS = frozenset({"step", "advantage", "index", "__index_level_0__", "epoch"})
 _SOME = 3
@@ -207,9 +207,7 @@ def table_text(place: TextPlace) -> RolloutText | None:
 
 
 def _table(path: str) -> ParquetTable:
-    size = Path(path).stat().st_size
-    if size > MAX_TABLE_BYTES:
-        raise DecodeError(f"a table of {size} bytes; {MAX_TABLE_BYTES} are read at most")
+    Allowance().spend(Path(path).stat().st_size, "the table")
     return ParquetTable(Path(path).read_bytes())
 
 
