@@ -7,7 +7,7 @@ decoded as what they turn out to be.
 from __future__ import annotations
 
 from rltop.decode.codec import HEAD_BYTES, Codec, codec_of
-from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
+from rltop.decode.decoder import Decoder, Envelope, Introduced, Piecemeal, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
 from rltop.model import Counts, Record, TimedSpan
@@ -28,6 +28,7 @@ class AutoDecoder:
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
         self._span_source: SpanSource | None = None
+        self._piecemeal: Piecemeal | None = None
         self._earlier = Counts()
 
     @property
@@ -80,6 +81,15 @@ class AutoDecoder:
         self._held += data
         return self._settle(is_all=False)
 
+    @property
+    def has_more(self) -> bool:
+        """As the decoder of its kind says."""
+        return self._piecemeal is not None and self._piecemeal.has_more
+
+    def go_on(self) -> list[Record]:
+        """The next piece, from the decoder of its kind."""
+        return [] if self._piecemeal is None else self._piecemeal.go_on()
+
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on."""
         return [] if self._inner is None else self._inner.flush()
@@ -105,7 +115,7 @@ class AutoDecoder:
             return
         if self.kind is None:
             self._earlier.add(self._inner.counts)
-            self._inner = self._span_source = None
+            self._inner = self._span_source = self._piecemeal = None
         else:
             self._inner.reset(is_restart=is_restart)
 
@@ -122,6 +132,7 @@ class AutoDecoder:
                 return []
             self._inner = self.kind.make(self._name, self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
+        self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None
         self._held = b""
         return self._inner.feed(head, *self._start)
 

@@ -2,13 +2,15 @@
 
 orjson is four times as fast as the standard library, but importing it, with the
 `inspect`, `dataclasses` and `uuid` that it asks for, takes as long as parsing 130
-rows of 300 keys: worth it for a history, not for the rows of a first frame.
+rows of 300 keys: worth it for a history, not for the rows of a first frame. Both hold
+up everything else until they are done: a large document is parsed in pieces.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Generator
 from typing import NoReturn, cast
 
 Loads = Callable[[bytes], object]
@@ -37,3 +39,125 @@ def ready_loads() -> Loads:
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
+
+
+WINDOW_CHARS = 64 * 1024
+"""What is parsed at a time: some milliseconds."""
+MAX_ENTRIES = 4_000_000
+"""Entries of a document's containers; more than 20 values for each of 100,000 rows."""
+_MAX_DEPTH = 32
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+Parsing = Generator[int, None, object]
+"""Gives after each value how many characters it had, and in the end the document."""
+
+
+class DocumentParser:
+    """Parses a large document a value at a time: what does not fit into a window is taken apart.
+
+    Literal NaN and Infinity are read.
+    """
+
+    def __init__(self, text: str, window_chars: int = WINDOW_CHARS) -> None:
+        self._text = text
+        self._window_chars = window_chars
+        self._window = ""
+        self._base = 0
+        self._at = 0
+        self._entries = 0
+        self._keys: dict[str, str] = {}
+        self._decode = json.JSONDecoder().raw_decode
+
+    def parse(self) -> Parsing:
+        """The document.
+
+        Raises:
+            ValueError: this is none, or not all of one.
+        """
+        self._skip_space()
+        found = yield from self._value(0)
+        if self._skip_space():
+            raise ValueError("text behind the document")
+        return found
+
+    def _value(self, depth: int) -> Parsing:
+        begin = self._at
+        fitting = self._fitting()
+        if fitting is not None:
+            yield self._at - begin
+            return fitting[0]
+        first = self._text[begin : begin + 1]
+        if first in ("{", "["):
+            if depth == _MAX_DEPTH:
+                raise ValueError("nested too deeply")
+            self._at += 1
+            inside = self._members(depth + 1) if first == "{" else self._elements(depth + 1)
+            return (yield from inside)
+        found, self._at = self._decode(self._text, begin)
+        yield self._at - begin
+        return found
+
+    def _fitting(self) -> tuple[object] | None:
+        """The value that begins here, if it ends inside a window."""
+        for _ in range(2):
+            try:
+                found, end = self._decode(self._window, self._at - self._base)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                # A number that goes up to the end of the window may go on behind it.
+                if end < len(self._window) or self._base + end == len(self._text):
+                    self._at = self._base + end
+                    return (self._shared(found),)
+            if self._base == self._at and self._window:
+                break
+            self._base, self._window = self._at, self._text[self._at : self._at + self._window_chars]
+        return None
+
+    def _shared(self, value: object) -> object:
+        """The value with keys of which there is one object each: every row has the same."""
+        if type(value) is not dict:
+            return value
+        keys = self._keys
+        return {keys.setdefault(key, key): each for key, each in value.items()}
+
+    def _members(self, depth: int) -> Parsing:
+        found: dict[str, object] = {}
+        while self._goes_on("}", is_first=not found):
+            if self._text[self._at : self._at + 1] != '"':
+                raise ValueError("a key that is no string")
+            key, self._at = self._decode(self._text, self._at)
+            if self._skip_space() != ":":
+                raise ValueError("a key without a value")
+            self._at += 1
+            self._skip_space()
+            found[key] = yield from self._value(depth)
+        return found
+
+    def _elements(self, depth: int) -> Parsing:
+        found: list[object] = []
+        while self._goes_on("]", is_first=not found):
+            found.append((yield from self._value(depth)))
+        return found
+
+    def _goes_on(self, close: str, *, is_first: bool) -> bool:
+        """Step to the next entry of a container, or behind its end."""
+        sign = self._skip_space()
+        if sign == close:
+            self._at += 1
+            return False
+        self._entries += 1
+        if self._entries > MAX_ENTRIES:
+            raise ValueError("more entries than are read")
+        if not is_first:
+            if sign != ",":
+                raise ValueError("entries without a comma between them")
+            self._at += 1
+            self._skip_space()
+        return True
+
+    def _skip_space(self) -> str:
+        """What comes behind the space that stands here."""
+        space = _SPACE.match(self._text, self._at)
+        self._at = self._at if space is None else space.end()
+        return self._text[self._at : self._at + 1]
