@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.decode.codec import HEAD_BYTES, Codec, codec_of
-from rltop.decode.decoder import Decoder, Envelope, Introduced, SpanSource
+from rltop.decode.decoder import Decoder, Envelope, Introduced, Piecemeal, SpanSource
 from rltop.decode.jsonl import JsonlOptions
 from rltop.decode.kinds import Kind, kind_of
 from rltop.errors import DecodeError, SourceError, refusing
@@ -44,6 +44,7 @@ class AutoDecoder:
         self._start: tuple[int, int] = (0, 0)
         self._inner: Decoder | None = None
         self._span_source: SpanSource | None = None
+        self._piecemeal: Piecemeal | None = None
         self._earlier = Counts()
 
     @property
@@ -98,6 +99,16 @@ class AutoDecoder:
         self._held += data
         return self._settle(is_all=False)
 
+    @property
+    def has_more(self) -> bool:
+        """As the decoder of its kind says."""
+        return self._piecemeal is not None and not self._damage and self._piecemeal.has_more
+
+    def go_on(self) -> list[Record]:
+        """The next piece, from the decoder of its kind."""
+        piecemeal = self._piecemeal
+        return [] if piecemeal is None else self._guarded(lambda _: piecemeal.go_on())
+
     def flush(self) -> list[Record]:
         """What has been gathered of a row that may go on."""
         return self._guarded(lambda inner: inner.flush())
@@ -123,7 +134,7 @@ class AutoDecoder:
             return
         if self.kind is None:
             self._earlier.add(self._inner.counts)
-            self._inner = self._span_source = None
+            self._inner = self._span_source = self._piecemeal = None
         else:
             self._inner.reset(is_restart=is_restart)
 
@@ -143,6 +154,7 @@ class AutoDecoder:
                 return []
             self._inner = self.kind.make(self._name, self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
+        self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None
         self._held = b""
         return self._guarded(lambda inner: inner.feed(head, *self._start))
 

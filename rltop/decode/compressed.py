@@ -2,6 +2,8 @@
 
 Known by magic bytes, not by name. What was decoded before a stream ends early or
 breaks is kept; several members in a row are one stream, as their tools read them.
+A few bytes may stand for any number: they are unpacked and decoded a piece at a time,
+and what is unpacked and waits is never more than a few MiB.
 """
 
 from __future__ import annotations
@@ -9,15 +11,16 @@ from __future__ import annotations
 import bz2
 import importlib
 import zlib
+from collections import deque
 from typing import Any, Protocol
 
 from rltop.decode.codec import Codec
-from rltop.decode.decoder import Decoder, Envelope
+from rltop.decode.decoder import Decoder, Envelope, Piecemeal
 from rltop.errors import SourceError
 from rltop.model import Counts, Record
 
-SLICE_BYTES = 256 * 1024
-"""Decompressed bytes held at a time: a bomb is read in pieces, and its pieces are dropped."""
+SLICE_BYTES = 16 * 1024
+"""Decompressed bytes decoded at a time: at worst, as nothing but line ends, some 10 ms."""
 _PIECE_BYTES = 4 * 1024
 """Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
 
@@ -36,7 +39,7 @@ class _Inflater(Protocol):
         ...
 
     def pull(self, data: bytes) -> tuple[bytes, bytes]:
-        """Decompress some of `data`: at most a slice out, and what of `data` was not used."""
+        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
         ...
 
 
@@ -75,9 +78,12 @@ class _Bzip2:
 
 
 class _Zstd:
-    """The optional package holds back no output, so input goes in by small pieces."""
+    """The package holds back no output, so input goes in by small pieces.
 
-    _PIECE_BYTES = 1024
+    Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
+    """
+
+    _PIECE_BYTES = 256
 
     def __init__(self, package: Any) -> None:
         self._inner = package.ZstdDecompressor().decompressobj()
@@ -113,6 +119,11 @@ class CompressedDecoder:
         self._package = _zstd_package() if codec is Codec.ZSTD else None
         self._errors = _errors_of(self._package)
         self._inflater: _Inflater | None = None
+        self._piecemeal = inner if isinstance(inner, Piecemeal) else None
+        self._packed: deque[bytes] = deque()
+        self._unpacked = memoryview(b"")
+        self._may_give = False
+        self._generation = 0
         self._offset = 0
         self._members = 0
         self._is_broken = False
@@ -148,58 +159,75 @@ class CompressedDecoder:
         return self.inner.envelope
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Decompress what has come and decode it."""
-        records: list[Record] = []
-        for start in range(0, len(data), _PIECE_BYTES):
-            self._feed_piece(data[start : start + _PIECE_BYTES], generation, records)
-        return records
+        """Decompress and decode the first piece of what has come."""
+        self._generation = generation
+        if not self._is_broken:
+            self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+        return self.go_on()
 
-    def _feed_piece(self, piece: bytes, generation: int, records: list[Record]) -> None:
-        while piece and not self._is_broken:
-            if self._inflater is None:
-                piece = self._before_member(piece)
-                if not piece:
-                    return
-                self._inflater = self._new_inflater()
-            piece = self._pull(piece, generation, records)
+    @property
+    def has_more(self) -> bool:
+        """Is there anything left to unpack, unpacked and not decoded, or left to the inner decoder?"""
+        if self._packed or self._unpacked or self._may_give:
+            return True
+        return self._piecemeal is not None and self._piecemeal.has_more
+
+    def go_on(self) -> list[Record]:
+        """Decode a slice; unpack one where none waits."""
+        if self._piecemeal is not None and self._piecemeal.has_more:
+            return self._piecemeal.go_on()
+        if not self._unpacked:
+            self._unpack()
+        piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
+        at, self._offset = self._offset, self._offset + len(piece)
+        return self.inner.feed(piece, at, self._generation) if piece else []
 
     def flush(self) -> list[Record]:
         """What the inner decoder has gathered."""
         return self.inner.flush()
 
     def finish(self) -> list[Record]:
-        """Decode the end of what was decompressed; say so if the stream ends early."""
+        """Decode all that is left and the end of it; say so if the stream ends early."""
+        records: list[Record] = []
+        while self.has_more:
+            records += self.go_on()
         if self._inflater is not None and not self._is_broken:
             self.note = f"the {self.codec} stream ends early; what was whole has been read"
-        return self.inner.finish()
+        return records + self.inner.finish()
 
     def reset(self, *, is_restart: bool = True) -> None:
         """A new file begins."""
         self.inner.reset(is_restart=is_restart)
         self._inflater = None
+        self._packed.clear()
+        self._unpacked, self._may_give = memoryview(b""), False
         self._offset = self._members = 0
         self._is_broken = False
         self.note = ""
 
-    def _pull(self, data: bytes, generation: int, records: list[Record]) -> bytes:
-        """Take one slice out of the member; what of `data` is still to be used."""
+    def _unpack(self) -> None:
+        """Unpack the next slice; some bytes, those of a beginning or an end, give nothing."""
+        piece = self._packed.popleft() if self._packed else b""
+        if self._inflater is None:
+            piece = self._before_member(piece)
+            if not piece:
+                return
+            self._inflater = self._new_inflater()
         inflater = self._inflater
-        assert inflater is not None
-        while True:
-            try:
-                out, data = inflater.pull(data)
-            except self._errors as error:
-                self._break(f"the {self.codec} stream is damaged ({error}); what came before has been read")
-                return b""
-            if out:
-                records.extend(self.inner.feed(out, self._offset, generation))
-                self._offset += len(out)
-            if inflater.is_over:
-                self._inflater = None
-                self._members += 1
-                return inflater.rest + data
-            if not out and not data:
-                return b""
+        try:
+            out, piece = inflater.pull(piece)
+        except self._errors as error:
+            self._break(f"the {self.codec} stream is damaged ({error}); what came before has been read")
+            return
+        self._unpacked = memoryview(out)
+        # A codec that has filled a slice may hold more, whether or not it has taken all of its input.
+        self._may_give = bool(out) and not inflater.is_over
+        if inflater.is_over:
+            self._inflater = None
+            self._members += 1
+            piece = inflater.rest + piece
+        if piece:
+            self._packed.appendleft(piece)
 
     def _before_member(self, data: bytes) -> bytes:
         """What is left of `data` once the padding that may follow a member is gone."""
@@ -212,6 +240,8 @@ class CompressedDecoder:
 
     def _break(self, note: str) -> None:
         self._is_broken = True
+        self._packed.clear()
+        self._may_give = False
         self.note = note
         self.counts.refuse(self.counts.lines + 1, note)
 

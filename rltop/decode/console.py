@@ -16,7 +16,7 @@ from collections import deque
 
 from rltop.decode.console_errors import ConsoleError, read_error
 from rltop.decode.console_lines import Found, read_line, strip_escapes
-from rltop.decode.console_scan import Hit, Kind, LineScanner
+from rltop.decode.console_scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.decode.console_steps import StepCounter, read_bar
 from rltop.decode.decoder import Envelope
 from rltop.decode.records import RecordBuilder
@@ -25,7 +25,6 @@ from rltop.metrics.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.model import Counts, Label, Place, Record
 from rltop.structs import Struct
 
-_MAX_METRIC_BYTES = 1024 * 1024
 _MAX_BAR_BYTES = 1024
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
@@ -122,7 +121,7 @@ class ConsoleDecoder:
     def _take(self, hit: Hit, records: list[Record]) -> None:
         if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
-        if hit.kind & Kind.METRIC and len(hit.line) <= _MAX_METRIC_BYTES:
+        if hit.kind & Kind.METRIC and len(hit.line) <= MAX_METRIC_BYTES:
             for found in read_line(hit.line.decode("utf-8", "replace"), is_ended=hit.is_ended):
                 self._take_row(found, hit, records)
         if hit.kind & Kind.ERROR:

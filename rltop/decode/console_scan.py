@@ -37,6 +37,12 @@ NEEDLES: tuple[tuple[bytes, Kind], ...] = (
 """Byte strings one of which stands in every line of each kind."""
 
 
+MAX_METRIC_BYTES = 1024 * 1024
+"""A longer line is no metric line."""
+_HEAD_BYTES = 4096
+"""What is kept of a line that is too long for metrics: bars and errors stand at its beginning."""
+
+
 class Hit(NamedTuple):
     """A line worth reading.
 
@@ -68,7 +74,7 @@ class LineScanner:
         self._held = 0
         self._start = 0
         self._end = 0
-        self._is_skipping = False
+        self._is_skipping = self._is_cut = False
         self._number = 1
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
@@ -93,10 +99,15 @@ class LineScanner:
             self._hold(data, offset)
             return
         if self._is_skipping:
-            first = min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
+            first = _end_of_line(data)
             self._number += data.count(b"\n", 0, first + 1)
             self._counts.lines += data.count(b"\n", 0, first + 1)
             self._is_skipping = False
+            body, start = data[first + 1 : cut + 1], offset + first + 1
+        elif self._is_cut:
+            first = _end_of_line(data)
+            yield from self._scan(self._parts[0] + data[first : first + 1], self._start)
+            self._is_cut = False
             body, start = data[first + 1 : cut + 1], offset + first + 1
         elif self._parts:
             body, start = b"".join((*self._parts, data[: cut + 1])), self._start
@@ -118,12 +129,14 @@ class LineScanner:
         self._parts, self._held, self._is_skipping = [], 0, False
         if body:
             yield from self._scan(body, start)
+            self._is_cut = False
             self._counts.lines += 1
             self._number += 1
 
     def reset(self) -> None:
         """A new file begins: forget the unfinished line and count from 1."""
         self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
+        self._is_cut = False
 
     def _hold(self, part: bytes, offset: int) -> None:
         if self._is_skipping:
@@ -133,7 +146,10 @@ class LineScanner:
         self._held += len(part)
         if self._held > MAX_LINE_BYTES:
             self._counts.oversize_lines += 1
-            self._parts, self._held, self._is_skipping = [], 0, True
+            self._parts, self._held, self._is_skipping, self._is_cut = [], 0, True, False
+        elif self._held > MAX_METRIC_BYTES:
+            if not self._is_cut:
+                self._parts, self._is_cut = [b"".join((*self._parts, part))[:_HEAD_BYTES]], True
         elif part:
             self._parts.append(part)
 
@@ -141,6 +157,7 @@ class LineScanner:
         """The hits of whole lines. The last of `raw` may be unfinished."""
         body = raw.replace(b"\r", b"\n") if b"\r" in raw else raw
         found: dict[int, Kind] = {}
+        wanted = ~Kind.METRIC if self._is_cut else ~Kind(0)
         for needle, kind in NEEDLES:
             at = body.find(needle)
             while at >= 0:
@@ -156,6 +173,11 @@ class LineScanner:
             line = body[begin:] if end < 0 else body[begin:end]
             if b"\0" in line:
                 line = line.replace(b"\0", b"")
-            yield Hit(line, start + begin, self._number, found[begin], end >= 0)
+            yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0)
         self._number += raw.count(b"\n", counted)
         self._counts.lines += raw.count(b"\n")
+
+
+def _end_of_line(data: bytes) -> int:
+    """Where the first line of some bytes ends, in which one does."""
+    return min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)

@@ -71,6 +71,25 @@ class Introduced(Protocol):
 
 
 @runtime_checkable
+class Piecemeal(Protocol):
+    """A decoder that may have more to give of what it was fed than there is time for in one call.
+
+    `feed` decodes as much as takes a few milliseconds and keeps the rest; `go_on` decodes
+    the next such piece. Whoever feeds it asks it to go on until it has no more, in its own
+    time, before it is fed again: nothing is lost where that is not done, but more is held.
+    """
+
+    @property
+    def has_more(self) -> bool:
+        """Is some of what was fed not decoded yet?"""
+        ...
+
+    def go_on(self) -> list[Record]:
+        """Decode the next piece of what was fed."""
+        ...
+
+
+@runtime_checkable
 class SpanSource(Protocol):
     """A decoder whose file says when stages really began and ended."""
 

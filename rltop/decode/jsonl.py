@@ -79,7 +79,8 @@ class JsonlDecoder:
         self._generation = generation
         records: list[Record] = []
         for line, start in self._framer.feed(data, offset):
-            self._decode(line, start, records)
+            if line:  # a file of line ends alone is not to cost an error each
+                self._decode(line, start, records)
         return records
 
     def flush(self) -> list[Record]:

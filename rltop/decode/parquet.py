@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterable
 
 from rltop.decode import snappy
+from rltop.decode.allowance import CELL_BYTES, Allowance
 from rltop.decode.parquet_values import BOOLEAN, BYTE_ARRAY, Value, hybrid, plain, spread
 from rltop.decode.thrift import ThriftReader, ThriftStruct
 from rltop.errors import DecodeError, SourceError, refusing
@@ -68,12 +69,13 @@ class ParquetTable:
         """Columns by name, None in empty cells; names that the file does not have are left out.
 
         Raises:
-            DecodeError: a column is damaged, or in a form that is not read.
+            DecodeError: a column is damaged, in a form that is not read, or the columns are too large together.
             SourceError: a column is compressed with zstd and no package for it is installed.
         """
-        return {name: self._read(self._columns[name]) for name in names if name in self._columns}
+        allowance = Allowance()
+        return {name: self._read(self._columns[name], allowance) for name in names if name in self._columns}
 
-    def _read(self, column: _Column) -> list[Value]:
+    def _read(self, column: _Column, allowance: Allowance) -> list[Value]:
         found: list[Value] = []
         with refusing(f"column {column.name} of a parquet file cannot be read"):
             for group in self._groups:
@@ -83,7 +85,7 @@ class ParquetTable:
                 rows = int(group.get(3, 0))
                 if chunk is None or rows < 0:
                     raise ValueError("a part of the column is missing")
-                found += _ChunkReader(self._data, column, chunk[3], rows).read()
+                found += _ChunkReader(self._data, column, chunk[3], rows, allowance).read()
         return found
 
 
@@ -133,8 +135,9 @@ def _path(chunk: ThriftStruct) -> str:
 class _ChunkReader:
     """The pages of one column in one row group."""
 
-    def __init__(self, data: bytes, column: _Column, meta: ThriftStruct, rows: int) -> None:
+    def __init__(self, data: bytes, column: _Column, meta: ThriftStruct, rows: int, allowance: Allowance) -> None:
         self._data = data
+        self._allowance = allowance
         self._column = column
         self._codec = int(meta.get(4, 0))
         self._rows = rows
@@ -155,9 +158,13 @@ class _ChunkReader:
             page = self._data[reader.at : reader.at + stored]
             self._at = reader.at + stored
             if header[1] == _DICTIONARY_PAGE:
-                values = plain(self._inflate(page, size), self._column.kind, int(header[7][1]), self._column.size)
+                count = int(header[7][1])
+                self._spend(size, count)
+                values = plain(self._inflate(page, size), self._column.kind, count, self._column.size)
                 self._dictionary = self._as_text(values)
                 continue
+            if header[1] in (_DATA_PAGE, _DATA_PAGE_V2):
+                self._spend(size, min(int(header[5 if header[1] == _DATA_PAGE else 8][1]), self._rows))
             if header[1] == _DATA_PAGE:
                 count, cells = int(header[5][1]), self._page(page, size, header[5])
             elif header[1] == _DATA_PAGE_V2:
@@ -168,6 +175,9 @@ class _ChunkReader:
                 raise ValueError("a page without values")
             found += cells
         return found[: self._rows]
+
+    def _spend(self, size: int, cells: int) -> None:
+        self._allowance.spend(size + CELL_BYTES * cells, f"column {self._column.name}")
 
     def _page(self, page: bytes, size: int, header: ThriftStruct) -> list[Value]:
         page = self._inflate(page, size)
@@ -214,7 +224,7 @@ class _ChunkReader:
         if self._codec == _UNCOMPRESSED:
             return page
         if self._codec == _SNAPPY:
-            return snappy.decompress(page)
+            return snappy.decompress(page, size)
         if self._codec == _GZIP:
             try:
                 return zlib.decompressobj(wbits=47).decompress(page, max(1, size))
@@ -234,7 +244,8 @@ def _zstd(page: bytes, size: int) -> bytes:
             "install rltop again: it brings zstandard along",
         ) from None
     try:
-        out: bytes = package.ZstdDecompressor().decompress(page, max_output_size=max(1, size))
+        # Not `decompress`: it makes room for whatever length the frame itself claims.
+        out: bytes = package.ZstdDecompressor().stream_reader(page).read(max(1, size))
     except package.ZstdError as error:
         raise ValueError(str(error)) from error
     return out

@@ -26,6 +26,10 @@ class RepeatedRows:
         """The file begins anew."""
         self._next = 0
 
+    def repeat(self) -> None:
+        """The next row is known to be the one that was given out at this place before."""
+        self._next += 1
+
     def is_new(self, record: Record) -> bool:
         """Whether the next row of the file is one that was not given out at this place before."""
         mark = _mark_of(record)

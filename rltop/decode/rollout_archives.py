@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from rltop.decode.allowance import Allowance
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.rollout_rows import by_prompt, finite
@@ -24,7 +25,6 @@ from rltop.errors import DecodeError, SourceError, refusing
 from rltop.sources.filesystem import open_regular
 
 Result = TypeVar("Result")
-MAX_TABLE_BYTES = 1024 * 1024 * 1024
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 _CUT_WORDS = frozenset({"length", "max_tokens", "context_exhausted"})
 _NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, KeyError)
@@ -144,8 +144,7 @@ def _open(archive: zipfile.ZipFile, name: str) -> ParquetTable | None:
         info = archive.getinfo(name)
     except KeyError:
         return None
-    if info.file_size > MAX_TABLE_BYTES:
-        raise DecodeError(f"{name} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most")
+    Allowance().spend(info.file_size, name)
     return ParquetTable(archive.read(info))
 
 
@@ -281,7 +280,7 @@ def _inflated(content: Value) -> str:
             "install rltop again: it brings zstandard along",
         ) from None
     try:
-        text: bytes = package.ZstdDecompressor().decompress(content, max_output_size=MAX_TEXT_BYTES)
+        text: bytes = package.ZstdDecompressor().stream_reader(content).read(MAX_TEXT_BYTES)
     except package.ZstdError:
         return content.decode("utf-8", "replace")
     return text.decode("utf-8", "replace")

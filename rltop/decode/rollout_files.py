@@ -11,6 +11,7 @@ import re
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
+from rltop.decode.allowance import Allowance
 from rltop.decode.parquet import MAGIC, ParquetTable
 from rltop.decode.parquet_values import Value
 from rltop.decode.records import MAX_STEP
@@ -21,7 +22,6 @@ from rltop.errors import DecodeError, SourceError
 from rltop.sources.filesystem import open_regular
 
 MAX_FILES = 200_000
-MAX_TABLE_BYTES = 512 * 1024 * 1024
 _NUMBERED = re.compile(r"^(.*?)0*(\d{1,15})\.(jsonl|parquet)$")
 _NO_REWARDS = frozenset({"step", "advantage", "index", "__index_level_0__", "epoch"})
 _SOME = 3
@@ -209,9 +209,7 @@ def table_text(place: TextPlace) -> RolloutText | None:
 
 def _table(path: str) -> ParquetTable:
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > MAX_TABLE_BYTES:
-            raise DecodeError(f"a table of {size} bytes; {MAX_TABLE_BYTES} are read at most")
+        Allowance().spend(os.fstat(file.fileno()).st_size, "the table")
         return ParquetTable(file.read())
 
 

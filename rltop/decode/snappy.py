@@ -8,16 +8,18 @@ from __future__ import annotations
 _MAX_RATIO = 24
 """A copy of 64 bytes takes three, so that no honest stream grows by more than this factor."""
 _MAX_HEADER_BYTES = 5
+MAX_BYTES = 2**32 - 1
+"""The length is a number of 32 bits."""
 
 
-def decompress(data: bytes) -> bytes:
+def decompress(data: bytes, most: int = MAX_BYTES) -> bytes:
     """The bytes that were compressed.
 
     Raises:
-        ValueError: these are no snappy bytes, or not all of them.
+        ValueError: these are no snappy bytes, not all of them, or more than `most` when decompressed.
     """
     length, at = _length(data)
-    if length > _MAX_RATIO * len(data):
+    if length > min(most, _MAX_RATIO * len(data)):
         raise ValueError("a snappy stream that promises more than it can hold")
     out = bytearray()
     end = len(data)

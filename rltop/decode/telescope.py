@@ -4,17 +4,21 @@ Owns when a step is given out. A step is whole when the trainer has begun a late
 one: then its timing will not change any more. Until then what is known of the
 step being trained can be asked for with `flush`. The archives overlap, and none
 is written atomically: what cannot be opened is left for the next time it is
-written, and what was read before is never taken back.
+written, and what was read before is never taken back. Tables are read in Python: those
+of a large archive take seconds, which a thread spends on them.
 """
 
 from __future__ import annotations
 
 import io
+import threading
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
 
+from rltop.decode.allowance import MEMORY_BYTES, Allowance
 from rltop.decode.decoder import Envelope
 from rltop.decode.parquet import ParquetTable
 from rltop.decode.records import RecordBuilder
@@ -30,10 +34,17 @@ TABLES = frozenset(
 )  # fmt: skip
 """What is read; the other tables hold texts and machine metrics."""
 
-MAX_ARCHIVE_BYTES = 1024 * 1024 * 1024
-MAX_TABLE_BYTES = 1024 * 1024 * 1024
+AT_ONCE_BYTES = 256 * 1024
+AT_ONCE_ROWS = 5_000
+"""An archive of no more, unpacked, is read at once: some 50 ms at worst."""
+WAIT_S = 0.004
+"""How long a call waits for the tables of a larger one: the slice of a session."""
+STEPS_AT_ONCE = 32
+"""Steps given out in one call."""
 _END = b"PK\x05\x06"
 _END_BYTES = 22
+_NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError)
+"""What an archive raises that is being written."""
 _LATE_STEPS = 2
 """When the trainer has metrics of so many steps further on, the events of a step are not waited for any more."""
 _FIRST_STEPS = (0, 1)
@@ -61,6 +72,9 @@ class TelescopeDecoder:
         self._builder = RecordBuilder(self.counts)
         self._archive = bytearray()
         self._is_taken = False
+        self._reader: threading.Thread | None = None
+        self._outcome: Exception | None = None
+        self._giving: Iterator[Record] | None = None
         self._place = Place(0, 0)
         self._metrics: dict[int, dict[str, float]] = {}
         self._samples = SampleTables()
@@ -74,15 +88,50 @@ class TelescopeDecoder:
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Collect; read the tables once the archive is whole."""
-        if self._is_taken or len(self._archive) + len(data) > MAX_ARCHIVE_BYTES:
-            self._is_taken = True
+        if self._is_taken:
+            return []
+        if len(self._archive) + len(data) > MEMORY_BYTES:
+            self._is_taken, self._archive = True, bytearray()
+            self._refuse(f"an archive of more than {MEMORY_BYTES:,} bytes")
             return []
         if not self._archive:
             self._place = Place(generation, offset)
         self._archive += data
         if not self._archive.startswith(_END, max(0, len(self._archive) - _END_BYTES)):
             return []
-        return self._whole_steps() if self._open() else []
+        if self._is_small():
+            self._read()
+            return self._give_on(self._whole_steps()) if self._has_read() else []
+        self._reader = threading.Thread(target=self._read, name="archive", daemon=True)
+        self._reader.start()
+        return self.go_on()
+
+    @property
+    def has_more(self) -> bool:
+        """Are the tables of an archive still being read, or are there more steps to give out?"""
+        return self._reader is not None or self._giving is not None
+
+    def go_on(self) -> list[Record]:
+        """Give out some more steps, or wait for the tables, but not long."""
+        if self._giving is not None:
+            return self._give_on(self._giving)
+        return self._give_on(self._whole_steps()) if self._wait(WAIT_S) else []
+
+    def _give_on(self, giving: Iterator[Record]) -> list[Record]:
+        """Some of what there is to give out; the rest of it the next time."""
+        found = list(islice(giving, STEPS_AT_ONCE))
+        self._giving = giving if len(found) == STEPS_AT_ONCE else None
+        return found
+
+    def _wait(self, most_s: float | None = None) -> bool:
+        """Wait for the tables that are being read; True if they have been, just now."""
+        if self._reader is None:
+            return False
+        self._reader.join(most_s)
+        if self._reader.is_alive():
+            return False
+        self._reader = None
+        return self._has_read()
 
     def flush(self) -> list[Record]:
         """Steps that nothing more is expected of, and what is known so far of the one being trained.
@@ -90,12 +139,16 @@ class TelescopeDecoder:
         All that has been written has been read by now: a step whose events are still
         missing while the trainer is well past it has none.
         """
-        found: list[Record] = []
+        self._wait()
+        return self._give_on(self._expected_steps())
+
+    def _expected_steps(self) -> Iterator[Record]:
         trained = max(self._metrics, default=-1)
         ahead = _LATE_STEPS if self._events.newest >= 0 else 1
-        while (step := self._next()) is not None and trained >= step + ahead:
-            found += self._give(step)
-        return found if step is None else [*found, *self._known_of(step)]
+        while (step := self._next()) is not None and (self._events.newest > step or trained >= step + ahead):
+            yield from self._give(step)
+        if step is not None:
+            yield from self._known_of(step)
 
     def _known_of(self, step: int) -> list[Record]:
         row = dict(self._metrics.get(step, {})) | self._values.get(step, {})
@@ -112,15 +165,16 @@ class TelescopeDecoder:
 
     def finish(self) -> list[Record]:
         """Nothing more will come: every step as far as it is known."""
+        self._wait()
+        self._giving = None
         if self._archive and not self._is_taken:
             self._note_unread()
-        found: list[Record] = []
-        while (step := self._next()) is not None:
-            found += self._give(step)
-        return found
+        known = sorted({*self._metrics, *self._samples.steps, *self._values})
+        return [record for step in known for record in self._give(step)]
 
     def reset(self, *, is_restart: bool = True) -> None:
         """Another archive follows."""
+        self._wait()
         if self._archive and not self._is_taken:
             self._note_unread()
         self._archive = bytearray()
@@ -135,19 +189,42 @@ class TelescopeDecoder:
         """An archive of which only a part was seen: it is written anew within seconds."""
         self.unread += 1
 
-    def _open(self) -> bool:
-        """Take in the tables of the archive; False if it is not whole."""
+    def _is_small(self) -> bool:
+        """Can the tables be read in a moment?"""
+        if len(self._archive) > AT_ONCE_BYTES:
+            return False
         try:
             with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
-                tables = self._tables(archive)
-            self._take(tables)
-        except SourceError as error:
-            self.stopped = f"{error.message}: {error.hint}"
-            self._is_taken = True
-            return False
-        except (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError):
+                if sum(info.file_size for info in _wanted(archive)) > AT_ONCE_BYTES:
+                    return False
+                tables = _tables(archive, lambda _: suppress(DecodeError))
+                return sum(table.rows for table in tables.values()) <= AT_ONCE_ROWS
+        except (DecodeError, *_NOT_WHOLE):
+            return True
+
+    def _read(self) -> None:
+        """Take in the tables of the archive; what hinders it is dealt with by `_has_read`, in the caller's thread."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
+                self._take(_tables(archive, self._counting))
+            self._outcome = None
+        except Exception as error:
+            self._outcome = error
+
+    def _has_read(self) -> bool:
+        """Have the tables of the archive been taken in? Says what hindered it."""
+        error, self._outcome = self._outcome, None
+        if isinstance(error, _NOT_WHOLE):
             return False
         self._is_taken = True
+        if isinstance(error, SourceError):
+            self.stopped = f"{error.message}: {error.hint}"
+            return False
+        if isinstance(error, DecodeError):
+            self._refuse(error.message)
+            return False
+        if error is not None:
+            raise error
         self._archive = bytearray()
         self.envelope = "flat"
         return True
@@ -185,11 +262,9 @@ class TelescopeDecoder:
         """The oldest step that is known and not given out; one of which there are only events does not count."""
         return min((*self._metrics, *self._samples.steps, *self._values), default=None)
 
-    def _whole_steps(self) -> list[Record]:
-        found: list[Record] = []
+    def _whole_steps(self) -> Iterator[Record]:
         while (step := self._next()) is not None and self._events.newest > step:
-            found += self._give(step)
-        return found
+            yield from self._give(step)
 
     def _give(self, step: int) -> list[Record]:
         row = dict(self._metrics.pop(step, {}))
@@ -229,19 +304,28 @@ class TelescopeDecoder:
             with refusing("damaged"):
                 yield
         except DecodeError as error:
-            self.counts.refuse(self.counts.lines + 1, f"{name}.parquet: {error.message}")
+            self._refuse(f"{name}.parquet: {error.message}")
 
-    def _tables(self, archive: zipfile.ZipFile) -> dict[str, ParquetTable]:
-        found = {}
-        for info in archive.infolist():
-            name, _, kind = info.filename.partition(".")
-            if kind != "parquet" or name not in TABLES:
-                continue
-            if info.file_size > MAX_TABLE_BYTES:
-                reason = f"{info.filename} of {info.file_size} bytes; {MAX_TABLE_BYTES} are read at most"
-                self.counts.refuse(self.counts.lines + 1, reason)
-                continue
-            data = archive.read(info)
-            with self._counting(name):
-                found[name] = ParquetTable(data)
-        return found
+    def _refuse(self, reason: str) -> None:
+        self.counts.refuse(self.counts.lines + 1, reason)
+
+
+def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The tables of the archive that are read."""
+    names = {f"{name}.parquet" for name in TABLES}
+    return [info for info in archive.infolist() if info.filename in names]
+
+
+def _tables(
+    archive: zipfile.ZipFile, guarding: Callable[[str], AbstractContextManager[None]]
+) -> dict[str, ParquetTable]:
+    """The tables of an archive by name; `guarding` a name deals with the damage of that table."""
+    wanted, allowance = _wanted(archive), Allowance()
+    for info in wanted:
+        allowance.spend(info.file_size, info.filename)
+    found = {}
+    for info in wanted:
+        name, data = info.filename.removesuffix(".parquet"), archive.read(info)
+        with guarding(name):
+            found[name] = ParquetTable(data)
+    return found

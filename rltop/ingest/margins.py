@@ -60,6 +60,10 @@ class MarginDecoder(AutoDecoder):
         """Rows with their margins."""
         return self._with_margins(super().feed(data, offset, generation))
 
+    def go_on(self) -> list[Record]:
+        """The rows of the next piece with their margins."""
+        return self._with_margins(super().go_on())
+
     def flush(self) -> list[Record]:
         """The row gathered so far, with its margin where both halves have come."""
         return self._with_margins(super().flush())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.decode.auto import AutoDecoder
-from rltop.decode.decoder import Decoder, Introduced, SpanSource
+from rltop.decode.decoder import Decoder, Introduced, Piecemeal, SpanSource
 from rltop.metrics.dialect import Identity
 from rltop.metrics.identify import identify, with_keys
 from rltop.model import Record, TimedSpan, Verdict
@@ -27,8 +27,6 @@ SETTLE_ROWS = 20
 _SETTLE_CLOSED = 64
 FINAL_KEYS = ("train_runtime",)
 """Keys that only the summary at the end of a run has (transformers and everything built on it)."""
-SLICE_BYTES = 64 * 1024
-"""Bytes decoded between two looks at the clock: about 1 ms."""
 
 
 class Sink(Protocol):
@@ -67,6 +65,7 @@ class Pipeline:
         self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
         # Asked once: what a protocol asks of an object takes as long as a rule.
         self._span_source = decoder if isinstance(decoder, SpanSource) else None
+        self._piecemeal = decoder if isinstance(decoder, Piecemeal) else None
         self._group_size = group_size
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
@@ -87,6 +86,18 @@ class Pipeline:
             self._add(record)
         self.offset = offset + len(data)
         self._take_spans()
+
+    @property
+    def has_more(self) -> bool:
+        """Is some of the bytes taken not decoded yet?"""
+        return self._piecemeal is not None and self._piecemeal.has_more
+
+    def go_on(self) -> None:
+        """Decode, store and judge the next piece of the bytes taken."""
+        if self._piecemeal is not None:
+            for record in self._piecemeal.go_on():
+                self._add(record)
+            self._take_spans()
 
     def flush(self) -> None:
         """Nothing has come for a while: show what has been gathered of the newest row."""

@@ -71,8 +71,8 @@ class TrackedRun(Condition):
         self.rollouts: RolloutShelf | None = None
         self.heir: TrackedRun | None = None
         self._clock = clock
-        self._main = Intake(feed, pipeline)
-        self._previews = [Intake(*each) for each in previews]
+        self._main = Intake(feed, pipeline, clock)
+        self._previews = [Intake(*each, clock) for each in previews]
         self._modified_s = modified_s
         self._recaller = recaller
         self._arrived_s: float | None = None
@@ -93,8 +93,8 @@ class TrackedRun(Condition):
         has_moved = self._take_recalled()
         for preview in self._previews:
             has_moved = preview.advance(budget) or has_moved
-        if not budget.is_spent():
-            has_moved = self._take_in(self._main.pipeline, budget) or has_moved
+        # Where the previews have used up the time, nobody has asked yet whether there is more.
+        has_moved = budget.is_spent() or self._take_in(self._main.pipeline, budget) or has_moved
         self._note_progress()
         self._note_collapse()
         if self._main.feed.is_over and not self._main.has_waiting:
@@ -141,7 +141,7 @@ class TrackedRun(Condition):
             return False
         self._settles_at = None
         pipeline.flush()
-        return pipeline.stream.version != before
+        return pipeline.has_more or pipeline.stream.version != before
 
     def extend(self, paths: Sequence[str]) -> bool:
         """Go on with further files of the same stream; False where its feed cannot."""

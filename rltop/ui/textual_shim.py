@@ -15,6 +15,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import islice, takewhile
 from typing import Any, Protocol, cast
 
 from rich.console import Console
@@ -40,6 +41,9 @@ _FLUSH_CHARACTERS = 1 << 16
 
 _TAKEN_S = 1.0
 """A page that has not dealt with a key after so long is not waited for."""
+
+_MOST_AT_ONCE = 4096
+"""Characters that go into a text field together."""
 
 _RIGHT_OF_WAY_S = 0.25
 """Reading waits for the effect of a key, but not for longer than that."""
@@ -324,10 +328,12 @@ class KeysInOrder(App[int]):
     binding is looked for at once, unless a text field takes the key, and the next
     key waits until what the last one caused has come as far as the application.
     Keys that are typed before there is a page are kept until `take_keys`: they would
-    find nothing that they are for.
+    find nothing that they are for. Characters for a text field that have come meanwhile
+    go there together: a paste into a terminal that does not bracket it is 50,000 keys.
 
     Leans on: `App.on_event` gets every key first, `App._check_bindings` runs what one
-    is bound to, and no widget here but `Input` takes keys in any other way.
+    is bound to, what waits for the application is in its `_message_queue`, and no widget
+    here but `Input` takes keys in any other way, nor a paste.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -364,15 +370,22 @@ class KeysInOrder(App[int]):
         self.expect_key()
         self._typed.append(event)
         if self._takes_keys and len(self._typed) == 1:
-            await self._take_key()
+            if self._message_queue.empty():
+                await self._take_key()
+            else:
+                # What has come together with it is put behind it first.
+                self.call_later(self._take_key)
 
     async def _take_key(self) -> None:
         self.app_focus = True
         focused, screen, event = self.focused, self.screen, self._typed[0]
+        taken = 1
         try:
             if not await self._check_bindings(event.key, priority=True):
                 if isinstance(focused, Input) and event.is_printable:
-                    focused._forward_event(event)
+                    text = self._text_ahead()
+                    taken = len(text)
+                    focused._forward_event(event if taken == 1 else events.Paste(text))
                 else:
                     await self._check_bindings(event.key)
             # What it does, what it says of that, and what the page makes of it.
@@ -380,12 +393,18 @@ class KeysInOrder(App[int]):
                 if pump is not None:
                     await _drained(pump)
         finally:
-            self._typed.popleft()
+            for _ in range(taken):
+                self._typed.popleft()
         if self._typed:
             self.call_later(self._take_key)
         elif self.screen_stack:
             # A key may have ended the program, pages and all.
             self.screen.call_after_refresh(self._is_shown.set)
+
+    def _text_ahead(self) -> str:
+        """The characters at the front of the queue, one at least."""
+        ahead = takewhile(lambda event: event.is_printable, islice(self._typed, _MOST_AT_ONCE))
+        return "".join(event.character or "" for event in ahead)
 
 
 async def _drained(pump: MessagePump) -> None:

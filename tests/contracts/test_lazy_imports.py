@@ -132,7 +132,7 @@ SHARED_DECODING = {"auto", "codec", "decoder", "framing", "json_text", "jsonl", 
 """What a run of JSON lines needs: any other format is found out by these."""
 _BLOCKS = {"protobuf", "shaping", "window"}
 _CONSOLE = {"console", "console_errors", "console_lines", "console_scan", "console_steps"}
-_PARQUET = {"aggregates", "parquet", "parquet_values", "snappy", "thrift"}
+_PARQUET = {"aggregates", "allowance", "parquet", "parquet_values", "snappy", "thrift"}
 FORMATS: dict[str, tuple[str, set[str]]] = {
     "jsonl": ("trl/grpo_restart/metrics.jsonl", set()),
     "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple",
@@ -141,7 +141,7 @@ FORMATS: dict[str, tuple[str, set[str]]] = {
     "console": ("console/verl_slurm.log", _CONSOLE),
     "telescope": ("telescope/archives/files/steps", {"telescope", "telescope_events", "telescope_samples", *_PARQUET}),
     "csv": ("progress.csv", {"csvrows", "repeated"}),
-    "document": ("trainer_state.json", {"trainer_state", "repeated"}),
+    "document": ("trainer_state.json", {"trainer_state", "repeated", "allowance"}),
     "trace": ("trace_events.jsonl", {"chrome_trace", "trace_events"}),
     "gzip": ("metrics.jsonl.gz", {"compressed"}),
 }  # fmt: skip

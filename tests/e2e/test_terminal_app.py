@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -285,4 +286,24 @@ def test_no_color_draws_without_colour(start: Start) -> None:
     terminal.press("q")
     assert terminal.wait() == 0
     assert b"38;2;" not in terminal.output and b"48;2;" not in terminal.output
+    terminal.assert_untouched()
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl.gz", "trainer_state.json"])
+def test_keys_are_answered_while_a_file_that_is_much_work_is_read(start: Start, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name.endswith("gz"):
+        path.write_bytes(gzip.compress(b'{"step": 1, "loss": 0.5}\n' + b"\n" * 100_000_000, 1))
+    else:
+        rows = [{"step": i, **{f"m{j}": i / 7 + j for j in range(10)}} for i in range(60_000)]
+        path.write_text(json.dumps({"log_history": rows}, indent=2))
+    terminal = start("plain", str(path))
+    terminal.until_text(FOOTER)
+    for key, has_help in (("?", True), ("\x1b", False)) * 3:
+        began_s = time.monotonic()
+        terminal.press(key)
+        terminal.until(lambda has_help=has_help: ("Everywhere" in terminal.text) is has_help, timeout_s=5)
+        assert time.monotonic() - began_s < 1.5
+    terminal.press("q")
+    assert terminal.wait(timeout_s=5) == 0
     terminal.assert_untouched()

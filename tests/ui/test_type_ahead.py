@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from screens import RECORDED, app_over, page_text
 from textual import events
 from textual.pilot import Pilot
 
 from rltop.ui.app import RltopApp
+from rltop.ui.screens.filtered import MAX_FILTER_CHARS
 from rltop.ui.screens.metric import MetricScreen
 from rltop.ui.screens.overview import OverviewScreen
 from rltop.ui.screens.timing import TimingScreen
@@ -36,8 +38,7 @@ async def test_a_filter_is_typed_confirmed_and_its_match_opened() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "slash", *"clipfrac", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, MetricScreen))
-        assert "actor/pg_clipfrac" in page_text(app)
+        await until(pilot, lambda: isinstance(app.screen, MetricScreen) and "actor/pg_clipfrac" in page_text(app))
 
 
 async def test_and_left_again_all_in_one_go() -> None:
@@ -104,3 +105,32 @@ async def test_a_key_that_nothing_comes_of_does_not_keep_reading_for_long() -> N
         app.session.step = read  # type: ignore[method-assign]
         app.session.bell.ring()
         await until(pilot, lambda: slices > 2)
+
+
+async def test_a_flood_of_characters_goes_into_the_filter_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_over(RECORDED)
+    shown: list[str] = []
+    show_only = TreeScreen.show_only
+    monkeypatch.setattr(TreeScreen, "show_only", lambda page, text: (shown.append(text), show_only(page, text)))
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "m", "slash", *("abcdefghij" * 500), "escape", "T")
+        before = app.palette.name
+        await until(pilot, lambda: app.palette.name != before)
+        # What the field has no room for is left out, and nothing is painted for it.
+        assert max(shown, key=len) == ("abcdefghij" * 26)[:MAX_FILTER_CHARS]
+        assert len(shown) < 20
+
+
+async def test_of_a_long_paste_the_beginning_is_taken() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        type_ahead(app, "m", "slash")
+        await until(pilot, lambda: isinstance(app.screen, TreeScreen) and app.screen.filter.has_focus)
+        assert isinstance(app.screen, TreeScreen)
+        field = app.screen.filter
+        app.post_message(events.Paste("loss " + "x" * 45_000 + "\nmore"))
+        await until(pilot, lambda: len(field.value) == MAX_FILTER_CHARS)
+        assert field.value.startswith("loss xxx")
+        field.select_all()
+        type_ahead(app, "k", "l")
+        await until(pilot, lambda: field.value == "kl")

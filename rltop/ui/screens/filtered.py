@@ -16,6 +16,18 @@ from rltop.ui.bindings import FILTER_BINDINGS
 from rltop.ui.screens.page import Page
 from rltop.ui.widgets.long_board import LongBoard
 
+MAX_FILTER_CHARS = 256
+"""Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
+
+
+class FilterInput(Input):
+    """A text field that takes of a text what there is room for."""
+
+    def replace(self, text: str, start: int, end: int) -> None:
+        """Put text into the place of a stretch."""
+        left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
+        super().replace(text[: max(0, MAX_FILTER_CHARS - left)], start, end)
+
 
 class FilteredPage(Page):
     """A long list, and a text field that says what of it is shown."""
@@ -29,7 +41,7 @@ class FilteredPage(Page):
 
     def compose(self) -> ComposeResult:
         """The filter, the list, the chrome."""
-        filter_input = Input(placeholder=self.PLACEHOLDER, id="filter", compact=True)
+        filter_input = FilterInput(placeholder=self.PLACEHOLDER, id="filter", compact=True)
         filter_input.display = False
         yield filter_input
         yield LongBoard(self.rltop.palette, self.rows, self.move, id="board")

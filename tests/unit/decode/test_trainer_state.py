@@ -164,3 +164,71 @@ def test_one_value_that_is_no_json_does_not_cost_the_document() -> None:
     assert cells(records)[20, "loss"] is NonFinite.POS_INF
     assert cells(records)[10, "loss"] == 0.5
     assert (decoder.counts.bad_lines, decoder.counts.broken_texts) == (0, 1)
+
+
+def large(count, **more):
+    """A document that is parsed in pieces."""
+    rows = [{"step": i, "note": "x" * 100, **{f"m{j}": i + j / 8 for j in range(4)}} for i in range(count)]
+    return json.dumps({"log_history": rows, "max_steps": 9_999, **more}, indent=1).encode() + b"\n"
+
+
+def in_pieces(decoder, data, generation=0):
+    """Rows by call, as a session asks for them."""
+    calls = [decoder.feed(data[at : at + 65536], at, generation) for at in range(0, len(data), 65536)]
+    while decoder.has_more:
+        calls.append(decoder.go_on())
+    return calls
+
+
+def test_a_large_document_is_read_in_pieces():
+    calls = in_pieces(decoder := TrainerStateDecoder(), large(4_000))
+    assert [record.step for call in calls for record in call] == list(range(4_000))
+    assert {record.total_steps for call in calls for record in call} == {9_999}
+    assert max(map(len, calls)) <= 100
+    assert (decoder.counts.rows, decoder.counts.bad_lines, decoder.is_waiting) == (4_000, 0, False)
+    decoder.reset()
+    calls = in_pieces(decoder, large(4_001, best_metric=1.0), 1)
+    assert [record.step for call in calls for record in call] == [4_000]
+
+
+def test_and_whole_where_nobody_asks_for_the_pieces():
+    decoder, data = TrainerStateDecoder(), large(4_000)
+    records = decoder.feed(data[:-9], 0, 0)
+    records += decoder.feed(data[-9:], len(data) - 9, 0)
+    records += decoder.finish()
+    assert [record.step for record in records] == list(range(4_000))
+
+
+def test_a_large_document_on_one_line_is_read_when_nothing_more_comes():
+    decoder, data = TrainerStateDecoder(), json.dumps(json.loads(large(4_000))).encode()
+    assert in_pieces(decoder, data) == [[]] * -(-len(data) // 65536)
+    records = decoder.flush()
+    while decoder.has_more:
+        records += decoder.go_on()
+    assert len(records) == 4_000
+    assert decoder.flush() == []
+
+
+def test_half_of_a_large_document_is_not_yet_an_error():
+    decoder, data = TrainerStateDecoder(), large(4_000)
+    assert not any(in_pieces(decoder, data[:-40]))
+    assert decoder.flush() == []
+    assert not any(decoder.go_on() for _ in range(1_000) if decoder.has_more)
+    assert (decoder.is_waiting, decoder.counts.bad_lines) == (True, 0)
+    records = decoder.feed(data[-40:], len(data) - 40, 0) + decoder.finish()
+    assert len(records) == 4_000
+
+
+def test_a_row_that_was_changed_ends_what_is_known():
+    decoder = TrainerStateDecoder()
+    decoder.feed(dump(STATE), 0, 0)
+    for rows, steps in (
+        ([ROWS[0], {"step": 20, "loss": 0.3}], [20]),
+        ([ROWS[0], {"step": 20, "loss": 0.3}, ROWS[2]], [20]),
+        (
+            [{"epoch": 0.1, "loss": 0.5, "step": 10}, {"step": 20, "loss": 0.3}, ROWS[2], {"step": 30, "loss": 1.0}],
+            [30],
+        ),
+    ):
+        decoder.reset()
+        assert [r.step for r in decoder.feed(json.dumps({"log_history": rows}).encode(), 0, 1)] == steps
