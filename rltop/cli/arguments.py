@@ -174,7 +174,7 @@ def _demo_parser() -> argparse.ArgumentParser:
 
 
 def _callback_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rltop callback",
         description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (a loop of your own) as one file "
         "that needs nothing but Python 3.9: rltop callback > rltop_callback.py",

@@ -33,10 +33,13 @@ def complain(*lines: str) -> None:
         return
     from rltop.model import Label
 
-    text = "\n".join(Label.of(line).display for line in lines)
+    text = "rltop: " + "\n".join(Label.of(line).display for line in lines)
     # Nothing is left to be said where even this cannot be written.
-    with contextlib.suppress(OSError):
-        print(f"rltop: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+        except (UnicodeError, LookupError):
+            os.write(sys.stderr.fileno(), f"{text}\n".encode("ascii", "backslashreplace"))
 
 
 def complain_of(error: RltopError) -> None:
@@ -45,7 +48,7 @@ def complain_of(error: RltopError) -> None:
 
 
 def say(text: str) -> None:
-    """Write to standard output what has been made harmless before.
+    """Write to standard output what has been made harmless before; what its encoding lacks is escaped.
 
     Raises:
         OutputError: it is closed, or takes no more.
@@ -56,8 +59,22 @@ def say(text: str) -> None:
     with _said():
         try:
             sys.stdout.write(text)
-        except UnicodeEncodeError as error:
-            sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+        except (UnicodeError, LookupError):
+            sys.stdout.write(_within(sys.stdout.encoding, text))
+
+
+def _within(encoding: str, text: str) -> str:
+    """`text` with escapes for what an encoding lacks: those of JSON, so that a document stays one."""
+    from rltop.model import spelled
+
+    def has(character: str) -> bool:
+        try:
+            character.encode(encoding)
+        except UnicodeError:
+            return False
+        return True
+
+    return "".join(each if each.isascii() or has(each) else spelled(each) for each in text)
 
 
 def finish_saying() -> None:
@@ -124,3 +141,6 @@ def _said() -> Iterator[None]:
     except OSError as error:
         what = f"standard output cannot be written: {error.strerror or error}"
         raise OutputError(what, "make room where it goes, or send it elsewhere") from error
+    except (UnicodeError, LookupError) as error:
+        what = f"standard output cannot be written in its encoding {sys.stdout.encoding}: {error}"
+        raise OutputError(what, "unset PYTHONIOENCODING, or set it to utf-8") from error

@@ -22,7 +22,7 @@ from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOption
 from rltop.cli.looking import load_config, look, nothing_found, one_of_several
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.voice import complain, stop_saying
+from rltop.cli.voice import OutputError, complain, finish_saying, say, stop_saying
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
@@ -95,8 +95,9 @@ class Log:
         if not self._is_read:
             return
         try:
-            print(text, flush=True)  # noqa: T201
-        except OSError:
+            say(f"{text}\n")
+            finish_saying()
+        except (OutputError, BrokenPipeError):
             # Whoever read the log has gone, or its disk is full: that ends the log, not the watching.
             self._is_read = False
             stop_saying()

@@ -31,6 +31,17 @@ class NonFinite(enum.IntEnum):
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
+def is_unsafe(character: str) -> bool:
+    """Can a character do more to a terminal or a line than stand there: control, format, bidirectional, line break?"""
+    return unicodedata.category(character) in _UNSAFE_CATEGORIES
+
+
+def spelled(character: str) -> str:
+    r"""A character as `\uXXXX`, beyond U+FFFF as two of them: what JSON reads as the character itself."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+
+
 class Label(NamedTuple):
     """Text from outside, made harmless once.
 
@@ -48,10 +59,7 @@ class Label(NamedTuple):
         if text.isascii() and text.isprintable():
             return cls(text, text)
         shown = "".join(
-            ch.encode("unicode_escape", "backslashreplace").decode("ascii")
-            if unicodedata.category(ch) in _UNSAFE_CATEGORIES
-            else ch
-            for ch in text
+            ch.encode("unicode_escape", "backslashreplace").decode("ascii") if is_unsafe(ch) else ch for ch in text
         )
         return cls(text, shown)
 
