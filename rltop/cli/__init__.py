@@ -45,10 +45,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except Exception as error:
         # The one place that catches everything: by now the terminal is its owner's again.
-        from rltop.cli.fault import describe_fault
+        from rltop.cli.fault import describe_fault, describe_refusal
 
-        voice.complain(*describe_fault(error, os.environ))
-        return EXIT_FAULT
+        # What the system refuses is a limit, a folder that has gone, a device that fails: not a fault of the program.
+        is_refusal = isinstance(error, OSError)
+        voice.complain(*(describe_refusal if is_refusal else describe_fault)(error, os.environ))
+        return EXIT_USAGE if is_refusal else EXIT_FAULT
     return code
 
 

@@ -9,7 +9,7 @@ from typing import NoReturn
 from rltop import __version__
 from rltop.cli.importing import importing
 from rltop.cli.plain import COMMANDS, show
-from rltop.cli.voice import text_width
+from rltop.cli.voice import shortened, text_width
 from rltop.settings import add_flags
 
 _COMMANDS = """\
@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from rltop.model import Label
 
-        super().error(Label.of(message).display)
+        super().error(Label.of(shortened(message)).display)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

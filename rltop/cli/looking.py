@@ -46,6 +46,7 @@ def look(paths: Sequence[str]) -> Discovery:
     """
     if "-" in paths:
         raise SourceError("standard input cannot be watched together with files", "name - alone")
+    stand_somewhere(paths)
     found: list[Discovery] = []
     failed: list[RltopError] = []
 
@@ -68,6 +69,22 @@ def look(paths: Sequence[str]) -> Discovery:
         f"no answer from the file system for {LOOK_DEADLINE_S:.0f} s while looking in {', '.join(paths) or '.'}",
         "name the metric file itself: rltop follows it as soon as the server answers",
     )
+
+
+def stand_somewhere(paths: Sequence[str]) -> None:
+    """See that relative paths mean something: that the current directory has not been deleted.
+
+    Raises:
+        SourceError: it has.
+    """
+    if paths and all(os.path.expanduser(path).startswith("/") for path in paths):  # noqa: PTH111
+        return
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError as error:
+        raise SourceError(
+            f"the current directory cannot be used: {error.strerror}", "cd into one that exists, or name whole paths"
+        ) from error
 
 
 def one_of_several(found: Sequence[Found]) -> str:

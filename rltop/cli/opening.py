@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.looking import look
+from rltop.cli.looking import look, stand_somewhere
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.clock import Clock
 from rltop.config import Config
@@ -52,6 +52,8 @@ def runs_of(path: str) -> list[Found]:
         SourceError: the file does not exist or cannot be read.
         NoMetricsError: the directory holds no run, or nothing matches.
     """
+    if path != STANDARD_INPUT:
+        stand_somewhere([path])
     if Path(path).is_dir() or (glob.has_magic(path) and not Path(path).exists()):
         looked = look([path])
         if not looked.found:

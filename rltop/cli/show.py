@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.looking import load_config, look, nothing_found
+from rltop.cli.looking import load_config, look, nothing_found, stand_somewhere
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.voice import complain, is_terminal
 from rltop.config import Config
@@ -75,6 +75,7 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
     from rltop.cli.opening import file_size
 
     config = load_config(arguments)
+    stand_somewhere([path])
     try:
         size = file_size(path)
     except OSError as error:

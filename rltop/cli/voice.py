@@ -16,6 +16,10 @@ from rltop.errors import RltopError
 
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
+MAX_WIDTH = 10_000
+"""No terminal is wider; what is asked for beyond that is a slip."""
+_LONGEST = 4_096
+_DIGITS = 5
 _LAST_STANDARD = 2
 
 
@@ -33,13 +37,18 @@ def complain(*lines: str) -> None:
         return
     from rltop.model import Label
 
-    text = "rltop: " + "\n".join(Label.of(line).display for line in lines)
+    text = "rltop: " + "\n".join(Label.of(shortened(line)).display for line in lines)
     # Nothing is left to be said where even this cannot be written.
     with contextlib.suppress(OSError, ValueError):
         try:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
         except (UnicodeError, LookupError):
             os.write(sys.stderr.fileno(), f"{text}\n".encode("ascii", "backslashreplace"))
+
+
+def shortened(line: str) -> str:
+    """A line without its middle where it is longer than any path: a value of a megabyte helps nobody."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 def complain_of(error: RltopError) -> None:
@@ -109,16 +118,16 @@ def is_terminal() -> bool:
 
 
 def text_width(wanted: int | None) -> int:
-    """Columns for a text: those asked for, else the terminal's, else 100; 40 at least."""
+    """Columns for a text: those asked for, else the terminal's, else 100; 40 to 10,000."""
     if wanted is None and is_terminal():
         wanted = _terminal_columns()
-    return max(MIN_WIDTH, wanted or DEFAULT_WIDTH)
+    return min(MAX_WIDTH, max(MIN_WIDTH, wanted or DEFAULT_WIDTH))
 
 
 def _terminal_columns() -> int:
     """As `shutil` tells it, which reads and writes archives besides, and is imported accordingly long; 0: unknown."""
     said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
+    if said.isdecimal() and len(said) <= _DIGITS and int(said) > 0:
         return int(said)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
