@@ -186,9 +186,13 @@ class Engine:
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
+        return self.after(observation).verdicts
+
+    def after(self, observation: Observation) -> Engine:
+        """A copy that has judged `observation`; its events are those that this caused."""
         twin = self.clone()
         twin.observe(observation)
-        return twin.verdicts
+        return twin
 
     def restart(self, observation: Observation) -> list[Event]:
         """Begin a new segment at `observation`: a fact, the end of what fired, new baselines.

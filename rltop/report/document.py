@@ -162,7 +162,7 @@ def verdict_document(verdict: Verdict) -> Document:
 
 
 def event_document(event: Event) -> Document:
-    """An event; the stream is named where it is not the main one."""
+    """An event; the stream is named where it is not the main one, and that it is provisional where it is."""
     return {
         "record": event.record,
         "step": event.step,
@@ -172,6 +172,7 @@ def event_document(event: Event) -> Document:
         "family": event.family,
         "level": event.level.word,
         "state": event.state.value,
+        **({"is_provisional": True} if event.is_provisional else {}),
         "message": event.message,
     }
 
