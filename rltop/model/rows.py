@@ -129,7 +129,8 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `recent_bad` are the numbers of the newest bad lines of which nothing could be used.
+    for a step; `crossed_rows` are another writer's in the same file;
+    `recent_bad` are the numbers of the newest bad lines of which nothing could be used.
     """
 
     lines: int = 0
@@ -141,6 +142,7 @@ class Counts(Struct, frozen=False):
     numbered_rows: int = 0
     nul_bytes: int = 0
     late_rows: int = 0
+    crossed_rows: int = 0
     repeated_rows: int = 0
     text_values: int = 0
     nested_values: int = 0
@@ -180,6 +182,6 @@ class Counts(Struct, frozen=False):
         """The names of all counters."""
         return (
             "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
-            "nul_bytes", "late_rows", "repeated_rows", "text_values", "nested_values", "null_values",
+            "nul_bytes", "late_rows", "crossed_rows", "repeated_rows", "text_values", "nested_values", "null_values",
             "nonfinite_values", "keys_over_cap",
         )  # fmt: skip
