@@ -10,7 +10,11 @@ class Clock(Protocol):
     """What a layer that needs the time asks for."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Seconds since the epoch, as the clock stood at the start, counted on: ages do not jump when it is set."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch as the machine has it now: for stamps, never for differences."""
         ...
 
     def monotonic(self) -> float:
@@ -25,7 +29,14 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
+    def __init__(self) -> None:
+        self._epoch_s = self.wall() - self.monotonic()
+
     def now(self) -> float:
+        """Seconds since the epoch, as the clock stood at the start, counted on."""
+        return self._epoch_s + self.monotonic()
+
+    def wall(self) -> float:
         """Seconds since the epoch."""
         return time.time()  # noqa: TID251
 
@@ -47,6 +58,10 @@ class FakeClock:
 
     def now(self) -> float:
         """Seconds since the epoch, as set."""
+        return self._now
+
+    def wall(self) -> float:
+        """The same instant as `now`."""
         return self._now
 
     def monotonic(self) -> float:

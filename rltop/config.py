@@ -16,8 +16,8 @@ from rltop.decode.jsonl import JsonlOptions
 from rltop.errors import ConfigError
 from rltop.health.options import EngineOptions, check_profiles
 from rltop.ingest.options import IngestOptions
-from rltop.resources import config_folder, folder
-from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather
+from rltop.resources import config_folder, folder, is_file, toml_files
+from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
 from rltop.sources.options import ReaderOptions
 from rltop.store.series import StoreOptions
 from rltop.structs import NamedTuple
@@ -119,10 +119,9 @@ def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
     if config_path is not None:
         return config_path
     if named := environ.get(CONFIG_VARIABLE):
-        return Path(named).expanduser()
+        return Path(os.path.expanduser(named))  # noqa: PTH111 - `Path.expanduser` raises for a user that is not there
     usual = config_folder(environ) / FILE_NAME
-    # A Path raises where it may not look, as with `HOME` of another user: then there is no file for this one.
-    return usual if os.path.isfile(usual) else None  # noqa: PTH113
+    return usual if is_file(usual) else None
 
 
 def _check_theme(found: Gathered, own: Path) -> None:
@@ -133,9 +132,9 @@ def _check_theme(found: Gathered, own: Path) -> None:
     """
     name = found.values["theme"]
     folders = (folder(THEMES_FOLDER), own)
-    if "theme" not in found.origins or any(os.path.isfile(each / f"{name}.toml") for each in folders):  # noqa: PTH113
+    if "theme" not in found.origins or any(is_file(each / f"{name}.toml") for each in folders):
         return
-    known = sorted({path.stem for each in folders for path in each.glob("*.toml")})
+    known = sorted({stem for each in folders for stem in toml_files(each)})
     raise ConfigError(
         f"{found.origins['theme']}: `theme` is {name!r}, but there is no such theme",
         f"there are: {', '.join(known)}; or write {own / f'{name}.toml'}",
@@ -178,7 +177,7 @@ def _rules(table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered) -
             is_muted = settings.pop("mute")
             if not isinstance(is_muted, bool):
                 raise ConfigError(
-                    f"{found.file}: `{name}.{rule}.mute` is {is_muted!r}, but must be true or false",
+                    f"{found.file}: `{name}.{rule}.mute` is {toml_text(is_muted)}, but must be true or false",
                     "write mute = true to silence the rule",
                 )
             settings["enabled"] = not is_muted

@@ -1,18 +1,21 @@
-"""Where the files that ship with the program are: themes and fixtures.
+"""Where the files that ship with the program are, and those that a person keeps; how a TOML file is read.
 
-In a checkout they stand at the top level; in the wheel under `rltop/_data`.
-Owns that one difference; knows nothing of what is in the files.
+In a checkout themes and fixtures stand at the top level; in the wheel under
+`rltop/_data`. Owns that one difference; knows nothing of what is in the files.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from rltop.errors import SourceError
+from rltop.errors import ConfigError, SourceError
 
 _PACKAGE = Path(__file__).resolve().parent
+_LARGEST_TOML = 256 * 1024
 
 
 def folder(name: str) -> Path:
@@ -34,5 +37,54 @@ def config_folder(environment: Mapping[str, str] | None = None) -> Path:
     """
     environment = os.environ if environment is None else environment
     home = environment.get("XDG_CONFIG_HOME", "")
-    base = Path(home) if Path(home).is_absolute() else Path(environment.get("HOME") or "~").expanduser() / ".config"
-    return base / "rltop"
+    if not Path(home).is_absolute():
+        # Not `Path.expanduser`: a user without a home, as in many containers, is no error.
+        home = os.path.join(os.path.expanduser(environment.get("HOME") or "~"), ".config")  # noqa: PTH111, PTH118
+    return Path(home) / "rltop"
+
+
+def is_file(path: Path) -> bool:
+    """Is it a file? Also no where nobody can tell: a name too long, a folder that may not be searched."""
+    return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises there
+
+
+def toml_files(place: Path) -> dict[str, Path]:
+    """The TOML files of a folder by their names without the suffix; none where it cannot be listed."""
+    try:
+        return {path.stem: path for path in sorted(place.glob("*.toml"))}
+    except (OSError, ValueError):
+        return {}
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """A TOML file that a person wrote; `/dev/null` is an empty one.
+
+    Raises:
+        ConfigError: it cannot be read, is no regular file, or no TOML.
+    """
+    import tomllib  # noqa: PLC0415 - most people have no such file
+
+    try:
+        info = file.stat()
+        if not stat.S_ISREG(info.st_mode) and str(file) != os.devnull:
+            what = "a directory" if stat.S_ISDIR(info.st_mode) else "not a regular file"
+            raise ConfigError(f"{file} is {what}", "name a TOML file")
+        with file.open("rb") as opened:
+            data = opened.read(_LARGEST_TOML + 1)
+    except (OSError, ValueError) as error:
+        refusal = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"{file}: {refusal}", "name another file, or make this one readable") from error
+    if len(data) > _LARGEST_TOML:
+        raise ConfigError(f"{file}: larger than {_LARGEST_TOML // 1024} KiB", "name a TOML file of settings")
+    try:
+        return tomllib.loads(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not UTF-8 text: byte {error.start}", "save the file as UTF-8") from error
+    except RecursionError as error:
+        raise ConfigError(
+            f"{file}: nested too deeply", "no setting needs more than three tables in one another"
+        ) from error
+    except ValueError as error:  # also a whole number of more digits than Python reads
+        raise ConfigError(
+            f"{file}: not valid TOML: {error}", "every line is `key = value` or `[table]`; texts are quoted"
+        ) from error

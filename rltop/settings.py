@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rltop.errors import ConfigError
+from rltop.resources import read_toml
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "group_size", Kind.WHOLE, None, "--group-size",
         "Answers per prompt, where the stream does not say; it tells what spread of lengths is usual.",
-        example=8, low=1,
+        example=8, low=1, high=100_000,
     ),
     Setting(
         "profile", Kind.TEXT, "auto", "--profile",
@@ -151,7 +152,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "total_steps", Kind.WHOLE, None, "--total-steps",
         "Steps that the run is meant to make, where the stream does not say; it gives the ETA.",
-        example=2000, low=1,
+        example=2000, low=1, high=10**15,
     ),
     Setting(
         "rollouts", Kind.TEXT, "", "--rollouts",
@@ -212,7 +213,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
         values[name], origins[name] = value, origin
 
     if file is not None:
-        table = _read(file)
+        table = read_toml(file)
         profiles = _profiles(table.pop(PROFILES_TABLE, {}), file)
         rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
         for name, raw in table.items():
@@ -272,23 +273,6 @@ def _close(word: str, known: list[str], cutoff: float) -> list[str]:
     return get_close_matches(word, known, n=1, cutoff=cutoff)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - most people have no such file
-
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(
-            f"{file}: not valid TOML: {error}", "every line is `key = value` or `[table]`; texts are quoted"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file}: not UTF-8 text: byte {error.start}", "save the file as UTF-8") from error
-    except OSError as error:
-        raise ConfigError(
-            f"{file}: {error.strerror}", "name another file with --config, or make this one readable"
-        ) from error
-
-
 def _from_text(setting: Setting, text: str, where: str) -> Value:
     """The value that `text` spells, from a flag or the environment."""
     word = text.strip()
@@ -323,7 +307,12 @@ def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
             is_right = isinstance(raw, str)
     if not is_right:
         raise _wrong(setting, raw, where)
-    return _within(setting, float(raw) if setting.kind is Kind.NUMBER else raw, where)
+    if setting.kind is not Kind.NUMBER:
+        return _within(setting, raw, where)
+    try:
+        return _within(setting, float(raw), where)
+    except OverflowError:
+        raise _wrong(setting, raw, where) from None
 
 
 def _within(setting: Setting, value: Value, where: str) -> Value:
@@ -386,4 +375,7 @@ def toml_text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return "nothing" if value is None else str(value)
+    try:
+        return "nothing" if value is None else str(value)
+    except (ValueError, RecursionError):
+        return "a value too large to be shown"

@@ -87,7 +87,7 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
         stream,
         identity=identity,
         counts=counts,
-        verdicts=pipeline.peek(),
+        verdicts=[] if (seen := pipeline.peek()) is None else seen.verdicts,
         events=judge.events,
         warm_up=judge.warm_up(stream),
         group_size=identity.group_size if identity is not None else None,

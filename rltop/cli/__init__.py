@@ -52,11 +52,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _end_after(error: Exception) -> int:
     """Say what ended the program, and whose fault that is."""
     from rltop.cli import voice
-    from rltop.cli.fault import describe_fault, what_ran_out
+    from rltop.cli.fault import describe_fault, describe_refusal, what_ran_out
 
     what, remedy = what_ran_out(error)
     if what:
         voice.complain(what, f"  {remedy}")
+        return EXIT_USAGE
+    if isinstance(error, OSError):
+        # What the system refuses is a limit, a folder that has gone, a device that fails: not a fault of the program.
+        voice.complain(*describe_refusal(error, os.environ))
         return EXIT_USAGE
     voice.complain(*describe_fault(error, os.environ))
     return EXIT_FAULT

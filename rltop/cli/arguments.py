@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rltop import __version__
 from rltop.cli.importing import importing
-from rltop.cli.plain import COMMANDS, show
-from rltop.cli.voice import text_width
+from rltop.cli.plain import COMMANDS, nearest_of, refuse_mistyped, show
+from rltop.cli.voice import shortened, text_width
 from rltop.settings import add_flags
 
 _COMMANDS = """\
@@ -36,7 +36,23 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         from rltop.model import Label
 
-        super().error(Label.of(message).display)
+        super().error(Label.of(shortened(message)).display)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; of what it does not know it is said here what may have been meant.
+
+        Raises:
+            RltopError: a command was mistyped, or does not stand first.
+            SystemExit: for what argparse refuses, and for options that there are not.
+        """
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            if known.command is show:
+                refuse_mistyped(known.paths)
+            option = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+            close = nearest_of(option, self._option_string_actions) if option else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; did you mean {close}?" if close else ""))
+        return known, unknown
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -174,7 +190,7 @@ def _demo_parser() -> argparse.ArgumentParser:
 
 
 def _callback_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="rltop callback",
         description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (a loop of your own) as one file "
         "that needs nothing but Python 3.9: rltop callback > rltop_callback.py",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rltop import __version__
+from rltop.cli.voice import say
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -26,7 +26,11 @@ HEADER = f"""\
 
 
 def callback(arguments: Namespace) -> int:
-    """Print the file; always 0."""
+    """Print the file; 0.
+
+    Raises:
+        OutputError: standard output takes no more.
+    """
     del arguments
-    sys.stdout.write(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
+    say(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
     return 0

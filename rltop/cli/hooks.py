@@ -12,14 +12,13 @@ import signal
 import subprocess
 import threading
 import time
-import unicodedata
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from rltop.clock import Clock
 from rltop.endings import Warden
-from rltop.model import Level
+from rltop.model import Level, is_unsafe
 from rltop.report.notices import Notice
 from rltop.settings import VERDICT_VARIABLES
 from rltop.structs import NamedTuple, Struct, field
@@ -38,7 +37,6 @@ _SHELL = "/bin/sh"
 _LONGEST = 2000
 _HOUR_S = 3600.0
 _LOOK_S = 0.02
-_CONTROL = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
@@ -284,4 +282,4 @@ def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
 
 def plain(text: str) -> str:
     """`text` without control, format and bidirectional characters, at most 2000 characters of it."""
-    return "".join(ch for ch in text[:_LONGEST] if unicodedata.category(ch) not in _CONTROL)
+    return "".join(ch for ch in text[:_LONGEST] if not is_unsafe(ch))

@@ -96,6 +96,7 @@ def begin_look(paths: Sequence[str]) -> Look:
 def _refuse_standard_input(paths: Sequence[str]) -> None:
     if "-" in paths:
         raise SourceError("standard input cannot be watched together with files", "name - alone")
+    stand_somewhere(paths)
 
 
 def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
@@ -106,6 +107,22 @@ def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
     if len(left_out) > _MOST_LEFT_OUT:
         lines.append(f"  and {len(left_out) - _MOST_LEFT_OUT:,} more")
     complain(f"left out, because it cannot be read ({len(left_out):,}):", *lines)
+
+
+def stand_somewhere(paths: Sequence[str]) -> None:
+    """See that relative paths mean something: that the current directory has not been deleted.
+
+    Raises:
+        SourceError: it has.
+    """
+    if paths and all(os.path.expanduser(path).startswith("/") for path in paths):  # noqa: PTH111
+        return
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError as error:
+        raise SourceError(
+            f"the current directory cannot be used: {error.strerror}", "cd into one that exists, or name whole paths"
+        ) from error
 
 
 def one_of_several(found: Sequence[Found]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import units
-from rltop.cli.looking import look, say_left_out
+from rltop.cli.looking import look, say_left_out, stand_somewhere
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.clock import Clock
 from rltop.config import Config
@@ -56,6 +56,8 @@ def runs_of(path: str) -> list[Found]:
         SourceError: the file does not exist or cannot be read.
         NoMetricsError: the directory holds no run, or nothing matches.
     """
+    if path != STANDARD_INPUT:
+        stand_somewhere([path])
     # A Path raises where it may not look; what is wrong then comes out where the file is opened.
     if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
         looked = look([path])

@@ -6,11 +6,12 @@ terminal, takes a tenth of the time to the first frame, and has nothing to do he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 from rltop.cli.importing import importing
+from rltop.errors import RltopError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -27,8 +28,38 @@ def plain(argv: Sequence[str]) -> Namespace | None:
     return cast("Namespace", found)
 
 
+def refuse_mistyped(paths: Sequence[str]) -> None:
+    """Refuse a first path that is no file and looks like a command, and a command that does not stand first.
+
+    Raises:
+        RltopError: names the command.
+    """
+    import os
+
+    for place, path in enumerate(paths):
+        if any(sign in path for sign in "/.*?[") or os.path.lexists(path):
+            continue
+        if path in COMMANDS:
+            raise RltopError(
+                f"{path} is a command, and commands come first", f"rltop {path} …; a run of that name: ./{path}"
+            )
+        close = nearest_of(path.lower(), COMMANDS) if place == 0 else ""
+        if close:
+            raise RltopError(
+                f"no such command or file: {path}", f"did you mean rltop {close}? a run of that name: ./{path}"
+            )
+
+
+def nearest_of(word: str, known: Iterable[str]) -> str:
+    """The one of the `known` words that `word` may have been meant to be, or ""."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, list(known), n=1, cutoff=0.75)), "")
+
+
 def show(arguments: Namespace) -> int:
     """Watch what was named, or what the current directory has."""
+    refuse_mistyped(arguments.paths)
     with importing():
         from rltop.cli import show as screen_or_text
 

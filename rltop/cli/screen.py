@@ -7,6 +7,7 @@ that the first frame does not need comes before it.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from rltop.ingest.options import Bell, OpenFeed
 from rltop.terminal.early import paint_early
 from rltop.terminal.early_keys import EARLY_BINDINGS
 from rltop.terminal.guard import TerminalGuard
+from rltop.ui.environment import settle_environment
 from rltop.view.lines import Row
 from rltop.view.palette import load_palette
 
@@ -138,6 +140,7 @@ def _run(
     if rescanner is not None:
         session.look_again = rescanner.take
     try:
+        settle_environment(os.environ)
         with importing():
             from rltop.ui.app import run
 

@@ -7,7 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.looking import LOOK_DEADLINE_S, begin_look, load_config, look, nothing_found, say_left_out
+from rltop.cli.looking import (
+    LOOK_DEADLINE_S,
+    begin_look,
+    load_config,
+    look,
+    nothing_found,
+    say_left_out,
+    stand_somewhere,
+)
 from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
 from rltop.cli.voice import complain, is_terminal
 from rltop.config import Config, is_plain_terminal
@@ -87,6 +95,7 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
     from rltop.cli.opening import file_size
 
     config = load_config(arguments)
+    stand_somewhere([path])
     try:
         size = file_size(path)
         with Path(path).open("rb"):

@@ -16,6 +16,10 @@ from rltop.errors import RltopError
 
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
+MAX_WIDTH = 10_000
+"""No terminal is wider; what is asked for beyond that is a slip."""
+_LONGEST = 4_096
+_DIGITS = 5
 _LAST_STANDARD = 2
 
 
@@ -33,10 +37,18 @@ def complain(*lines: str) -> None:
         return
     from rltop.model import Label
 
-    text = "\n".join(Label.of(line).display for line in lines)
+    text = "rltop: " + "\n".join(Label.of(shortened(line)).display for line in lines)
     # Nothing is left to be said where even this cannot be written.
-    with contextlib.suppress(OSError):
-        print(f"rltop: {text}", file=sys.stderr, flush=True)  # noqa: T201
+    with contextlib.suppress(OSError, ValueError):
+        try:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201
+        except (UnicodeError, LookupError):
+            os.write(sys.stderr.fileno(), f"{text}\n".encode("ascii", "backslashreplace"))
+
+
+def shortened(line: str) -> str:
+    """A line without its middle where it is longer than any path: a value of a megabyte helps nobody."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 def complain_of(error: RltopError) -> None:
@@ -45,7 +57,7 @@ def complain_of(error: RltopError) -> None:
 
 
 def say(text: str) -> None:
-    """Write to standard output what has been made harmless before.
+    """Write to standard output what has been made harmless before; what its encoding lacks is escaped.
 
     Raises:
         OutputError: it is closed, or takes no more.
@@ -56,8 +68,22 @@ def say(text: str) -> None:
     with _said():
         try:
             sys.stdout.write(text)
-        except UnicodeEncodeError as error:
-            sys.stdout.write(text.encode(error.encoding, "backslashreplace").decode(error.encoding))
+        except (UnicodeError, LookupError):
+            sys.stdout.write(_within(sys.stdout.encoding, text))
+
+
+def _within(encoding: str, text: str) -> str:
+    """`text` with escapes for what an encoding lacks: those of JSON, so that a document stays one."""
+    from rltop.model import spelled
+
+    def has(character: str) -> bool:
+        try:
+            character.encode(encoding)
+        except UnicodeError:
+            return False
+        return True
+
+    return "".join(each if each.isascii() or has(each) else spelled(each) for each in text)
 
 
 def finish_saying() -> None:
@@ -92,16 +118,16 @@ def is_terminal() -> bool:
 
 
 def text_width(wanted: int | None) -> int:
-    """Columns for a text: those asked for, else the terminal's, else 100; 40 at least."""
+    """Columns for a text: those asked for, else the terminal's, else 100; 40 to 10,000."""
     if wanted is None and is_terminal():
         wanted = _terminal_columns()
-    return max(MIN_WIDTH, wanted or DEFAULT_WIDTH)
+    return min(MAX_WIDTH, max(MIN_WIDTH, wanted or DEFAULT_WIDTH))
 
 
 def _terminal_columns() -> int:
     """As `shutil` tells it, which reads and writes archives besides, and is imported accordingly long; 0: unknown."""
     said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said) > 0:
+    if said.isdecimal() and len(said) <= _DIGITS and int(said) > 0:
         return int(said)
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
@@ -124,3 +150,6 @@ def _said() -> Iterator[None]:
     except OSError as error:
         what = f"standard output cannot be written: {error.strerror or error}"
         raise OutputError(what, "make room where it goes, or send it elsewhere") from error
+    except (UnicodeError, LookupError) as error:
+        what = f"standard output cannot be written in its encoding {sys.stdout.encoding}: {error}"
+        raise OutputError(what, "unset PYTHONIOENCODING, or set it to utf-8") from error

@@ -22,7 +22,7 @@ from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOption
 from rltop.cli.looking import load_config, look_each, nothing_found, one_of_several, say_left_out
 from rltop.cli.opening import threaded
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.voice import complain, stop_saying
+from rltop.cli.voice import OutputError, complain, finish_saying, say, stop_saying
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.endings import Warden, answerable, signal_name
@@ -80,7 +80,7 @@ class Log:
 
     def write(self, event: str, words: str, run: TrackedRun | None = None, **more: Any) -> None:
         """Write a line: `words` for a person, `event` and `more` for a program."""
-        time = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self._is_json:
             from rltop.report.document import line
 
@@ -99,8 +99,9 @@ class Log:
         if not self._is_read:
             return
         try:
-            print(text, flush=True)  # noqa: T201
-        except OSError:
+            say(f"{text}\n")
+            finish_saying()
+        except (OutputError, BrokenPipeError):
             # Whoever read the log has gone, or its disk is full: that ends the log, not the watching.
             self._is_read = False
             stop_saying()
@@ -127,7 +128,10 @@ class Vigil:
         self._ended: dict[Announcer, int] = {}
         self._empty: set[Announcer] = set()
         self._behind: set[Announcer] = set()
-        self._began_s = clock.monotonic()
+        self._lost: set[Announcer] = set()
+        self._moved: dict[Announcer, tuple[object, float]] = {}
+        for announcer in self._announcers:
+            self._still_s(announcer)
         self._gone_s: float | None = None
 
     def turn(self) -> bool:
@@ -140,6 +144,7 @@ class Vigil:
             if announcer not in self._ended:
                 self._tell(announcer)
                 self._tell_backlog(announcer)
+                self._tell_sight(announcer)
                 code = self._ending(announcer)
                 if code is not None:
                     self._ended[announcer] = code
@@ -190,6 +195,19 @@ class Vigil:
         )
         self._log.write("behind" if behind else "caught up", words, run, behind_bytes=behind)
 
+    def _tell_sight(self, announcer: Announcer) -> None:
+        """Say when a file cannot be reached any more, and when it can again."""
+        run = announcer.run
+        is_lost = run.state is RunState.LOST
+        if is_lost == (announcer in self._lost):
+            return
+        (self._lost.add if is_lost else self._lost.discard)(announcer)
+        if is_lost:
+            words = f"lost sight of {run.path.display}: {run.state_note}; still trying"
+            self._log.write("lost", words, run, reason=run.state_note)
+        else:
+            self._log.write("found", f"{run.path.display} can be read again", run)
+
     def _say_begun(self, announcer: Announcer) -> None:
         run, stream = announcer.run, announcer.run.stream
         records = "record" if stream.rows == 1 else "records"
@@ -208,7 +226,11 @@ class Vigil:
     def _ending(self, announcer: Announcer) -> int | None:
         """The exit code of a run that is over, or None; says so."""
         run = announcer.run
-        how = self._how_it_ended(announcer) if announcer.has_begun else None
+        how, silent_s = None, self._still_s(announcer)
+        if announcer.has_begun:
+            how = self._how_it_ended(announcer, silent_s if run.age_s is None else run.age_s)
+        elif run.state is RunState.LOST:
+            how = self._given_up(announcer, silent_s)
         if how is None:
             return None
         run.finish()
@@ -226,7 +248,7 @@ class Vigil:
         )
         return code
 
-    def _how_it_ended(self, announcer: Announcer) -> tuple[str, str, int] | None:
+    def _how_it_ended(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
         run, state = announcer.run, announcer.run.state
         age_s = run.age_s
         if state is RunState.FINISHED and (age_s is None or age_s >= SETTLED_S):
@@ -238,12 +260,25 @@ class Vigil:
             return "died", f"died: {run.failure.display}", EXIT_DIED
         if self._is_process_gone(run):
             return "finished", f"process {self._options.pid} has ended", EXIT_OK
-        give_up_s = self._options.give_up_s
-        silent_s = self._clock.monotonic() - self._began_s if age_s is None else age_s
+        return self._given_up(announcer, silent_s)
+
+    def _given_up(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
+        """Whether nothing has come for so long that it is not waited any more."""
+        run, give_up_s = announcer.run, self._options.give_up_s
+        why = run.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
+        code = EXIT_DIED if run.stream.rows else EXIT_NO_METRICS
         if give_up_s is not None and silent_s >= give_up_s:
-            words = f"given up: no record for {units.duration(silent_s)}"
-            return "given up", words, EXIT_DIED if run.stream.rows else EXIT_NO_METRICS
+            return "given up", f"given up: {why}", code
+        if run.state is RunState.LOST and self._is_process_gone(run):
+            return "given up", f"given up: {why}, and process {self._options.pid} has ended", code
         return None
+
+    def _still_s(self, announcer: Announcer) -> float:
+        """For how long nothing of a run has been read, its history included."""
+        now, at = self._clock.monotonic(), (announcer.run.version, announcer.run.loading)
+        if announcer not in self._moved or self._moved[announcer][0] != at:
+            self._moved[announcer] = (at, now)
+        return now - self._moved[announcer][1]
 
     def _is_process_gone(self, run: TrackedRun) -> bool:
         """Has the process of the run ended, and long enough ago for its last rows to be seen?"""

@@ -7,7 +7,7 @@ an error but "not yet". Rows that were there before are not given out twice.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import cast
 
@@ -30,6 +30,8 @@ _ROWS_AT_ONCE = 100
 """Values parsed and rows made at once: some milliseconds."""
 _ROW_LISTS = ("log_history", "history", "metrics", "logs", "rows", "records", "data")
 """Where the rows of a document may stand, most trusted first; else under the only list of objects."""
+
+_TOLD, _LONGEST_KEY = 4, 40
 
 Row = Mapping[str, object]
 
@@ -191,14 +193,14 @@ class DocumentDecoder:
         self.counts.lines += self._line_ends + (not self._bytes.endswith(b"\n"))
         self._bytes = bytearray()
         rows, total = _rows_of(parsed)
+        if not rows:
+            self._refuse(f"a JSON document without rows: {_found_in(parsed)}")
         self.envelope = self.envelope or "flat"
         self._rows = self._records(rows, total)
 
-    def _records(self, rows: Iterable[object], total: int | None) -> Iterator[Record | None]:
+    def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
         """What is new in each row; None where nothing is."""
-        has_rows = False
         for number, row in enumerate(rows):
-            has_rows = True
             if not isinstance(row, dict):
                 self._refuse("an entry that is no object")
                 self._note_row(number, 0)
@@ -221,8 +223,6 @@ class DocumentDecoder:
             else:
                 self.counts.rows -= 1
                 yield None
-        if not has_rows:
-            self._refuse("a JSON document without rows")
 
     def _note_row(self, number: int, mark: int) -> None:
         """Remember a row that is not the one that stood here before; what was behind that one says nothing now."""
@@ -258,7 +258,19 @@ def _mark_of(row: Row) -> int:
         return 0
 
 
-def _rows_of(document: object) -> tuple[Iterable[object], int | None]:
+def _found_in(document: object) -> str:
+    """What a document holds that has no rows, in words."""
+    if not isinstance(document, dict):
+        return "an empty list" if document == [] else "neither a list nor an object"
+    columns = {key: len(value) for key, value in document.items() if isinstance(value, list)}
+    if len(columns) > 1:
+        told = ", ".join(f"{key[:_LONGEST_KEY]} {size:,}" for key, size in list(columns.items())[:_TOLD])
+        return f"{len(columns)} lists that are not of one length ({told}{', …' if len(columns) > _TOLD else ''})"
+    told = ", ".join(key[:_LONGEST_KEY] for key in list(document)[:_TOLD])
+    return f"an object of {told}{', …' if len(document) > _TOLD else ''}" if told else "an empty object"
+
+
+def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
     """The rows of a document, and how many steps the run wants to make."""
     if isinstance(document, list):
         return document, None
@@ -272,7 +284,12 @@ def _rows_of(document: object) -> tuple[Iterable[object], int | None]:
     lists = [value for value in document.values() if _is_row_list(value)]
     if len(lists) == 1:
         return cast(list[object], lists[0]), steps
-    return _by_step(document) or _by_column(document), steps
+    inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
+    for each in (document, *cast(list[Row], inner)):
+        rows = _by_step(each) or _by_column(each)
+        if rows:
+            return rows, steps
+    return (), steps
 
 
 def _is_row_list(value: object) -> bool:

@@ -18,10 +18,15 @@ from rltop.health.rule import QUIET, RuleSpec
 from rltop.health.rule_life import Rule
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, EventState, Level, Observation, Verdict
+from rltop.store.crossing import Crossing
 
 WARM_UP_RECORDS = 30
 """Records after which the baselines against a run's own start stand."""
 RESTART_RULE = "L6"
+_TWO_WRITERS = (
+    "two writers in one file: again and again it goes back after a row or two, each time to a step further on; "
+    "give each a file of its own"
+)
 
 
 class Engine:
@@ -43,6 +48,7 @@ class Engine:
         self._checkpoints: tuple[int, ...] = ()
         self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
         self._segment: int | None = None
+        self._crossing = Crossing()
         self._rules = self._fresh_rules()
         self._select()
 
@@ -186,9 +192,13 @@ class Engine:
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
+        return self.after(observation).verdicts
+
+    def after(self, observation: Observation) -> Engine:
+        """A copy that has judged `observation`; its events are those that this caused."""
         twin = self.clone()
         twin.observe(observation)
-        return twin.verdicts
+        return twin
 
     def restart(self, observation: Observation) -> list[Event]:
         """Begin a new segment at `observation`: a fact, the end of what fired, new baselines.
@@ -197,8 +207,14 @@ class Engine:
         calls it itself when the segment number moves).
         """
         happened = []
-        if self.options.is_enabled(RESTART_RULE, self._names()):
-            family, message = registry.BY_ID[RESTART_RULE].family, self._restart_message(observation)
+        was_crossing = self._crossing.is_certain
+        is_crossing = self._crossing.note(observation.step, self._now.record)
+        if is_crossing and was_crossing:
+            # That two write here has been said.
+            pass
+        elif self.options.is_enabled(RESTART_RULE, self._names()):
+            message = _TWO_WRITERS if is_crossing else self._restart_message(observation)
+            family = registry.BY_ID[RESTART_RULE].family
             happened.append(
                 Event(observation.record, observation.step, RESTART_RULE, family, Level.INFO, EventState.FACT, message)
             )
@@ -312,6 +328,7 @@ class Engine:
         twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
         twin._now = self._now.clone()
         twin._segment = self._segment
+        twin._crossing = self._crossing.clone()
         logged = set(map(id, self._logged))
         # A rule that is never asked never changes.
         twin._rules = [rule.clone() if id(rule) in logged else rule for rule in self._rules]

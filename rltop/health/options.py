@@ -6,6 +6,7 @@ themselves are imported only when something is to be judged or looked up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from rltop.errors import ConfigError
@@ -105,11 +106,19 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
                 raise ConfigError(f"[{table}.{rule}] {name}: no such setting", _did_you_mean(name, known))
             if name == "enabled":
                 if not isinstance(value, bool):
-                    raise ConfigError(
-                        f"[{table}.{rule}] enabled = {value!r} is not true or false", "write true or false"
-                    )
-            elif isinstance(value, bool) or not isinstance(value, int | float) or value != value:
-                raise ConfigError(f"[{table}.{rule}] {name} = {value!r} is not a number", "write a plain number")
+                    raise ConfigError(f"[{table}.{rule}] enabled is not true or false", "write true or false")
+            elif not _is_number(value):
+                raise ConfigError(f"[{table}.{rule}] {name} is not a number", "write a plain number")
+
+
+def _is_number(value: object) -> bool:
+    """Is it a number that can be compared with others: no NaN, and no whole number beyond what a float can be?"""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ class JoinedRun(TrackedRun):
         self.streams, self.rank_streams = list(streams), list(rank_streams)
         self._watch = watch
         self._next = 0
-        self._merged: tuple[tuple[int, ...], list[Event]] = ((), [])
+        self._merged: tuple[tuple[tuple[int, Event | None], ...], list[Event]] = ((), [])
 
     @property
     def _all(self) -> list[TrackedRun]:
@@ -150,9 +150,10 @@ class JoinedRun(TrackedRun):
         if self._watch is not None:
             sources.append(("", self._watch.events, self._watch.event_times))
         sources.append(("", own, self.event_times))
-        lengths = tuple(len(events) for _, events, _ in sources)
-        if self._merged[0] != lengths:
-            self._merged = (lengths, _merge(sources))
+        # An event of the newest row is another one when the row is closed: the number alone does not tell.
+        known = tuple((len(events), events[-1] if events else None) for _, events, _ in sources)
+        if self._merged[0] != known:
+            self._merged = (known, _merge(sources))
         return self._merged[1]
 
     def _own_events(self) -> Sequence[Event]:

@@ -18,9 +18,24 @@ from rltop.ingest.observe import Observer
 from rltop.metrics.dialect import Identity
 from rltop.model import Event, Observation, Verdict
 from rltop.store.stream import ClosedRow, Stream
+from rltop.structs import NamedTuple
 
 WARM_UP_RECORDS = 30
 COLLAPSE_RULE = "X1"
+
+
+class Peek(NamedTuple):
+    """What a look at the open row shows.
+
+    Attributes:
+        verdicts: as if it were closed.
+        events: what closing it now would add to the events, marked as provisional.
+        event_times: of these, as those of a judge.
+    """
+
+    verdicts: Sequence[Verdict]
+    events: Sequence[Event] = ()
+    event_times: Sequence[float | None] = ()
 
 
 class Judge:
@@ -142,23 +157,32 @@ class Judge:
         """(records seen, records wanted) while rules warm up; None when they have."""
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
-    def peek(self, stream: Stream, identity: Identity) -> Sequence[Verdict]:
-        """Verdicts as if the open row were closed."""
+    def peek(self, stream: Stream, identity: Identity) -> Peek:
+        """Verdicts as if the open row were closed, and the events that this would make."""
         if self._engine is None or self._observer is None:
             return self._peek_unsettled(stream, identity)
         open_row = stream.open_row()
         raw = None if open_row is None else stream.raw_row(open_row)
         if open_row is None or raw is None:
-            return self._engine.verdicts
-        return self._engine.peek(self._observer.observation(open_row, raw, self.records + raw.is_training))
+            return Peek(self._engine.verdicts)
+        observation = self._observer.observation(open_row, raw, self.records + raw.is_training)
+        after = self._engine.after(observation)
+        return Peek(after.verdicts, _provisional(after.events), [observation.time_s] * len(after.events))
 
-    def _peek_unsettled(self, stream: Stream, identity: Identity) -> Sequence[Verdict]:
+    def _peek_unsettled(self, stream: Stream, identity: Identity) -> Peek:
         """Judge the few rows that there are with a judge that is thrown away."""
         engine, observer, records = self._new_engine(identity), Observer(stream, identity), 0
+        times: list[float | None] = []
         open_row = stream.open_row()
         for row in [*stream.closed, *([] if open_row is None else [open_row])]:
             raw = stream.raw_row(row)
             if raw is not None:
                 records += raw.is_training and row.columns is None
-                engine.observe(observer.observation(row, raw, records))
-        return engine.verdicts
+                observation = observer.observation(row, raw, records)
+                engine.observe(observation)
+                times += [observation.time_s] * (len(engine.events) - len(times))
+        return Peek(engine.verdicts, _provisional(engine.events), times)
+
+
+def _provisional(events: Sequence[Event]) -> list[Event]:
+    return [event._replace(is_provisional=True) for event in events]

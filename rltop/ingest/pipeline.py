@@ -14,13 +14,13 @@ from rltop.decode.auto import AutoDecoder
 from rltop.decode.decoder import Decoder, Introduced, Piecemeal, SpanSource
 from rltop.metrics.dialect import Identity
 from rltop.metrics.identify import identify, with_keys
-from rltop.model import Record, TimedSpan, Verdict
+from rltop.model import Record, TimedSpan
 from rltop.sources.events import Reset, ResetReason
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
     from rltop.derive.spans import SpanBook
-    from rltop.ingest.judge import Judge
+    from rltop.ingest.judge import Judge, Peek
 
 SETTLE_ROWS = 20
 """Rows after which the dialect is settled: the first row alone lacks keys that are logged now and then."""
@@ -177,12 +177,10 @@ class Pipeline:
             self._provisional = (len(self.stream.keys), self._identify())
         return self._provisional[1]
 
-    def peek(self) -> Sequence[Verdict]:
-        """Verdicts as if the open step were closed; nothing is changed by looking."""
+    def peek(self) -> Peek | None:
+        """Verdicts and events as if the open step were closed, None without a judge; nothing is changed by looking."""
         identity = self.current_identity()
-        if self.judge is None or identity is None:
-            return ()
-        return self.judge.peek(self.stream, identity)
+        return None if self.judge is None or identity is None else self.judge.peek(self.stream, identity)
 
     @property
     def is_finished(self) -> bool:

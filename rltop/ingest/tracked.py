@@ -84,7 +84,7 @@ class TrackedRun(Condition):
         self._collapses = 0
         self._checkpoints: tuple[int, ...] | None = None
         self._measured: tuple[int, RankHistory | None] = (-1, None)
-        self._peeked: tuple[object, Sequence[Verdict]] = (None, ())
+        self._peeked: tuple[object, Sequence[Verdict], Sequence[Event], Sequence[float | None]] = (None, (), (), ())
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -277,15 +277,15 @@ class TrackedRun(Condition):
 
     @property
     def events(self) -> Sequence[Event]:
-        """Every transition so far, in the order of the file."""
-        judge = self._main.pipeline.judge
-        return () if judge is None else judge.events
+        """Every transition so far, in the order of the file; of the newest row, which may change, as provisional."""
+        self._peek()
+        return self._peeked[2]
 
     @property
     def event_times(self) -> Sequence[float | None]:
         """When the row behind each event was written, as far as it says."""
-        judge = self._main.pipeline.judge
-        return () if judge is None else judge.event_times
+        self._peek()
+        return self._peeked[3]
 
     @property
     def beside(self) -> Sequence[TrackedRun]:
@@ -326,12 +326,21 @@ class TrackedRun(Condition):
         return sorted([*found, *beside], key=lambda v: (*v.urgency, v.since_record))
 
     def _peek(self) -> Sequence[Verdict]:
-        version = self.version
+        """Verdicts; looks at the open row when something has moved, and notes what events it would make."""
+        judge = self._main.pipeline.judge
+        settled = [] if judge is None else judge.events
+        version = (self.version, len(settled))
         if self._peeked[0] != version:
-            verdicts = self._shown.peek()
+            seen = self._shown.peek()
+            verdicts = () if seen is None else seen.verdicts
+            times = [] if judge is None else judge.event_times
             if self.is_preview or self.loading is not None:
                 verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
-            self._peeked = (version, verdicts)
+                seen = None
+            if seen is None or not seen.events:
+                self._peeked = (version, verdicts, settled, times)
+            else:
+                self._peeked = (version, verdicts, [*settled, *seen.events], [*times, *seen.event_times])
         return self._peeked[1]
 
     def take_spans_with(self, sink: Callable[[Sequence[TimedSpan]], None]) -> None:

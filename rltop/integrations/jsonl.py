@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -29,18 +31,22 @@ class JsonlWriter:
     Every row is one write to a descriptor opened for appending, so a reader sees
     it at once, a crash loses no row that `log` has taken, and a run that is
     resumed continues in the same file. A half line that a killed process or a full
-    disk left behind is ended first, so that it spoils no row but itself.
+    disk left behind is ended first, so that it spoils no row but itself. A file
+    that is deleted is begun anew, so that the rows are where a reader finds them.
 
     Numbers that are not finite are written as `NaN`, `Infinity` and `-Infinity`,
     the literals of Python's json module: `null` could not tell them apart, nor
     from a metric without a value. rltop reads both.
 
-    Use one writer per file, from one process (rank zero of a distributed run).
+    Use one writer per file, from one process (rank zero of a distributed run); its
+    threads may share it.
 
     Attributes:
         path: the file.
         lost: rows that could not be written.
     """
+
+    _lock = threading.RLock()  # of all writers: one that had its own could not be copied
 
     def __init__(
         self,
@@ -60,51 +66,77 @@ class JsonlWriter:
         self.lost = 0
         self._now = now
         self._is_failing = False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._place = Path(os.path.abspath(self.path))  # noqa: PTH100 - stays where it is when the process moves
+        self._is_torn = False
+        self._descriptor: int | None = None
+        self._open()
+
+    def _open(self) -> int:
+        self._place.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
-        self._descriptor: int | None = os.open(self.path, flags, 0o644)
-        self._is_torn = _ends_in_half_line(self._descriptor)
+        descriptor = self._descriptor = os.open(self._place, flags, 0o644)
+        self._is_torn = _ends_in_half_line(descriptor)
+        return descriptor
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append the row of `step`; what goes wrong with the file is a warning, never the end of the training.
+        """Append the row of `step`. Never raises: a row that cannot be written is counted in `lost` and warned of once.
+
+        Only what ends a program passes: KeyboardInterrupt, SystemExit. Where warnings
+        are errors (`-W error`), what would be a warning goes to standard error.
 
         Args:
             step: the optimiser step; rows of one step may come in several calls.
             metrics: key to value. Scalars of array libraries become numbers; what
                 JSON cannot say becomes its text. `step` and `time` (seconds since
                 the epoch) are the writer's own and win over keys of that name.
-
-        Raises:
-            ValueError: the writer is closed.
         """
-        if self._descriptor is None:
-            raise ValueError(f"{self.path} is closed")
-        row = {"step": step, "time": self._now()}
-        row.update((str(key), value) for key, value in metrics.items() if key not in ("step", "time"))
         try:
-            self._append(self._descriptor, _line_of(row))
-        except OSError as error:
+            own = {"step": step, "time": self._now()}
+            line = _line_of({**own, **{_text(key): value for key, value in metrics.items()}, **own})
+            with self._lock:
+                self._append(line)
+        except Exception as error:
             self.lost += 1
             if not self._is_failing:
                 self._is_failing = True
-                _warn(f"the row of step {step} could not be written to {self.path}: {error}; the next ones are tried")
+                what = "the row of step {} could not be written to {}: {}; the next ones are tried"
+                _warn(what, step, self.path, error)
         else:
             self._is_failing = False
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                _warn("{} could not be closed: {}", self.path, error)
 
-    def _append(self, descriptor: int, line: bytes) -> None:
-        """Write a whole line, or raise OSError and remember that a part of it may stand there."""
+    def _append(self, line: bytes) -> None:
+        """Write a whole line, or raise and remember that a part of it may stand there.
+
+        Raises:
+            ValueError: the writer is closed.
+            OSError: the file takes no more.
+        """
+        descriptor = self._descriptor
+        if descriptor is None:
+            raise ValueError("the writer is closed")
+        if not os.fstat(descriptor).st_nlink:
+            deleted, descriptor = descriptor, self._open()
+            os.close(deleted)
         rest = b"\n" + line if self._is_torn else line
         while rest:
             written = os.write(descriptor, rest)
             self._is_torn = self._is_torn or written < len(rest)
             rest = rest[written:]
         self._is_torn = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy opens the file for itself: in another process the number of a descriptor is another file's."""
+        return type(self), (self.path, self._now)
 
     def __enter__(self) -> JsonlWriter:
         return self
@@ -113,6 +145,15 @@ class JsonlWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _renew_lock() -> None:
+    """Whoever held the lock when this process was forked is not here to let go of it."""
+    JsonlWriter._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class LogRows:
@@ -142,20 +183,23 @@ class LogRows:
         self._has_failed = False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Append what the trainer has just logged, under the state's global step."""
-        if not logs or self._has_failed or not state.is_world_process_zero:
+        """Append what the trainer has just logged, under the state's global step; never raises."""
+        if self._has_failed:
             return
         try:
+            if not logs or not state.is_world_process_zero:
+                return
             if self._writer is None:
                 self._writer = JsonlWriter(self._path, self._now)
-        except OSError as error:
+            total = getattr(state, "max_steps", 0) or 0
+            row = {"total_steps": total} if total > 0 else {}
+            row.update(logs)
+            step = state.global_step
+        except Exception as error:
             self._has_failed = True
-            _warn(f"no metrics are written to {self._path}: {error}")
+            _warn("no metrics are written to {}: {}", self._path, error)
             return
-        total = getattr(state, "max_steps", 0) or 0
-        row = {"total_steps": total} if total > 0 else {}
-        row.update(logs)
-        self._writer.log(state.global_step, row)
+        self._writer.log(step, row)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the file; a log that comes later opens it again."""
@@ -198,8 +242,16 @@ def __getattr__(name: str) -> Any:
     return made
 
 
-def _warn(message: str) -> None:
-    warnings.warn(f"rltop: {message}", RuntimeWarning, stacklevel=3)
+def _warn(message: str, *details: object) -> None:
+    """Warn, or where warnings are errors or nobody can be warned any more, say it or keep quiet; never raises."""
+    try:
+        text = "rltop: " + message.format(*map(_text, details))
+        try:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+        except Exception:
+            sys.stderr.write(text + "\n")
+    except Exception:
+        return
 
 
 def _ends_in_half_line(descriptor: int) -> bool:
@@ -212,20 +264,38 @@ def _line_of(row: dict[str, Any]) -> bytes:
     """A row as one line; a value that JSON cannot take apart is written as its text."""
     try:
         text = json.dumps(row, default=_plain, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError):  # keys that are tuples, an object that holds itself
-        text = json.dumps({key: _plain(value) for key, value in row.items()}, default=str, separators=(",", ":"))
+    except Exception:  # keys that are tuples, an object that holds itself, one that cannot be asked
+        text = "{" + ",".join(f"{json.dumps(key)}:{_json_of(value)}" for key, value in row.items()) + "}"
     return text.encode() + b"\n"
+
+
+def _json_of(value: Any) -> str:
+    """A value as JSON, whatever it does when it is asked."""
+    for said in (_plain, _text):
+        try:
+            return json.dumps(said(value), default=_plain, separators=(",", ":"))
+        except Exception:
+            continue
+    return "null"
 
 
 def _plain(value: Any) -> Any:
     """What JSON can say of `value`: a scalar's number, an array's list, else its text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
         return value
     for name in ("item", "tolist", "__float__"):
-        convert = getattr(value, name, None)
-        if callable(convert):
-            try:
+        try:
+            convert = getattr(value, name, None)
+            if callable(convert):
                 return convert()
-            except (TypeError, ValueError, RuntimeError):  # `item` of an array with several elements
-                continue
-    return str(value)
+        except Exception:  # `item` of an array with several elements; a tensor whose device has failed
+            continue
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    """The text of `value`, or where it has none, what it is an object of."""
+    try:
+        return str(value)
+    except Exception:
+        return f"<{type(value).__name__} object without a text>"

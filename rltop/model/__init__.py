@@ -18,7 +18,19 @@ from rltop.model.meaning import (
     Traits,
     Unit,
 )
-from rltop.model.rows import GAP, RECENT_LINES, CellMark, Counts, Label, NonFinite, Place, Record, Shape
+from rltop.model.rows import (
+    GAP,
+    RECENT_LINES,
+    CellMark,
+    Counts,
+    Label,
+    NonFinite,
+    Place,
+    Record,
+    Shape,
+    is_unsafe,
+    spelled,
+)
 from rltop.model.verdicts import POISON_FAMILY, Event, EventState, Evidence, Level, RunState, Verdict, VerdictState
 
 __all__ = [
@@ -50,4 +62,6 @@ __all__ = [
     "Unit",
     "Verdict",
     "VerdictState",
+    "is_unsafe",
+    "spelled",
 ]

@@ -31,6 +31,17 @@ class NonFinite(enum.IntEnum):
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
+def is_unsafe(character: str) -> bool:
+    """Can a character do more to a terminal or a line than stand there: control, format, bidirectional, line break?"""
+    return unicodedata.category(character) in _UNSAFE_CATEGORIES
+
+
+def spelled(character: str) -> str:
+    r"""A character as `\uXXXX`, beyond U+FFFF as two of them: what JSON reads as the character itself."""
+    units = character.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[i : i + 4]}" for i in range(0, len(units), 4))
+
+
 class Label(NamedTuple):
     """Text from outside, made harmless once.
 
@@ -48,10 +59,7 @@ class Label(NamedTuple):
         if text.isascii() and text.isprintable():
             return cls(text, text)
         shown = "".join(
-            ch.encode("unicode_escape", "backslashreplace").decode("ascii")
-            if unicodedata.category(ch) in _UNSAFE_CATEGORIES
-            else ch
-            for ch in text
+            ch.encode("unicode_escape", "backslashreplace").decode("ascii") if is_unsafe(ch) else ch for ch in text
         )
         return cls(text, shown)
 
@@ -121,8 +129,9 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `broken_texts` are keys and texts with bytes that are no UTF-8; `recent_bad`
-    are the numbers of the newest bad lines of which nothing could be used;
+    for a step; `crossed_rows` are another writer's in the same file; `broken_texts` are keys
+    and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of
+    which nothing could be used;
     `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
     """
 
@@ -135,6 +144,7 @@ class Counts(Struct, frozen=False):
     numbered_rows: int = 0
     nul_bytes: int = 0
     late_rows: int = 0
+    crossed_rows: int = 0
     repeated_rows: int = 0
     text_values: int = 0
     broken_texts: int = 0
@@ -178,6 +188,6 @@ class Counts(Struct, frozen=False):
         """The names of all counters."""
         return (
             "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
-            "nul_bytes", "late_rows", "repeated_rows", "text_values", "broken_texts", "nested_values", "null_values",
-            "nonfinite_values", "keys_over_cap", "unreadable_files",
+            "nul_bytes", "late_rows", "crossed_rows", "repeated_rows", "text_values", "broken_texts", "nested_values",
+            "null_values", "nonfinite_values", "keys_over_cap", "unreadable_files",
         )  # fmt: skip

@@ -118,6 +118,7 @@ class Event(NamedTuple):
     the main one. `since_step` is where what the rule speaks of began, which is
     before the record that established it; None for a fact. `metric` and `key` are what
     the message speaks of, by its canonical name and by the trainer's key, where it is one.
+    `is_provisional`: of the newest row, which may still change.
     """
 
     record: int
@@ -131,6 +132,7 @@ class Event(NamedTuple):
     since_step: int | None = None
     metric: str = ""
     key: str = ""
+    is_provisional: bool = False
 
 
 class RunState(enum.StrEnum):

@@ -7,15 +7,18 @@ rounded. What is not finite or not known is null.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from rltop.model import Event, EventState, Level, Verdict, VerdictState
+from rltop.model import Event, EventState, Level, Verdict, VerdictState, is_unsafe, spelled
 from rltop.view.source import RunSource
 
 Document = dict[str, Any]
+
+_MAYBE_UNSAFE = re.compile("[^ -~\\n]")
 
 
 def check_document(run: RunSource, *, since: int | None = None) -> Document:
@@ -91,23 +94,33 @@ def _ranks(run: RunSource) -> Document | None:
 
 
 def dumps(document: Document) -> bytes:
-    """A document as indented JSON, UTF-8, without a last newline.
+    r"""A document as indented JSON, UTF-8, without a last newline.
 
     Keys and names come from outside: what UTF-8 cannot carry is escaped, and what
-    does not fit into 64 bits becomes a float.
+    does not fit into 64 bits becomes a float. What could command a terminal or
+    break a line stands as `\uXXXX`, which every parser reads as the same text.
     """
-    try:
-        return orjson.dumps(document, option=orjson.OPT_INDENT_2)
-    except orjson.JSONEncodeError:
-        return orjson.dumps(_encodable(document), option=orjson.OPT_INDENT_2)
+    return _written(document, orjson.OPT_INDENT_2)
 
 
 def line(document: Document) -> bytes:
-    """A document as JSON in one line, UTF-8, without a last newline."""
+    """A document as JSON in one line, otherwise as `dumps`."""
+    return _written(document, 0)
+
+
+def _written(document: Document, option: int) -> bytes:
     try:
-        return orjson.dumps(document)
+        data = orjson.dumps(document, option=option)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_encodable(document))
+        data = orjson.dumps(_encodable(document), option=option)
+    # Below U+0020 orjson escapes by itself, and outside of texts there is only ASCII.
+    if data.isascii() and b"\x7f" not in data:
+        return data
+    return _MAYBE_UNSAFE.sub(_escape, data.decode()).encode()
+
+
+def _escape(found: re.Match[str]) -> str:
+    return spelled(found[0]) if is_unsafe(found[0]) else found[0]
 
 
 def _encodable(value: Any) -> Any:
@@ -149,7 +162,7 @@ def verdict_document(verdict: Verdict) -> Document:
 
 
 def event_document(event: Event) -> Document:
-    """An event; the stream is named where it is not the main one."""
+    """An event; the stream is named where it is not the main one, and that it is provisional where it is."""
     return {
         "record": event.record,
         "step": event.step,
@@ -159,6 +172,7 @@ def event_document(event: Event) -> Document:
         "family": event.family,
         "level": event.level.word,
         "state": event.state.value,
+        **({"is_provisional": True} if event.is_provisional else {}),
         "message": event.message,
     }
 

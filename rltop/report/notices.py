@@ -126,7 +126,8 @@ class Announcer:
 
     def _new_events(self) -> list[Event]:
         """Events that were not there at the last look: those of several streams are told in one order, each its own."""
-        events = self.run.events
+        # What the newest row would make is told by its verdicts.
+        events = [event for event in self.run.events if not event.is_provisional]
         if len(events) == self._told.total():
             return []
         seen: Counter[str] = Counter()

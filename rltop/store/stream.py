@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from rltop.model import Counts, NonFinite, Place, Record
 from rltop.store.blocks import Block
+from rltop.store.crossing import Crossing
 from rltop.store.layout import Columns, Layout
 from rltop.store.marks import MarkRegister
 from rltop.store.query import StreamQueries
@@ -80,6 +81,8 @@ class Stream(StreamQueries):
         self._recalled: OrderedDict[int, Mapping[str, float]] = OrderedDict()
         self._joined_restarts: array[int] = array("q")
         self._must_restart = False
+        self._crossing = Crossing()
+        self._rows_at_return = 0
         self._open_step: int | None = None
         self._is_open = False
 
@@ -212,13 +215,32 @@ class Stream(StreamQueries):
             if clashes is None:
                 self.counts.repeated_rows += 1
             elif any(self._space.is_training[column] for column in clashes):
-                self._restart(record, layout)
+                self._restart_or_cross(segment, record, layout, found)
             else:
                 self._merge(segment, record, layout, is_late=True)
         elif layout.is_training and not self._fills_a_hole(segment, record.step):
-            self._restart(record, layout)
+            self._restart_or_cross(segment, record, layout, None)
         else:
             self._insert_late(segment, record, layout)
+
+    def _restart_or_cross(
+        self, segment: Segment, record: Record, layout: Layout, found: tuple[Block, int] | None
+    ) -> None:
+        """Begin a segment, unless another writer of this file wrote the row: it is put where its step belongs.
+
+        Each of its rows would begin a segment, and what is learned from the rows would begin anew with it.
+        """
+        was_certain = self._crossing.is_certain
+        is_other = self._crossing.note(record.step, self.rows - self._rows_at_return)
+        if not (was_certain and is_other):
+            self._restart(record, layout)
+        else:
+            self.counts.crossed_rows += 1
+            if found is not None:
+                self._merge(segment, record, layout, is_late=True)
+            else:
+                self._insert_late(segment, record, layout)
+        self._rows_at_return = self.rows
 
     def _clashes(self, block: Block, row: int, record: Record, layout: Layout) -> list[int] | None:
         """Columns that hold another value already; None if the row is a mere repetition."""

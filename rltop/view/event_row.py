@@ -15,6 +15,8 @@ _EVENT_WORDS = {
     EventState.FACT: "note",
 }
 
+PROVISIONAL = "provisional: "
+"""Before what the newest row would say if nothing more came of its step."""
 _LEAST_WORDS = 12
 _MOST_ROWS = 6
 
@@ -42,6 +44,7 @@ def _head(event: Event, width: int, glyphs: Glyphs) -> RowBuilder:
     builder.add("  " if is_over else f"{glyphs.level(event.level)} ", role)
     builder.right(units.step(event.step), 9, "value").add("  ").left(event.rule, 5, "dim")
     builder.left(_EVENT_WORDS[event.state], 10, role)
+    builder.add(PROVISIONAL if event.is_provisional else "", "dim")
     return builder.add(f"{Label.of(event.stream)}: " if event.stream else "", "note")
 
 

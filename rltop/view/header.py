@@ -248,6 +248,7 @@ _WORDS = (
     ("numbered_rows", "row without a step, numbered in order", "rows without a step, numbered in order"),
     ("keys_over_cap", "key over the limit", "keys over the limit"),
     ("nonfinite_values", "value not finite", "values not finite"),
+    ("crossed_rows", "row of another writer in the same file", "rows of another writer in the same file"),
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),
     ("nul_bytes", "NUL byte", "NUL bytes"),

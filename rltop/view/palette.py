@@ -7,7 +7,6 @@ the same palette as the screen.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from rltop import resources
-from rltop.errors import ThemeError
+from rltop.errors import ConfigError, ThemeError
 from rltop.structs import NamedTuple, Struct, field, replace
 from rltop.view.lines import ROLES
 
@@ -117,8 +116,7 @@ def find_palettes(extra: Path | None = None) -> dict[str, Path]:
     """
     found: dict[str, Path] = {}
     for place in (resources.folder("themes"), extra if extra is not None else user_folder()):
-        if os.path.isdir(place):  # noqa: PTH112 - a Path raises where it may not look
-            found.update({path.stem: path for path in sorted(place.glob("*.toml"))})
+        found.update(resources.toml_files(place))
     return found
 
 
@@ -142,15 +140,10 @@ def read_palette(path: Path) -> Palette:
     Raises:
         ThemeError: naming the file, the key and the remedy.
     """
-    import tomllib  # noqa: PLC0415 - texts without colour need none
-
     try:
-        with path.open("rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise ThemeError(f"{path}: {error.strerror or error}", "check the path and its permissions") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ThemeError(f"{path}: not TOML: {error}", "mend the line it names") from error
+        document = resources.read_toml(path)
+    except ConfigError as error:
+        raise ThemeError(error.message, error.hint) from error
     return _Reader(path, document).palette()
 
 

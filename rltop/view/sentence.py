@@ -44,7 +44,11 @@ def nothing_yet(run: RunSource) -> Sentence | None:
         return Sentence(Label.of(f"no metrics yet, and an error was logged: {run.failure.raw}"), Level.WARN)
     if run.counts.lines:
         lines = f"{units.count(run.counts.lines)} {'line' if run.counts.lines == 1 else 'lines'}"
-        return Sentence(Label.of(f"no metrics yet: {lines} read, none with a number"), Level.WARN)
+        # Where nothing could be read as a row, what is wrong with it says more than what it lacks.
+        has_read = run.counts.rows or run.counts.no_step_lines
+        reason = "" if has_read else run.counts.first_bad_reason
+        what = f"; {reason}" if reason else ", none with a number"
+        return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
     waiting = f"waiting for the first record of {run.name.raw}"
     if run.state is RunState.LOADING:
         waiting = "reading …"

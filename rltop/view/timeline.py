@@ -17,6 +17,7 @@ from rltop.model import Event, EventState, Label, Level
 from rltop.store.stream import Stream
 from rltop.structs import Struct, field, replace
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small
+from rltop.view.event_row import PROVISIONAL
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import shown_step
@@ -367,5 +368,7 @@ def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int |
     whose = f"{event.stream}: " if event.stream else ""
     if is_old:
         whose = f"{whose}before the restart: "
+    if event.is_provisional:
+        builder.add(PROVISIONAL, "dim")
     builder.add(Label.of(f"{whose}{event.message}").display, "dim" if is_over else "text")
     return builder.row(Target(TargetKind.EVENT, event.rule, number))

@@ -243,3 +243,43 @@ def test_a_file_that_grows_is_not_chased(
     monkeypatch.setattr(LocalFileSystem, "read_at", and_grows)
     _, out, _ = run([*flags, path], capsys)
     assert 50 <= json.loads(out)["step"] <= 55
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["chek", "FILE"], "rltop check"),
+        (["Check", "FILE"], "rltop check"),
+        (["chek", "--json", "FILE"], "rltop check"),
+        (["chek", "--explain", "O12", "FILE"], "rltop check"),
+        (["repaly", "FILE"], "rltop replay"),
+        (["wacth", "FILE"], "rltop watch"),
+        (["demoo"], "rltop demo"),
+        (["--json", "check", "FILE"], "commands come first"),
+        (["FILE", "watch"], "commands come first"),
+        (["--onse", "FILE"], "--once"),
+        (["--thme=dark", "FILE"], "--theme"),
+        (["check", "--fial-on=warn", "FILE"], "--fail-on"),
+        (["watch", "FILE", "--on-crti", "true"], "--on-crit"),
+    ],
+)
+def test_a_word_that_is_mistyped_is_told_what_was_meant(
+    words: list[str], meant: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = rows(tmp_path / "metrics.jsonl", 10)
+    code, out, err = run([path if word == "FILE" else word for word in words], capsys)
+    assert (code, out) == (2, "")
+    assert meant in err and ("did you mean" in err or "commands come first" in err)
+
+
+def test_a_run_that_is_called_like_a_command_can_be_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows(tmp_path / "chek" / "metrics.jsonl", 10)
+    rows(tmp_path / "demo" / "metrics.jsonl", 10)
+    for name in ("chek", "./demo", "chek*", "che[k]"):
+        assert run(["--once", name], capsys)[0] == 0
+    assert "does not exist" in run(["--once", "./repaly"], capsys)[2]
+    assert "does not exist" in run(["--once", "run_7"], capsys)[2]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,15 @@ def said(*argv: str, pipe: bytes = b"") -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
+def texts_in(document: object) -> list[str]:
+    """Every text of a JSON document."""
+    if isinstance(document, dict):
+        return [*document, *texts_in(list(document.values()))]
+    if isinstance(document, list):
+        return [text for each in document for text in texts_in(each)]
+    return [document] if isinstance(document, str) else []
+
+
 def in_shell(words: str) -> tuple[int, str]:
     """Exit code and standard error of the program with its streams as a shell sets them."""
     command = ["sh", "-c", f'exec "$0" -m rltop {words}', sys.executable, str(FIRING)]
@@ -58,6 +69,12 @@ def in_shell(words: str) -> tuple[int, str]:
         ["--once", f"{EVIL}.jsonl"],
         ["replay", EVIL],
         ["watch", "--give-up", EVIL, "x"],
+        ["callback", EVIL],
+        ["demo", EVIL],
+        ["replay", EVIL, EVIL],
+        ["replay", "--from", EVIL, "x"],
+        ["check", "--width", EVIL],
+        ["check", "--profile", EVIL, str(FIRING)],
     ],
 )
 def test_nothing_that_was_typed_reaches_the_terminal_raw(argv: list[str], tmp_path: Path) -> None:
@@ -76,7 +93,22 @@ def test_what_was_passed_over_is_said_harmlessly(tmp_path: Path) -> None:
         assert "\033" not in out + err and "\\x1b[31mvil" in out + err
 
 
-@pytest.mark.parametrize("words", ['--once "$1"', 'check "$1"', 'check --json "$1"', '"$1"'])
+@pytest.mark.parametrize("argv", [["--once", "--json"], ["check", "--json"], ["watch", "--json", "--give-up", "0.1"]])
+def test_a_document_shows_no_character_that_commands_a_terminal_and_loses_none(argv: list[str], tmp_path: Path) -> None:
+    key = "k\x00\x1b[31m\x7f\x9b31m\x9d0;\u200b\u2028\u2029\u202e\u2066\ufeff\U000e0001 é\U0001f600"
+    path = tmp_path / f"{key[1:].replace(chr(0), '')}.jsonl"
+    rows = [{"step": step, "loss": 1.0, key: float("nan") if step > 30 else 1.0} for step in range(1, 41)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, err = said(*argv, str(path))
+    assert code in {0, 1, 4} and err == ""
+    assert not [char for char in out if unicodedata.category(char) in {"Cc", "Cf", "Zl", "Zp"} and char != "\n"]
+    documents = [json.loads(line) for line in out.splitlines()] if argv[0] == "watch" else [json.loads(out)]
+    assert {key, path.name} & {text.removeprefix(f"{tmp_path}/") for text in texts_in(documents)}
+
+
+@pytest.mark.parametrize(
+    "words", ['--once "$1"', 'check "$1"', 'check --json "$1"', '"$1"', "callback", "check --rules"]
+)
 def test_an_output_that_is_closed_or_full_is_no_fault_of_the_program(words: str) -> None:
     for output, what in ((">&-", "closed"), (">/dev/full", "No space left")):
         code, err = in_shell(f"{words} {output}")
@@ -91,12 +123,30 @@ def test_streams_that_are_closed_are_done_without() -> None:
     assert in_shell('watch --give-up 0.1 --from-now "$1" >&-')[1] == ""
 
 
-def test_an_output_that_knows_only_ascii_gets_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_output_that_knows_only_ascii_gets_only_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    for argv in (["check"], ["check", "--json"], ["--once"], ["--json"]):
-        code, out, err = said(*argv, str(FIRING))
-        assert code in {0, 1} and err == ""
+    path = tmp_path / "é\U0001f600.jsonl"
+    path.write_bytes(FIRING.read_bytes())
+    watch = ["watch", "--give-up", "0.1"]
+    for argv in (["check"], ["check", "--json"], ["--once"], ["--json"], watch, [*watch, "--json"], ["callback"]):
+        code, out, err = said(*argv, *([] if argv == ["callback"] else [str(path)]))
+        assert code in {0, 1, 4} and err == ""
         assert out.isascii()
+        if argv[-1] == "--json":
+            shown = [json.loads(line) for line in out.splitlines()] if argv[0] == "watch" else [json.loads(out)]
+            assert any("é\U0001f600" in str(each) for each in shown)
+
+
+@pytest.mark.parametrize("encoding", ["idna", "undefined", "ascii:nonsense", "utf-16"])
+def test_an_output_of_an_odd_encoding_is_no_fault_of_the_program(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", encoding)
+    done = subprocess.run(
+        [sys.executable, "-m", "rltop", "check", str(FIRING)], capture_output=True, timeout=60, check=False
+    )
+    assert done.returncode in {1, 2}
+    assert done.returncode == 1 or b"PYTHONIOENCODING" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fake_filesystem import FakeFileSystem
 
 from rltop.cli import main
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
-from rltop.cli.opening import direct
+from rltop.cli.opening import direct, threaded
 from rltop.cli.watch import Log, Vigil, WatchOptions, is_alive
 from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
 from rltop.ingest.found import Found, name_of
 from rltop.ingest.session import Session
+from rltop.sources.reader import Reader, ReaderOptions
 from tests.run_folders import write_events
 
 FINAL = json.dumps({"step": 41, "train_runtime": 12.0, "train_loss": 0.1}) + "\n"
@@ -48,7 +50,8 @@ class Watch:
         self,
         path: Path,
         capsys: pytest.CaptureFixture[str],
-        clock: FakeClock | SystemClock | None = None,
+        clock: SystemClock | None = None,
+        reader: Reader | None = None,
         **options: object,
     ) -> None:
         self.path, self.capsys, self.clock = path, capsys, clock or FakeClock()
@@ -62,8 +65,9 @@ class Watch:
         size, modified_s = (path.stat().st_size, self.clock.now()) if path.exists() else (0, None)
         found = Found(str(path), name_of(str(path)), size, modified_s)
         self.hooks = hooks
+        open_feed = threaded(reader) if reader else direct(self.clock)
         self.vigil = Vigil(
-            Session([found], direct(self.clock), self.clock, ingest), hooks, log, self.clock,
+            Session([found], open_feed, self.clock, ingest), hooks, log, self.clock,
             WatchOptions(is_json=True, **options),  # type: ignore[arg-type]
         )  # fmt: skip
         self.lines: list[dict[str, object]] = []
@@ -431,3 +435,78 @@ def test_a_writer_that_is_faster_is_said_and_does_not_make_it_deaf(
             break
     watch.turn()
     assert [event for event in watch.events() if event in ("behind", "caught up")] == ["behind", "caught up"]
+
+
+def until(watch: Watch, event: str, times: int = 1) -> dict[str, object]:
+    """Turn until an event has been logged so many times."""
+    for _ in range(1_000):
+        watch.turn()
+        if watch.events().count(event) >= times:
+            return next(line for line in reversed(watch.lines) if line["event"] == event)
+        time.sleep(0.01)
+    raise AssertionError(f"no {event!r} in {watch.lines}")
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[tuple[FakeFileSystem, Reader, Path]]:
+    """A file of 40 rows in a file system that can be made to hang, and who reads it."""
+    fs, path = FakeFileSystem(), tmp_path / "metrics.jsonl"
+    fs.write(str(path), rows(40).encode())
+    options = ReaderOptions(local_poll_s=0.02, stuck_after_s=0.2, use_watcher=False)
+    reader = Reader(options, fs, mountinfo=lambda: "")
+    yield fs, reader, path
+    fs.gate.set()
+    reader.close()
+
+
+def test_a_file_system_that_hangs_from_the_start_is_said_and_given_up(
+    hanging: tuple[FakeFileSystem, Reader, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fs, reader, path = hanging
+    fs.gate.clear()
+    watch = Watch(path, capsys, SystemClock(), reader, give_up_s=0.3)
+    assert "no answer" in str(until(watch, "lost")["reason"])
+    assert until(watch, "given up")["exit_code"] == 3
+    assert watch.vigil.is_over and watch.vigil.exit_code == 3
+
+
+def test_a_file_system_that_hangs_midway_is_no_silence_of_the_run(
+    hanging: tuple[FakeFileSystem, Reader, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fs, reader, path = hanging
+    watch = Watch(path, capsys, SystemClock(), reader)
+    until(watch, "watching")
+    fs.write(str(path), row(41).encode())
+    fs.gate.clear()
+    until(watch, "lost")
+    fs.gate.set()
+    until(watch, "found")
+    fs.denied = True
+    assert "denied" in str(until(watch, "lost", times=2)["reason"])
+
+
+def test_giving_up_a_file_out_of_sight_says_what_is_wrong_with_it(
+    hanging: tuple[FakeFileSystem, Reader, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fs, reader, path = hanging
+    watch = Watch(path, capsys, SystemClock(), reader, give_up_s=0.5)
+    until(watch, "watching")
+    fs.gate.clear()
+    until(watch, "given up")
+    assert watch.vigil.exit_code == 4
+
+
+def test_a_clock_that_is_set_is_neither_a_silence_nor_a_reason_to_give_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(rows(40))
+    watch = Watch(path, capsys, SystemClock(), give_up_s=600.0)
+    watch.append(row(41))
+    before = time.time()
+    for year in (1, -1):
+        monkeypatch.setattr(time, "time", lambda year=year: before + year * 365 * 86_400.0)
+        assert watch.append(row(41 + abs(year))) == []
+        assert watch.turn() == []
+        assert not watch.vigil.is_over
+    assert watch.commands(ON_STALL) == []

@@ -232,3 +232,26 @@ def test_a_row_that_was_changed_ends_what_is_known():
     ):
         decoder.reset()
         assert [r.step for r in decoder.feed(json.dumps({"log_history": rows}).encode(), 0, 1)] == steps
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        (
+            {"loss": [0.5] * 5_200, "eval_loss": [0.4] * 80},
+            "2 lists that are not of one length (eval_loss 80, loss 5,200)",
+        ),
+        ({f"k{i}": [0.5] * i for i in range(9)}, "9 lists that are not of one length (k0 0, k1 1, k2 2, k3 3, …)"),
+        ({"experiment": "x", "results": {"loss": 1.0}}, "an object of experiment, results"),
+    ],
+)
+def test_a_document_without_rows_is_told_by_what_it_holds(document, found) -> None:
+    records, decoder = decode(dump(document))
+    assert not records
+    assert decoder.counts.first_bad_reason == f"a JSON document without rows: {found}"
+
+
+def test_columns_may_stand_one_level_down() -> None:
+    records, decoder = decode(dump({"config": {"lr": 1.0}, "history": {"loss": [0.5, 0.25], "reward": [1.0, 2.0]}}))
+    assert cells(records) == {(1, "loss"): 0.5, (1, "reward"): 1.0, (2, "loss"): 0.25, (2, "reward"): 2.0}
+    assert not decoder.counts.bad_lines

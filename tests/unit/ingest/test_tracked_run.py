@@ -20,6 +20,7 @@ from rltop.ingest.session import Session
 from rltop.model import Place, RunState
 from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
+from rltop.resources import folder
 from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
 from rltop.sources.reader import Reader, ReaderOptions
@@ -209,7 +210,6 @@ def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
 
 def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
     from rltop.model import RunState
-    from rltop.resources import folder
 
     path = folder("fixtures") / "tensorboard" / "events.out.tfevents.1795000001.node-1.1.simple"
     clock = FakeClock(1_900_000_000.0)
@@ -303,3 +303,36 @@ def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
             pass
         assert run.state is state
         assert ("the file was truncated" in once_text(run, 100)) == (state is RunState.WAITING)
+
+
+def test_the_newest_row_has_its_events_while_it_is_open_and_once_when_it_is_closed() -> None:
+    feed = ScriptedFeed()
+    session = session_of(feed)
+    run = session.runs[0]
+    feed.write(b"".join(line(step, grad_norm=1.0) for step in range(1, 41)) + line(41, grad_norm=float("nan")))
+    session.step(1_000.0)
+    firing = [event for event in run.events if event.step == 41]
+    assert firing and all(event.is_provisional for event in firing)
+    assert {event.rule for event in firing} <= {verdict.rule for verdict in run.verdicts}
+    assert len(run.events) == len(run.event_times)
+    feed.write(line(42, grad_norm=1.0))
+    session.step(1_000.0)
+    assert [event for event in run.events if event.step == 41] == [
+        event._replace(is_provisional=False) for event in firing
+    ]
+    assert len(run.events) == len(run.event_times)
+
+
+@pytest.mark.parametrize("rows", [*range(8, 32, 6), 60, 80, 100, 120, 140])
+def test_a_file_that_is_opened_shows_the_events_that_it_has_when_it_is_over(rows: int) -> None:
+    """Whatever its last row: also in the middle of what fires, and before it is known who wrote it."""
+    path = folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl"
+    feed = ScriptedFeed()
+    session = session_of(feed)
+    run = session.runs[0]
+    feed.write(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
+    session.step(10_000.0)
+    opened = [event._replace(is_provisional=False) for event in run.events]
+    run.finish()
+    assert opened == list(run.events)
+    assert not any(event.is_provisional for event in run.events)

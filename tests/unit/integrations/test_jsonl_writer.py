@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import json
 import math
 import os
+import pickle
+import shutil
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -132,12 +137,215 @@ def test_scalars_of_array_libraries_become_numbers(tmp_path: Path) -> None:
     assert (row["scalar"], row["vector"], row["other"]) == (0.25, [1.0, 2.0], "opaque")
 
 
-def test_a_closed_writer_says_so(tmp_path: Path) -> None:
+def test_a_closed_writer_counts_and_warns_once(tmp_path: Path) -> None:
     writer = JsonlWriter(tmp_path / "metrics.jsonl")
     writer.close()
     writer.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.warns(RuntimeWarning, match="step 1 .*closed") as caught:
         writer.log(1, {})
+        writer.log(2, {})
+    assert (len(caught), writer.lost) == (1, 2)
+
+
+def boom(*args: object) -> Any:
+    raise ArithmeticError("the device is gone")
+
+
+def hostile(*names: str, base: type = object) -> Any:
+    """A value that raises when it is asked for one of `names`."""
+    return type("Hostile", (base,), dict.fromkeys(names, boom))()
+
+
+def deep(depth: int) -> list[Any]:
+    nest: list[Any] = []
+    for _ in range(depth):
+        nest = [nest]
+    return nest
+
+
+def endless() -> Any:
+    return type("Endless", (), {"item": lambda self: endless()})()
+
+
+HOLDS_ITSELF: list[Any] = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+HOSTILE_VALUES: dict[str, Any] = {
+    "str": hostile("__str__", "__repr__"),
+    "item": hostile("item"),
+    "all": hostile("item", "tolist", "__float__", "__str__", "__repr__", "__iter__", "keys", "__len__", "__hash__"),
+    "attributes": hostile("__getattribute__"),
+    "class": type("Hostile", (), {"__class__": property(boom), "__str__": boom})(),
+    "dict": hostile("items", "keys", "__iter__", "__repr__", base=dict),
+    "mapping": hostile("keys", "items", "__getitem__", "__str__"),
+    "list": hostile("__iter__", "__repr__", base=list),
+    "float": hostile("__repr__", "__float__", base=float),
+    "int": 10**5000,
+    "inside": [1.0, {"a": hostile("__str__", "item")}],
+    "itself": HOLDS_ITSELF,
+    "deep": deep(20_000),
+    "endless": endless(),
+    "surrogate": "\ud800",
+    "keys": {hostile("__str__"): 1.0, (1, 2): 2.0},
+    "bytes": b"\xff",
+    "generator": (each for each in (1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_VALUES)
+def test_a_value_that_raises_costs_neither_the_row_nor_the_training(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with JsonlWriter(path, lambda: 5.0) as writer:
+        writer.log(1, {"loss": 0.5, "odd": HOSTILE_VALUES[name], "reward": Scalar()})
+        assert writer.lost == 0
+    row = rows_of(path)[0]
+    assert {key: row[key] for key in ("step", "time", "loss", "reward")} == {
+        "step": 1, "time": 5.0, "loss": 0.5, "reward": 0.25,
+    }  # fmt: skip
+    assert "odd" in row
+
+
+@pytest.mark.parametrize(
+    ("step", "metrics"),
+    [
+        (1, None),
+        (1, [("loss", 0.5)]),
+        (1, hostile("items")),
+        (1, hostile("items", base=dict)),
+        (hostile("__str__", "item"), hostile("items")),
+    ],
+)
+def test_what_is_no_row_is_lost_and_counted(tmp_path: Path, step: Any, metrics: Any) -> None:
+    with JsonlWriter(tmp_path / "metrics.jsonl") as writer, pytest.warns(RuntimeWarning, match="could not be written"):
+        writer.log(step, metrics)
+    assert writer.lost == 1
+
+
+def test_a_key_without_a_text_does_not_cost_the_row(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with JsonlWriter(path) as writer:
+        writer.log(1, {hostile("__str__"): 1.0, 7: 2.0, "loss": 0.5})
+    assert (rows_of(path)[0]["loss"], rows_of(path)[0]["7"]) == (0.5, 2.0)
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, SystemExit])
+def test_what_ends_a_program_passes(tmp_path: Path, ending: type[BaseException]) -> None:
+    def end(self: object) -> float:
+        raise ending
+
+    with JsonlWriter(tmp_path / "metrics.jsonl") as writer, pytest.raises(ending):
+        writer.log(1, {"loss": type("Ends", (), {"item": end})()})
+
+
+TRAINING = """
+import os, signal, sys, threading
+from rltop.integrations.jsonl import JsonlWriter, LogRows
+path = sys.argv[1]
+{body}
+print("trained")
+"""
+
+
+def trained(body: str, path: object, *flags: str) -> tuple[str, str]:
+    """Both outputs of a training in a process of its own, which must end well."""
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", TRAINING.format(body=body), str(path)],
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "JsonlWriter(path).log(1, {'loss': 0.5})",
+        "LogRows(path).on_log(None, type('S', (), dict(is_world_process_zero=1, global_step=1)), None, {'loss': 0.5})",
+        "LogRows(path + '/no').on_log(None, type('S', (), dict(is_world_process_zero=1)), None, {'loss': 0.5})",
+        "LogRows(path + chr(0)).on_log(None, type('S', (), dict(is_world_process_zero=1)), None, {'loss': 0.5})",
+        "LogRows(path).on_log(None, None, None, {'loss': 0.5})",
+    ],
+)
+def test_where_warnings_are_errors_a_full_disk_is_said_and_nothing_is_raised(body: str) -> None:
+    out, err = trained(body, "/dev/full", "-W", "error")
+    assert out == "trained\n"
+    assert "rltop: " in err and "Traceback" not in err
+
+
+def test_with_standard_error_closed_too(tmp_path: Path) -> None:
+    body = "sys.stderr.close(); sys.stderr = None\nlog = JsonlWriter(path)\nlog.log(1, {}); log.close(); log.log(2, {})"
+    assert trained(body, "/dev/full", "-W", "error")[0] == "trained\n"
+
+
+def test_a_descriptor_that_somebody_closed_is_a_warning(tmp_path: Path) -> None:
+    body = "log = JsonlWriter(path)\nos.closerange(3, 20)\nlog.log(1, {'loss': 0.5}); log.close()"
+    out, err = trained(body, tmp_path / "metrics.jsonl", "-W", "error")
+    assert out == "trained\n" and "Bad file descriptor" in err
+
+
+def test_rows_at_the_end_of_the_interpreter_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    body = """
+import atexit
+log = JsonlWriter(path)
+atexit.register(log.log, 1, {'loss': 0.5})
+class Late:
+    def __del__(self): log.log(2, {'loss': 0.5})
+sys.modules['late'] = Late()
+keep = Late()
+"""
+    out, err = trained(body, path, "-W", "error")
+    assert out == "trained\n" and "Traceback" not in err
+    assert rows_of(path)[0]["step"] == 1
+
+
+def test_threads_share_a_writer_and_a_forked_process_is_not_held_up(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    body = """
+log = JsonlWriter(path)
+def work(first):
+    for step in range(first, first + 200): log.log(step, {'loss': 0.5})
+threads = [threading.Thread(target=work, args=(1000 * n,)) for n in range(4)]
+for each in threads: each.start()
+with log._lock:
+    pid = os.fork() if sys.version_info < (3, 12) else 0
+    if not pid and sys.version_info < (3, 12):
+        log.log(9999, {'loss': 0.5}); log.close(); os._exit(0)
+for each in threads: each.join()
+if pid: assert os.waitpid(pid, 0)[1] == 0
+"""
+    trained(body, path)
+    steps = [row["step"] for row in rows_of(path)]
+    wanted = {1000 * n + i for n in range(4) for i in range(200)}
+    assert set(steps) - {9999} == wanted and len(steps) == len(set(steps))
+    assert sys.version_info >= (3, 12) or 9999 in steps
+
+
+def test_a_folder_that_is_deleted_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with JsonlWriter("run/metrics.jsonl") as writer:
+        writer.log(1, {"loss": 0.5})
+        shutil.rmtree(tmp_path / "run")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        writer.log(2, {"loss": 0.5})
+        assert [row["step"] for row in rows_of(tmp_path / "run" / "metrics.jsonl")] == [2]
+        shutil.rmtree(tmp_path / "run")
+        (tmp_path / "run").write_text("in its place")
+        with pytest.warns(RuntimeWarning, match="could not be written"):
+            writer.log(3, {"loss": 0.5})
+        (tmp_path / "run").unlink()
+        writer.log(4, {"loss": 0.5})
+    assert [row["step"] for row in rows_of(tmp_path / "run" / "metrics.jsonl")] == [4]
+    assert writer.lost == 1
+
+
+def test_a_copy_of_a_writer_has_a_descriptor_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with JsonlWriter(path) as writer:
+        with pickle.loads(pickle.dumps(writer)) as other, copy.deepcopy(writer) as third:
+            other.log(1, {})
+            third.log(2, {})
+        writer.log(3, {})
+    assert [row["step"] for row in rows_of(path)] == [1, 2, 3]
 
 
 @given(

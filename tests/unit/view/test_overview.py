@@ -225,6 +225,8 @@ def test_states_without_a_number() -> None:
     lines = b'{"a":"x"}\n{"b":"y"}\nfoo\n'
     assert "no metrics yet: 3 lines read, none with a number" in text_of(run_of(lines, state=RunState.WAITING))
     assert "file: 1 bad line (first at 3" in text_of(run_of(lines, state=RunState.WAITING))
+    wide = b'{"loss": [1, 2, 3],\n "reward": [1]}\n'
+    assert "no metrics yet: 2 lines read; " in text_of(run_of(wide, state=RunState.WAITING))
     lost = run_of(b"", state=RunState.LOST, state_note="Permission denied")
     assert "lost sight of the file: Permission denied; still trying" in text_of(lost)
     assert "waiting for the first record of x" in text_of(run_of(b"", "x", state=RunState.WAITING))

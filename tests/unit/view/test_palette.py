@@ -72,7 +72,7 @@ def test_an_error_names_file_key_and_remedy(tmp_path: Path, old: str, new: str, 
 def test_what_is_not_toml_is_said(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text("roles = [")
-    with pytest.raises(ThemeError, match="not TOML"):
+    with pytest.raises(ThemeError, match="not valid TOML"):
         read_palette(path)
 
 

@@ -1,0 +1,44 @@
+"""Two writers in one file, told from a run that is begun anew again and again."""
+
+from __future__ import annotations
+
+SHORT_ROWS = 8
+"""Rows between two that go back, at most: two writers that write up to four at once."""
+MOST_WRITERS = 5
+"""So many writers are told from one."""
+CERTAIN_AFTER = 12
+"""So many rows in a row that go back are no restarts."""
+
+
+class Crossing:
+    """Watches the rows that go back.
+
+    A run that is begun anew goes back to a checkpoint, writes for a while, and if it
+    dies early goes back to the same one. Where two processes write one file, every
+    few rows it goes back, and each time to a step further on.
+
+    Attributes:
+        is_certain: the newest row that went back is another writer's.
+    """
+
+    def __init__(self) -> None:
+        self.is_certain = False
+        self._heads: list[int] = []
+        self._count = 0
+
+    def note(self, step: int, rows: int) -> bool:
+        """A row has gone back to `step`, `rows` after the last one that did; is it another writer's?"""
+        behind = [head for head in self._heads if head < step]
+        if behind:
+            # The one who was nearest behind has come this far.
+            self._heads.remove(max(behind))
+        self._heads = [*self._heads, step][-MOST_WRITERS + 1 :]
+        self._count = self._count + 1 if behind and rows <= SHORT_ROWS else 0
+        self.is_certain = self._count >= CERTAIN_AFTER
+        return self.is_certain
+
+    def clone(self) -> Crossing:
+        """An independent copy."""
+        twin = Crossing()
+        twin.is_certain, twin._heads, twin._count = self.is_certain, self._heads, self._count
+        return twin
