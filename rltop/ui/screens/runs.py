@@ -20,8 +20,8 @@ class RunsScreen(FilteredPage):
     TELLS_COUNTS: ClassVar[bool] = True
     HELP = (
         "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
-        "attention comes first: the worst level, then what has fallen silent, then what goes on. Enter shows a run, "
-        "/ filters, r goes back to the run that was shown."
+        "attention comes first: the worst level, then what has fallen silent, then what goes on. {open} shows a "
+        "run, {find} filters, {runs} goes back to the run that was shown."
     )
 
     def __init__(self) -> None:
