@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from textual.binding import Binding, BindingsMap
 from textual.keys import format_key, key_to_character
+from textual.screen import Screen
 
 from rltop.view.keys import KeyNames
 
@@ -206,9 +207,12 @@ def _spell(key: str) -> str:
     *modifiers, name = key.split("+")
     shown = _SPELLING.get(name) or format_key(name)
     # f2, tab, delete: what is written on the key begins with a capital; a letter is what it types.
-    shown = shown.capitalize() if len(shown) > 1 and shown.isascii() else shown
+    shown = shown[0].upper() + shown[1:] if len(shown) > 1 and shown.isascii() else shown
     return "-".join([*(modifier.capitalize() for modifier in modifiers), shown])
 
+
+_TEXTUALS = tuple(one for one in Screen.BINDINGS if isinstance(one, Binding))
+"""What every page has from Textual, Tab for one; it has no ids."""
 
 _YIELDING = frozenset({"live-end", "left", "right"})
 """Bindings that leave their key to the next one whenever they have nothing to do."""
@@ -228,12 +232,16 @@ def key_names(keymap: Mapping[str, str], page: Sequence[Binding] = (), *, is_typ
             # The list is not there while one types.
             found |= _reaching(settled, bindings)
         elif bindings is not APP_BINDINGS and bindings is not BOARD_BINDINGS:
-            found |= _reaching(settled, BOARD_BINDINGS, bindings)
+            found |= _reaching(settled, BOARD_BINDINGS, (*_TEXTUALS, *bindings))
     # Last, so that what holds on the page itself wins.
-    found |= _reaching(settled, BOARD_BINDINGS, page, APP_BINDINGS)
+    found |= _reaching(settled, BOARD_BINDINGS, (*_TEXTUALS, *page), APP_BINDINGS)
     return KeyNames(
         MappingProxyType(
-            {id: tuple(_spell(key) for key in keys if not (is_typing and types(key))) for id, keys in found.items()}
+            {
+                id: tuple(_spell(key) for key in keys if not (is_typing and types(key)))
+                for id, keys in found.items()
+                if id
+            }
         )
     )
 

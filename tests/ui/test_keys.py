@@ -129,7 +129,9 @@ async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
             app.open(target)
             await pilot.pause()
             parts = app.screen.query_one(KeyLine).parts
-            assert all(hint.shown.startswith("Alt-") for part in parts for hint in part if hint.key), footer(app)
+            assert all(hint.shown.lstrip("/").startswith("Alt-") for part in parts for hint in part if hint.key), (
+                footer(app)
+            )
             app.action_help()
             await pilot.pause()
             text = page_text(app)
@@ -161,11 +163,27 @@ def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> No
     assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")
 
 
+async def test_a_key_that_textual_keeps_is_not_promised() -> None:
+    assert key_names({"timing": "tab"}).every("timing") == ()
+    assert key_names({"previous": "tab"}).every("previous") == ("Tab",)
+    app = app_with(timing="tab", previous="tab", next="shift+tab")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "tab")
+        assert isinstance(app.screen, OverviewScreen)
+        await press(pilot, "R")
+        await pilot.pause()
+        assert "Tab/Shift-Tab Next" in footer(app)
+
+
 def test_keys_are_spelled_as_they_are_written_on_the_keyboard() -> None:
     given = "?,f2,ctrl+x,alt+enter,tab,delete,exclamation_mark,circumflex_accent,shift+tab,backspace, b,é"
-    assert key_names({"help": given}).every("help") == (
+    assert key_names({"previous": given}).every("previous") == (
         "?", "F2", "Ctrl-x", "Alt-Enter", "Tab", "Del", "!", "^", "Shift-Tab", "Backspace", "b", "é",
     )  # fmt: skip
+
+
+def test_names_of_two_words_keep_their_capitals() -> None:
+    assert spell("pageup,ctrl+pagedown") == ["PgUp", "Ctrl-PgDn"]
 
 
 def test_nobody_who_cannot_press_a_key_is_told_of_one() -> None:

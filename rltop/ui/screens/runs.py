@@ -20,7 +20,7 @@ class RunsScreen(FilteredPage):
     TELLS_COUNTS: ClassVar[bool] = True
     HELP = (
         "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
-        "attention comes first: the worst level, then what has fallen silent, then what goes on. {open} shows a "
+        "attention comes first: what died, the worst level, what has fallen silent, what goes on. {open} shows a "
         "run, {find} filters, {runs} goes back to the run that was shown."
     )
 

@@ -119,7 +119,10 @@ class KeyLine(Widget, can_focus=False):
             if group is None or len(several) == 1:
                 yield from ((self._hint(one, one.binding.description),) for one in several)
             else:
-                yield tuple(self._hint(one) for one in several)
+                hints = [self._hint(one) for one in several]
+                # Signs stand side by side, names need something between them.
+                between = "/" if any(cell_width(hint.shown) > 1 for hint in hints) else ""
+                yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
                 yield (KeyHint("", group.description),)
 
     def _rank(self, one: ActiveBinding) -> int:
