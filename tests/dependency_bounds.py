@@ -37,7 +37,7 @@ COMMANDS = (
         "tests/unit/decode/test_compressed.py",
         "tests/unit/decode/test_parquet.py",   # zstandard
         "tests/unit/sources/test_watch.py",    # watchdog
-        "tests/property/test_tail_promise.py", # hypothesis
+        "tests/property/test_formats_split.py", # hypothesis
         "tests/contracts/test_wheel.py",       # hatchling
     ),
     ("-m", "ruff", "check", "."),

@@ -250,7 +250,8 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             has_rule,
         )
         offered = (*offered, len(self.session.runs) > 1)
-        if offered != self._offered:
+        # At the very end, when there is no screen any more, a timer may still come here.
+        if offered != self._offered and self.screen_stack:
             self._offered = offered
             self.refresh_bindings()
 

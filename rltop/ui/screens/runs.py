@@ -84,5 +84,8 @@ class RunsScreen(FilteredPage):
     @on(Selected)
     def _remember(self, message: Selected) -> None:
         """A click has chosen another run."""
-        if message.target is not None and message.target == self.board.target:
-            self._chosen = message.target.name
+        target = message.target
+        here = self._entries[self._at].path.raw if self._entries else ""
+        # What was chosen by where it stands is not held on to: another may come to stand there.
+        if target is not None and target == self.board.target and target.name != here:
+            self._chosen = target.name
