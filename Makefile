@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format snapshots screenshots bench bench-peers fuzz live score score-peer lock clean
+.PHONY: help setup demo test check format snapshots screenshots bounds bench bench-peers fuzz live score score-peer lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -38,6 +38,10 @@ snapshots: setup ## accept the screens as they are now
 
 screenshots: setup  ## draw docs/screenshots/*.svg with the program as it is now
 	$(BIN)/python docs/make_screenshots.py
+
+PYTHONS ?= python3.11 python3.12 python3.13
+bounds: setup    ## the lowest and newest dependencies, on each of PYTHONS, in .venv-bounds (about 3 min each)
+	$(BIN)/python tests/dependency_bounds.py --environments .venv-bounds $(PYTHONS:%=--python %)
 
 bench: setup     ## every benchmark; writes bench/RESULTS.md
 	$(BIN)/python bench/run.py
@@ -87,4 +91,4 @@ lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt
 
 clean:           ## remove everything that make made
-	rm -rf $(VENV) bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bounds bench/.venv-peer bench/.venv-fuzz bench/.venv-viewers bench/.venv-writers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -361,10 +361,11 @@ def _keymap(table: object, file: Path) -> Mapping[str, str]:
             f"{file}: `{KEYS_TABLE}` must be a table", 'write [keys] and lines like quit = "q,ctrl+q" below it'
         )
     for binding, keys in table.items():
-        if not isinstance(keys, str) or not keys.strip():
+        if not isinstance(keys, str) or not keys.strip(" ,"):
             raise ConfigError(
                 f"{file}: `{KEYS_TABLE}.{binding}` is {toml_text(keys)}, but must be a text",
-                f'keys, separated by commas: {binding} = "x,ctrl+x"; binding ids are in docs/keys.md',
+                f'keys, separated by commas: {binding} = "x,ctrl+x", a comma itself is "comma"; '
+                "binding ids are in docs/keys.md",
             )
     return MappingProxyType(dict(table))
 

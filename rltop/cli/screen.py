@@ -18,7 +18,7 @@ from rltop.config import Config
 from rltop.ingest.found import Found
 from rltop.ingest.options import Bell, OpenFeed
 from rltop.terminal.early import paint_early
-from rltop.terminal.early_keys import EARLY_BINDINGS
+from rltop.terminal.early_keys import keeps_early_keys
 from rltop.terminal.guard import TerminalGuard
 from rltop.ui.environment import settle_environment
 from rltop.view.lines import Row
@@ -117,7 +117,7 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
     gc.disable()
     try:
         with TerminalGuard.open() as guard:
-            paint_early(guard, build, palette, takes_keys=not EARLY_BINDINGS & config.ui.keymap.keys())
+            paint_early(guard, build, palette, takes_keys=keeps_early_keys(config.ui.keymap))
             yield guard
     finally:
         gc.enable()

@@ -8,7 +8,7 @@ looking, because it may change what the next one means.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rltop.terminal.guard import TerminalGuard
 
@@ -36,6 +36,15 @@ EARLY_KEYS = {
 
 EARLY_BINDINGS = frozenset({"up", "down", "quit"})
 """What they are called in a keymap, which may give them other keys."""
+
+EARLY_NAMES = frozenset({"up", "k", "down", "j", "q"})
+"""What the keys are called there, where they may be given to something else."""
+
+
+def keeps_early_keys(keymap: Mapping[str, str]) -> bool:
+    """Whether these keys mean under a keymap what they mean here."""
+    given = {key.strip() for keys in keymap.values() for key in keys.split(",")}
+    return not EARLY_BINDINGS & keymap.keys() and not EARLY_NAMES & given
 
 
 def early_keys(guard: TerminalGuard) -> Iterator[EarlyKey]:

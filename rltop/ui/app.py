@@ -21,7 +21,7 @@ from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.ingest.session import Session
 from rltop.model import Verdict
-from rltop.ui.bindings import APP_BINDINGS, binding_ids, spell
+from rltop.ui.bindings import APP_BINDINGS, binding_ids, normal_keymap, spell
 from rltop.ui.commands import RltopCommands, RltopPalette
 from rltop.ui.moment import Moment
 from rltop.ui.options import UiOptions
@@ -131,7 +131,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
 
     async def on_mount(self) -> None:
         """Take the keymap, start reading; of several runs, show which there are."""
-        self.set_keymap(dict(self.options.keymap))
+        self.set_keymap(dict(normal_keymap(self.options.keymap)))
         self.session.read_newest(OPENING_MS)
         loop = asyncio.get_running_loop()
         if self._guard is not None:
@@ -260,7 +260,8 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             has_rule,
         )
         offered = (*offered, len(self.session.runs) > 1)
-        if offered != self._offered:
+        # At the very end, when there is no screen any more, a timer may still come here.
+        if offered != self._offered and self.screen_stack:
             self._offered = offered
             self.refresh_bindings()
 
@@ -274,13 +275,14 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Grey out or hide the keys that would do nothing here."""
         is_allowed: bool | None = True
+        is_typing = self.page is not None and self.page.is_typing
         match action:
             case "live":
-                is_allowed = not self.is_live and not _is_typing(self.screen)
+                is_allowed = not self.is_live and not is_typing
             case "find":
-                is_allowed = self.page is not None and not _is_typing(self.screen)
+                is_allowed = self.page is not None and not is_typing
             case "help":
-                is_allowed = not _is_typing(self.screen)
+                is_allowed = not is_typing
             case "change":
                 is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangeScreen)
             case "mute":
@@ -305,9 +307,9 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
 
     def get_key_display(self, binding: Binding) -> str:
         """A key as the footer spells it, with signs that may be drawn."""
-        shown = super().get_key_display(binding)
+        shown = binding.key_display or spell(binding.key)[0].replace("Ctrl-", "^")
         if self.options.is_ascii and not shown.isascii():
-            return " ".join(spell(binding.key)) if binding.key.isascii() else self._glyphs.speak(shown)
+            return self._glyphs.speak(" ".join(spell(binding.key)))
         return shown
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
@@ -324,11 +326,6 @@ def check_keymap(options: UiOptions) -> None:
     unknown = sorted(set(options.keymap) - binding_ids())
     if unknown:
         raise ConfigError(f"[keys] {unknown[0]}: no such action", f"there are: {', '.join(sorted(binding_ids()))}")
-
-
-def _is_typing(screen: Screen[object]) -> bool:
-    """Whether the keys go into a text field."""
-    return screen.focused is not None and screen.focused.id == "filter"
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

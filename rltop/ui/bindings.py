@@ -1,14 +1,19 @@
 """Every key of the program, once: id, key, action, what the footer says, what it does.
 
-`docs/keys.md` is generated from here, and an id is what a keymap names.
+`docs/keys.md` is generated from here, and an id is what a keymap names. What of it
+holds under a keymap is said by `key_names`, which every text asks that names a key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingsMap
+from textual.keys import format_key, key_to_character
+from textual.screen import Screen
+
+from rltop.view.keys import KeyNames
 
 _STEP = Binding.Group("Step", compact=True)
 _ZOOM = Binding.Group("Zoom", compact=True)
@@ -98,8 +103,10 @@ APP_BINDINGS = (
 
 PLOT_BINDINGS = (
     _key("log", "l", "log", "Log", "Logarithmic or linear values", show=True),
-    _key("smooth", "s", "smooth", "Smooth", "Show the smoothed curve or leave it out"),
-    _key("band", "b", "band", "Band", "Show the extremes or the spread around the values, or leave them out"),
+    _key("smooth", "s", "smooth", "Smooth", "Show the smoothed curve or leave it out", show=True),
+    _key(
+        "band", "b", "band", "Band", "Show the extremes or the spread around the values, or leave them out", show=True
+    ),
     _key(
         "zoom-in",
         "plus,equals_sign",
@@ -113,7 +120,7 @@ PLOT_BINDINGS = (
     _key("zoom-out", "minus", "zoom(-1)", "Zoom", "Show twice as many steps", show=True, shown_as="-", group=_ZOOM),
     _key("pan-left", "left,h", "pan(-1)", "Earlier", "Move to earlier steps"),
     _key("pan-right", "right", "pan(1)", "Later", "Move to later steps"),
-    _key("reset", "0", "reset", "Whole run", "Show the whole run again"),
+    _key("reset", "0", "reset", "Whole run", "Show the whole run again", show=True),
 )
 
 TREE_BINDINGS = (
@@ -186,11 +193,90 @@ _SPELLING: Mapping[str, str] = MappingProxyType(
         "right": "→",
         "home": "Home",
         "end": "End",
-        "f1": "F1",
+        "backspace": "Backspace",
     }
 )
 
 
 def spell(keys: str) -> list[str]:
     """Keys as a person reads them, from Textual's comma-separated names."""
-    return [_SPELLING.get(key, key.replace("ctrl+", "Ctrl-")) for key in keys.split(",")]
+    return [_spell(key) for key in keys.split(",")]
+
+
+def _spell(key: str) -> str:
+    *modifiers, name = key.split("+")
+    shown = _SPELLING.get(name) or format_key(name)
+    # f2, tab, delete: what is written on the key begins with a capital; a letter is what it types.
+    shown = shown[0].upper() + shown[1:] if len(shown) > 1 and shown.isascii() else shown
+    return "-".join([*(modifier.capitalize() for modifier in modifiers), shown])
+
+
+_TEXTUALS = tuple(one for one in Screen.BINDINGS if isinstance(one, Binding))
+"""What every page has from Textual, Tab for one; it has no ids."""
+
+_YIELDING = frozenset({"live-end", "left", "right"})
+"""Bindings that leave their key to the next one whenever they have nothing to do."""
+
+
+def key_names(keymap: Mapping[str, str], page: Sequence[Binding] = (), *, is_typing: bool = False) -> KeyNames:
+    """What reaches each action under a keymap, on a page with bindings of its own.
+
+    A key goes to what has it first: the list, then the page, then the application. An
+    action whose keys have all gone to others has none; nor has one, while somebody is
+    typing, whose keys are letters.
+    """
+    settled = normal_keymap(keymap)
+    found: dict[str, tuple[str, ...]] = {}
+    for bindings in CONTEXTS.values():
+        if bindings is FILTER_BINDINGS:
+            # The list is not there while one types.
+            found |= _reaching(settled, bindings)
+        elif bindings is not APP_BINDINGS and bindings is not BOARD_BINDINGS:
+            found |= _reaching(settled, BOARD_BINDINGS, (*_TEXTUALS, *bindings))
+    # Last, so that what holds on the page itself wins.
+    found |= _reaching(settled, BOARD_BINDINGS, (*_TEXTUALS, *page), APP_BINDINGS)
+    return KeyNames(
+        MappingProxyType(
+            {
+                id: tuple(_spell(key) for key in keys if not (is_typing and types(key)))
+                for id, keys in found.items()
+                if id
+            }
+        )
+    )
+
+
+def types(key: str) -> bool:
+    """Whether a key writes something into a text field."""
+    character = key_to_character(key)
+    return character is not None and character.isprintable()
+
+
+def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
+    """A keymap with every key by its name: `question_mark` for `?`."""
+    every = {id: [key for key in keys.split(",") if key.strip()] for id, keys in keymap.items()}
+    return {
+        id: ",".join(one.key for one in Binding.make_bindings([Binding(",".join(keys), "")]))
+        for id, keys in every.items()
+        if keys
+    }
+
+
+def _reaching(keymap: Mapping[str, str], *chain: Iterable[Binding]) -> dict[str, tuple[str, ...]]:
+    """Id → keys that come through to it where the bindings before have had their choice."""
+    found: dict[str, list[str]] = {}
+    maps = []
+    for bindings in chain:
+        bound = BindingsMap(bindings)
+        found.update((one.id or "", []) for _, one in bound)
+        bound.apply_keymap(dict(keymap))
+        # Of several under one key, the first.
+        maps.append({key: several[0] for key, several in bound.key_to_bindings.items()})
+    taken: set[str] = set()
+    for is_urgent in (True, False):
+        for each in maps:
+            own = {key: one for key, one in each.items() if one.priority is is_urgent and key not in taken}
+            for key, one in own.items():
+                found[one.id or ""].append(key)
+            taken |= {key for key, one in own.items() if one.id not in _YIELDING}
+    return {id: tuple(keys) for id, keys in found.items()}

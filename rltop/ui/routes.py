@@ -161,7 +161,7 @@ class Routes(TimeTravel):
     def action_help(self) -> None:
         """Say what the page shows and which keys it takes."""
         if self.page is not None and not isinstance(self.page, HelpScreen):
-            self.push_screen(HelpScreen(self.page.HELP))
+            self.push_screen(HelpScreen(self.page.HELP, self.page.keys))
 
     async def action_runs(self) -> None:
         """Show every run; once more, the one that was shown before."""

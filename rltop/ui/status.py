@@ -9,6 +9,7 @@ from rltop import units
 from rltop.model import Counts, Label
 from rltop.ui.moment import Moment
 from rltop.view.cells import RowBuilder, clip_middle
+from rltop.view.keys import KeyNames
 from rltop.view.lines import Row, Target
 from rltop.view.selection import target_text
 from rltop.view.widths import cell_width
@@ -25,13 +26,16 @@ _SKIPPED = (
 """What is worth a word on every screen; `--json` has every count."""
 
 
-def paint_status(moment: Moment, target: Target | None, width: int, *, has_counts: bool = True, below: int = 0) -> Row:
+def paint_status(
+    moment: Moment, target: Target | None, width: int, keys: KeyNames, *, has_counts: bool = True, below: int = 0
+) -> Row:
     """The status line as a row of `width` cells.
 
     Args:
         moment: run, step and signs.
         target: what is selected.
         width: cells.
+        keys: those to name.
         has_counts: say what was not understood; a page that does so itself leaves it out.
         below: rows of the page that are out of sight under the last one.
     """
@@ -42,11 +46,11 @@ def paint_status(moment: Moment, target: Target | None, width: int, *, has_count
     if skipped:
         right.append((skipped, "warn"))
     if moment.run.muted:
-        right.append((f"muted {len(moment.run.muted)}: X undoes", "dim"))
+        right.append((f"muted {len(moment.run.muted)}{keys.clause('unmute', ': {} undoes')}", "dim"))
     if moment.is_paused:
-        right.append((f"paused{_step_text(moment)}: Space goes on", "paused"))
+        right.append((f"paused{_step_text(moment)}{keys.clause('pause', ': {} goes on')}", "paused"))
     elif moment.at_step is not None:
-        right.append((f"{_step_text(moment)}: L returns to live".strip(), "cursor"))
+        right.append((f"{_step_text(moment)}{keys.clause('live', ': {} returns to live')}".strip(), "cursor"))
     if below:
         right.append((f"↓ {units.count(below)} more", "note"))
     builder = RowBuilder(width, moment.glyphs).add(" ")

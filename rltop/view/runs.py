@@ -5,16 +5,17 @@ Owns the order, the filter and the columns; a row is read from any `RunSource`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from rltop import units
 from rltop.model import Label, Level, RunState, VerdictState
-from rltop.structs import Struct
-from rltop.view.cells import RowBuilder, clip_middle, fill, text_row, too_small
+from rltop.structs import Struct, replace
+from rltop.view.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
 from rltop.view.header import STATE_ROLES, age_text
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.source import RunSource
+from rltop.view.widths import cell_width
 
 LEAST = (40, 12)
 HEAD_ROWS = 2
@@ -23,6 +24,9 @@ _STATES = (
     RunState.WAITING, RunState.FINISHED, RunState.ENDED,
 )  # fmt: skip
 """Of equally bad runs, those that may need somebody come before those that go on, and these before what is over."""
+
+
+_GONE = frozenset({RunState.DIED, RunState.LOST})
 
 
 class RunEntry(Struct):
@@ -40,7 +44,7 @@ class RunEntry(Struct):
         age_s: age of the newest record, or None.
         loading: fraction of the history that was read, None when complete.
         level: the worst that fires, NO_DATA without a row.
-        verdict: title of the worst verdict, empty where none fires.
+        verdict: what a run died of; else the title of the worst verdict, empty where none fires.
         more: further verdicts that fire.
     """
 
@@ -58,6 +62,11 @@ class RunEntry(Struct):
     verdict: str
     more: int
 
+    @property
+    def attention(self) -> Level:
+        """How much it wants to be looked at: a run that is no more, as much as the worst verdict."""
+        return Level.CRIT if self.state in _GONE else self.level
+
 
 def read_entry(run: RunSource) -> RunEntry:
     """What the list says of a run."""
@@ -65,6 +74,10 @@ def read_entry(run: RunSource) -> RunEntry:
     firing = [verdict for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     level = Level.OK if worst is None else worst.level
+    what = "" if worst is None else Label.of(worst.title).display
+    more = max(0, len(firing) - 1)
+    if run.state is RunState.DIED and run.failure.raw:
+        what, more = run.failure.display, len(firing)
     has_rows = any(each.stream.rows for each in (run, *run.beside))
     return RunEntry(
         name=run.name,
@@ -78,8 +91,8 @@ def read_entry(run: RunSource) -> RunEntry:
         age_s=run.age_s,
         loading=run.loading,
         level=level if has_rows or firing else Level.NO_DATA,
-        verdict="" if worst is None else Label.of(worst.title).display,
-        more=max(0, len(firing) - 1),
+        verdict=what,
+        more=more,
     )
 
 
@@ -104,34 +117,63 @@ def _words(entry: RunEntry) -> str:
 
 
 def _urgency(entry: RunEntry) -> tuple[int, int, float, str]:
-    level = entry.level if entry.level >= Level.WARN else Level.OK
+    level = entry.attention if entry.attention >= Level.WARN else Level.OK
     age_s = entry.age_s if entry.age_s is not None else float("inf")
     # An age to the minute, so that rows do not change places with every record.
     return -level, _STATES.index(entry.state), age_s // 60, entry.path.raw
 
 
 class _Columns(Struct):
-    """Cells of each column; 0 leaves it out."""
+    """Cells of each column with the blanks behind it; 0 leaves it out."""
 
     name: int
-    dialect: int
-    step: int
     state: int
-    age: int
-    verdict: int
+    verdict: int = 0
+    step: int = 0
+    age: int = 0
+    trainer: int = 0
+
+
+_SIGN = 3
+"""Cells of the sign in front of a row, and the blanks around it."""
+_GAP = 2
+_LEAST_NAME = 16
+_LEAST_VERDICT = 16
+_MOST_VERDICT = 30
+"""So much of it comes before the whole of the names."""
 
 
 def _columns(entries: Sequence[RunEntry], width: int) -> _Columns:
-    step = max([4, *(len(_step_text(one)) for one in entries[:200])]) + 2 if width >= 56 else 0
-    dialect = max([len(_trainer(one)) for one in entries[:200]], default=0) + 2 if width >= 100 else 0
-    dialect = min(dialect, width // 4)
-    state, age = 11, 9 if width >= 64 else 0
-    rest = width - 3 - step - dialect - state - age
-    worst = max([len(one.verdict) + 4 for one in entries[:200]], default=0) + 1
-    verdict = min(worst, 30, rest // 2) if width >= 72 else 0
-    longest = max([len(_name(one)) for one in entries[:200]], default=0) + 2
-    name = max(12, min(rest - verdict, longest))
-    return _Columns(name, dialect, step, state, age, max(0, rest - name) if width >= 72 else 0)
+    """How wide each column is: what is a number or a word of ours has the room of its longest, or none at all.
+
+    Of a narrow screen the trainer is left out first, then the age, the step and the verdict.
+    """
+
+    def longest(say: Callable[[RunEntry], str]) -> int:
+        return max((cell_width(say(one)) for one in entries), default=0)
+
+    name, verdict = longest(_name), longest(_verdict)
+    columns = _Columns(min(name, _LEAST_NAME) + _GAP, 2 + longest(_state) + _GAP)
+    rest = width - _SIGN - columns.name - columns.state
+    wanted = (
+        ("verdict", min(verdict, _LEAST_VERDICT)),
+        ("step", max(len("step"), longest(_step))),
+        ("age", longest(_age)),
+        ("trainer", min(longest(_trainer), width // 4)),
+    )
+    for column, cells in wanted:
+        if not cells:
+            continue
+        if cells + _GAP > rest:
+            break
+        columns = replace(columns, **{column: cells + _GAP})
+        rest -= cells + _GAP
+    if columns.verdict:
+        whole = min(rest, max(0, min(verdict, _MOST_VERDICT) + _GAP - columns.verdict))
+        columns, rest = replace(columns, verdict=columns.verdict + whole), rest - whole
+    wider = min(rest, name + _GAP - columns.name)
+    columns, rest = replace(columns, name=columns.name + wider), rest - wider
+    return replace(columns, verdict=columns.verdict + rest) if columns.verdict else columns
 
 
 def _name(entry: RunEntry) -> str:
@@ -142,7 +184,21 @@ def _trainer(entry: RunEntry) -> str:
     return " · ".join(part for part in (entry.dialect, entry.algorithm) if part)
 
 
-def _step_text(entry: RunEntry) -> str:
+def _verdict(entry: RunEntry) -> str:
+    return entry.verdict + (f" +{entry.more}" if entry.more else "")
+
+
+def _state(entry: RunEntry) -> str:
+    if entry.state is RunState.LOADING and entry.loading is not None:
+        return units.share(entry.loading)
+    return entry.state.value
+
+
+def _age(entry: RunEntry) -> str:
+    return "" if entry.age_s is None else age_text(entry.age_s)
+
+
+def _step(entry: RunEntry) -> str:
     if entry.step is None:
         return units.UNKNOWN
     total = f" / {units.step(entry.total_steps)}" if entry.total_steps is not None else ""
@@ -190,6 +246,10 @@ def _paint_title(
     builder.add(units.count(len(entries)), "value")
     if total is not None and total != len(entries):
         builder.add(f" of {units.count(total)}", "dim")
+    for state in (RunState.DIED, RunState.LOST):
+        number = sum(one.state is state for one in entries)
+        if number:
+            builder.add(f"   {glyphs.state(state)} {units.count(number)} {state.value}", STATE_ROLES[state])
     for level in (Level.CRIT, Level.WARN):
         number = sum(one.level is level for one in entries)
         if number:
@@ -206,10 +266,10 @@ def _paint_title(
 
 
 def _paint_head(columns: _Columns, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs).add("   ").left("run", columns.name, "dim")
-    builder.left("trainer" if columns.dialect else "", columns.dialect, "dim")
+    builder = RowBuilder(width, glyphs).add(" " * _SIGN).left("run", columns.name, "dim")
+    builder.left("trainer" if columns.trainer else "", columns.trainer, "dim")
     if columns.step:
-        builder.right("step", columns.step - 2, "dim").add("  ")
+        builder.right("step", columns.step - _GAP, "dim").add(" " * _GAP)
     builder.left("state", columns.state, "dim")
     if columns.age:
         builder.left("age", columns.age, "dim")
@@ -217,21 +277,22 @@ def _paint_head(columns: _Columns, width: int, glyphs: Glyphs) -> Row:
 
 
 def _paint_entry(entry: RunEntry, columns: _Columns, width: int, glyphs: Glyphs, *, is_shown: bool) -> Row:
-    role = LEVEL_ROLES[entry.level]
-    builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(entry.level)} ", role)
-    name = clip_middle(_name(entry), columns.name - 1)
+    is_gone = entry.state in _GONE
+    role, state_role = LEVEL_ROLES[entry.attention], STATE_ROLES.get(entry.state, "dim")
+    sign = glyphs.state(entry.state) if is_gone else glyphs.level(entry.level)
+    builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
+    name = clip_middle(_name(entry), columns.name - _GAP)
     builder.left(name, columns.name, "strong" if is_shown else "text")
-    if columns.dialect:
-        builder.left(clip_middle(_trainer(entry), columns.dialect - 1), columns.dialect, "note")
+    if columns.trainer:
+        builder.left(clip_middle(_trainer(entry), columns.trainer - _GAP), columns.trainer, "note")
     if columns.step:
-        builder.right(_step_text(entry), columns.step - 2, "value").add("  ")
-    word = f"{glyphs.state(entry.state)} {entry.state.value}"
-    if entry.state is RunState.LOADING and entry.loading is not None:
-        word = f"{glyphs.state(entry.state)} {units.share(entry.loading)}"
-    builder.left(word, columns.state, STATE_ROLES.get(entry.state, "dim"))
+        builder.right(_step(entry), columns.step - _GAP, "value").add(" " * _GAP)
+    builder.left(f"{glyphs.state(entry.state)} {_state(entry)}", columns.state, state_role)
     if columns.age:
-        builder.left("" if entry.age_s is None else age_text(entry.age_s), columns.age, "dim")
+        builder.left(_age(entry), columns.age, "dim")
     if columns.verdict and entry.verdict:
         more = f" +{entry.more}" if entry.more else ""
-        builder.add(clip_middle(entry.verdict, max(4, columns.verdict - len(more) - 1)), role).add(more, "dim")
+        # Of a title the end tells most, of an error its name.
+        shorten = clip if entry.state is RunState.DIED else clip_middle
+        builder.add(shorten(entry.verdict, columns.verdict - _GAP - len(more)), role).add(more, "dim")
     return builder.row(Target(TargetKind.RUN, entry.path.raw))

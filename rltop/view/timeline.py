@@ -19,6 +19,7 @@ from rltop.structs import Struct, field, replace
 from rltop.view.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.view.event_row import PROVISIONAL
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.keys import NO_KEYS, KeyNames
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource, outlived, part_of
@@ -245,8 +246,9 @@ def list_rows(timeline: Timeline, height: int) -> int:
 
 
 def paint_timeline(
-    run: RunSource, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs, at: int | None = None
-) -> list[Row]:
+    run: RunSource, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs, at: int | None = None,
+    keys: KeyNames = NO_KEYS,
+) -> list[Row]:  # fmt: skip
     """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
@@ -262,7 +264,9 @@ def paint_timeline(
     hidden = len(timeline.lanes) - shown
     rows.append(rule_row(width, glyphs))
     if not timeline.numbers:
-        rows.append(text_row("no event passes the filter; Escape clears it", width, glyphs, "dim"))
+        rows.append(
+            text_row(f"no event passes the filter{keys.clause('back', '; {} clears it')}", width, glyphs, "dim")
+        )
         return fill(rows, height)
     room = list_rows(timeline, height)
     rows += [

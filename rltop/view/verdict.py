@@ -16,6 +16,7 @@ from rltop.view.chain import ChainView, build_chain
 from rltop.view.chain_rows import columns_of, paint_chain
 from rltop.view.event_row import paint_event
 from rltop.view.glyphs import LEVEL_ROLES, Glyphs
+from rltop.view.keys import NO_KEYS, KeyNames
 from rltop.view.lines import Row, Target, TargetKind
 from rltop.view.signals import shown_step
 from rltop.view.source import RunSource
@@ -86,7 +87,9 @@ def _records(run: RunSource, verdict: Verdict) -> int | None:
     return max(0, run.stream.rows - verdict.since_record + 1) or None
 
 
-def paint_verdict(view: VerdictView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+def paint_verdict(
+    view: VerdictView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS
+) -> list[Row]:
     """Paint the page from the top; what does not fit is cut off below."""
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
@@ -95,8 +98,9 @@ def paint_verdict(view: VerdictView, width: int, height: int | None, glyphs: Gly
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
         text = "this rule does not fire at this step"
         if view.is_muted:
+            undo = keys.clause("mute", ": {} shows its verdicts again")
             text = (
-                "this rule is muted for this run until rltop ends: x shows its verdicts again; "
+                f"this rule is muted for this run until rltop ends{undo}; "
                 f"[rules.{view.rule}] mute = true in the config file is for good, and for check and watch too"
             )
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]

@@ -663,3 +663,13 @@ async def test_the_footer_is_drawn_anew_only_when_other_keys_do_something() -> N
         await pilot.pause()
         assert drawn == 1 and "Live" in line.render_line(0).text
         assert list(app.screen.walk_children()) == before
+
+
+async def test_a_timer_that_comes_when_the_last_screen_is_gone_is_no_trouble() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        screens, app._screen_stacks[app.current_mode] = app._screen_stacks[app.current_mode], []
+        app._offered = ()
+        app._settle()
+        app._screen_stacks[app.current_mode] = screens

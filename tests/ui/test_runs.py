@@ -53,6 +53,23 @@ async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Pa
         assert isinstance(app.screen, OverviewScreen)
 
 
+async def test_what_comes_first_is_chosen_until_a_run_is_picked(tmp_path: Path) -> None:
+    paths = [a_run(tmp_path / name / "metrics.jsonl", is_ill=name == "c") for name in ("a", "b", "c")]
+    session = session_over(*paths)
+    app = RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=FakeClock())
+    async with app.run_test(size=(100, 30)) as pilot:
+        screen = app.screen
+        assert isinstance(screen, RunsScreen)
+        await pilot.pause()
+        session.drain()
+        app.draw()
+        await pilot.pause()
+        assert page_text(app).splitlines()[2].split()[1] == "c"
+        assert screen.board.target == Target(TargetKind.RUN, str(paths[2]))
+        await press(pilot, "down", "up")
+        assert screen.board.target == Target(TargetKind.RUN, str(paths[2]))
+
+
 async def test_the_list_of_runs_is_filtered_as_one_types(tmp_path: Path) -> None:
     app = app_of(session_over(*(a_run(tmp_path / name / "metrics.jsonl") for name in ("one", "two"))))
     async with app.run_test(size=(80, 24)) as pilot:

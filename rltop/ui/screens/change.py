@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rltop.ui.screens.page import Page
 from rltop.view.change import LEAST, build_change, paint_change
@@ -12,11 +13,13 @@ from rltop.view.lines import Row
 class ChangeScreen(Page):
     """The metrics that moved most at a step."""
 
+    FOOTER: ClassVar[Sequence[str]] = ("step-back", "step-on")
     HELP = (
         "What changed around the step on the screen: every key that is logged, by how far its values from that step on "
         "lie outside what the records before say is usual, in robust sigmas (1.4826 times the median distance from the "
-        "median, with the trend carried on). The upright line in each chart is the step. , and . go to other steps, "
-        "Enter opens a metric. That two things moved together says where to look, not which caused which."
+        "median, with the trend carried on). The upright line in each chart is the step. {step-back} and {step-on} "
+        "go to other steps, {open} opens a metric. That two things moved together says where to look, not which caused "
+        "which."
     )
 
     def __init__(
@@ -43,6 +46,6 @@ class ChangeScreen(Page):
         return paint_change(view, width, height if is_small else None, moment.glyphs)
 
     def on_unmount(self) -> None:
-        """Put the time cursor back where it was."""
-        if self._has_travelled:
+        """Put the time cursor back where it was; at the end of the program there is nothing to show it on."""
+        if self._has_travelled and self.rltop.page is not self:
             self.rltop.show_step(self._returns_to)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import on
@@ -34,6 +35,7 @@ class FilteredPage(Page):
 
     CSS_PATH: ClassVar[CSSPathType | None] = ["page.tcss", "filtered.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [*FILTER_BINDINGS]
+    FOOTER: ClassVar[Sequence[str]] = ("find",)
     PLACEHOLDER = ""
     """What the empty filter says."""
 
@@ -85,3 +87,5 @@ class FilteredPage(Page):
     def _filter_submitted(self, message: Input.Submitted) -> None:
         message.stop()
         self.set_focus(self.board)
+        # Keys that were letters until now do something again, and may be named.
+        self.draw()

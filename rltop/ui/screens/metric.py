@@ -26,11 +26,12 @@ class MetricScreen(Page):
     """The chart and the numbers of one metric."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*PLOT_BINDINGS]
+    FOOTER: ClassVar[Sequence[str]] = ("step-back", "step-on")
     HELP = (
         "One metric over the steps of the run, as logged and smoothed, with the threshold of its rule, the baseline of "
         "this run, restarts and the beginning of verdicts, between its extremes or its spread where the trainer logs "
         "them. Under the steps, signs for what else happened: rules that began to fire and recovered, restarts, "
-        "checkpoints, validations. Below, its numbers, what it means, and related metrics: Enter opens them. "
+        "checkpoints, validations. Below, its numbers, what it means, and related metrics: {open} opens them. "
         "The chart follows the newest step until it is moved away from it."
     )
 

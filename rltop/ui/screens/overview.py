@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import ClassVar
 
 from rltop.health.liveness import SPEC
 from rltop.model import RunState
@@ -19,12 +20,13 @@ SILENCE = SPEC.id
 class OverviewScreen(Page):
     """One run at a glance."""
 
+    FOOTER: ClassVar[Sequence[str]] = ("alerts", "timing", "metrics", "timeline", "mute", "change", "runs")
     TELLS_COUNTS = True
     HELP = (
         "The overview of one run, from the top: which run, how far and how fast, and whether it is alive; the one "
         "sentence that matters now; what fires, in two groups, learning and system; the metrics that matter for its "
         "algorithm, each with its change against the run's own baseline and its whole history; where the time of the "
-        "newest step went; and how far the slowest answers lag behind. Select anything and press Enter to go into it."
+        "newest step went; and how far the slowest answers lag behind. Select anything: {open} goes into it."
     )
 
     def __init__(self) -> None:

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.getters import query_one
 from textual.screen import Screen
 from textual.types import CSSPathType
 
+from rltop.ui.bindings import key_names
 from rltop.ui.messages import Opened, Selected
 from rltop.ui.moment import Moment
 from rltop.ui.status import paint_status
@@ -23,6 +25,7 @@ from rltop.ui.textual_shim import update_by_cells
 from rltop.ui.widgets.board import Board
 from rltop.ui.widgets.key_line import KeyLine
 from rltop.view.frame import ROOMY_ROWS
+from rltop.view.keys import KeyNames
 from rltop.view.lines import Row, Target
 
 if TYPE_CHECKING:
@@ -35,7 +38,10 @@ class Page(Screen[None]):
     CSS_PATH: ClassVar[CSSPathType | None] = "page.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
     HELP = ""
-    """What the page shows, for the help screen."""
+    """What the page shows, for the help screen; `{open}` stands for the key of that action."""
+
+    FOOTER: ClassVar[Sequence[str]] = ()
+    """Ids of the application's bindings that the footer shows first, behind the page's own."""
 
     TELLS_COUNTS: ClassVar[bool] = False
     """Whether the page itself says what was not understood."""
@@ -47,6 +53,7 @@ class Page(Screen[None]):
         """A page about one stream of the run; "" is the main one."""
         super().__init__()
         self.stream = stream
+        self._keys: dict[bool, KeyNames] = {}
         update_by_cells(self)
 
     @property
@@ -58,6 +65,20 @@ class Page(Screen[None]):
     def rltop(self) -> RltopApp:
         """The application, by its own type."""
         return cast("RltopApp", self.app)
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether the keys go into a text field."""
+        return self.focused is not None and self.focused.id == "filter"
+
+    @property
+    def keys(self) -> KeyNames:
+        """The keys as they are on this page now."""
+        is_typing = self.is_typing
+        if is_typing not in self._keys:
+            own = [one for one in self.BINDINGS if isinstance(one, Binding)]
+            self._keys[is_typing] = key_names(self.rltop.options.keymap, own, is_typing=is_typing)
+        return self._keys[is_typing]
 
     @abstractmethod
     def rows(self, width: int, height: int) -> Sequence[Row]:
@@ -73,12 +94,12 @@ class Page(Screen[None]):
         status = Board(self.rltop.palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
-        yield KeyLine()
+        yield KeyLine(self.FOOTER)
 
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         board, has_counts = self.board, not self.TELLS_COUNTS
         board.settle()
-        row = paint_status(self.rltop.moment, board.target, width, has_counts=has_counts, below=board.below)
+        row = paint_status(self.rltop.moment, board.target, width, self.keys, has_counts=has_counts, below=board.below)
         # With nothing to say the line is left as it is: at first the early frame may have said something there.
         return [row][:height] if any(text.strip() for text, _ in row.line) else []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rltop.ui.screens.page import Page
 from rltop.view.lines import Row
@@ -12,10 +13,11 @@ from rltop.view.ranks import LEAST, build_ranks, paint_ranks
 class RanksScreen(Page):
     """The ranks of a run, rank against rank."""
 
+    FOOTER: ClassVar[Sequence[str]] = ("step-back", "step-on")
     HELP = (
         "What each rank spends in each stage against the median of its worker group, over the newest steps: which rank "
         "is slowest, how far behind, which part of the step the others wait for it, and how often it is the slowest. "
-        "Below, every rank of the stage that costs most. Enter opens the chart of a rank."
+        "Below, every rank of the stage that costs most. {open} opens the chart of a rank."
     )
 
     def rows(self, width: int, height: int) -> Sequence[Row]:

@@ -64,8 +64,9 @@ class RolloutsScreen(RolloutPage):
         "The completions of the step on the screen, one row per prompt: how long the longest answer is against the "
         "median of its group (the others wait for it), how uneven the lengths are (Gini), the rewards and their "
         "spread, how many answers were cut off or discarded. A sign in front means: more uneven than one group in "
-        "twenty of an ordinary task. Enter opens a group, left and right go to the steps before and after that the "
-        "dump has, o sorts by something else. Lengths are tokens where the dump has them, else characters."
+        "twenty of an ordinary task. {open} opens a group, {previous} and {next} go to the steps before and after "
+        "that the dump has, {order} sorts by something else. Lengths are tokens where the dump has them, else "
+        "characters."
     )
 
     def __init__(self) -> None:
@@ -111,8 +112,8 @@ class CompletionsScreen(RolloutPage):
     HELP = (
         "The answers to one prompt: length with a bar (a sign in front and the colour of a warning where it was cut "
         "off), reward, advantage, why it ended, turns, tool calls, how many updates its policy was behind, and how it "
-        "begins. Enter opens the text, left and right go to the other groups of the step, o sorts by reward or "
-        "advantage instead of length."
+        "begins. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
+        "reward or advantage instead of length."
     )
 
     def __init__(self, group: str, order: GroupOrder = GroupOrder.RATIO) -> None:
@@ -159,7 +160,8 @@ class CompletionScreen(RolloutPage):
 
     HELP = (
         "What the prompt was and what the policy answered, with its own line breaks; characters that would not be "
-        "seen are written out. Arrows and PgDn scroll, left and right go to the other completions of the group."
+        "seen are written out. {up}, {down} and {page-down} scroll, {previous} and {next} go to the other completions "
+        "of the group."
     )
 
     def __init__(

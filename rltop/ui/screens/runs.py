@@ -20,8 +20,8 @@ class RunsScreen(FilteredPage):
     TELLS_COUNTS: ClassVar[bool] = True
     HELP = (
         "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
-        "attention comes first: the worst level, then what has fallen silent, then what goes on. Enter shows a run, "
-        "/ filters, r goes back to the run that was shown."
+        "attention comes first: what died, the worst level, what has fallen silent, what goes on. {open} shows a "
+        "run, {find} filters, {runs} goes back to the run that was shown."
     )
 
     def __init__(self) -> None:
@@ -84,5 +84,8 @@ class RunsScreen(FilteredPage):
     @on(Selected)
     def _remember(self, message: Selected) -> None:
         """A click has chosen another run."""
-        if message.target is not None and message.target == self.board.target:
-            self._chosen = message.target.name
+        target = message.target
+        here = self._entries[self._at].path.raw if self._entries else ""
+        # What was chosen by where it stands is not held on to: another may come to stand there.
+        if target is not None and target == self.board.target and target.name != here:
+            self._chosen = target.name

@@ -23,9 +23,9 @@ class TimelineScreen(FilteredPage):
     PLACEHOLDER = "part of a rule, a family or a message"
     HELP = (
         "Every event of the run. Above, a lane per family over the steps: a bar from where a rule began to fire to "
-        "where it recovered, solid where it was critical. Below, the events, newest first: Enter sets the time cursor "
-        "to the step of one, Enter again opens its rule there; L returns to live. What stood on steps that a restart "
-        "went back behind is dim. / filters by text, f by family, v by level."
+        "where it recovered, solid where it was critical. Below, the events, newest first: {open} sets the time "
+        "cursor to the step of one, {open} again opens its rule there; {live} returns to live. What stood on steps "
+        "that a restart went back behind is dim. {find} filters by text, {family} by family, {level} by level."
     )
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class TimelineScreen(FilteredPage):
         self._settle(timeline)
         room = list_rows(timeline, height)
         self._top = max(0, min(max(self._at - room + 1, min(self._top, self._at)), len(timeline.numbers) - room))
-        return paint_timeline(moment.run, timeline, self._top, width, height, moment.glyphs, moment.at_step)
+        return paint_timeline(moment.run, timeline, self._top, width, height, moment.glyphs, moment.at_step, self.keys)
 
     def _settle(self, timeline: Timeline) -> None:
         """Find the chosen event again; where it is filtered out, the one in its place."""

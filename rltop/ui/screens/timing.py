@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rltop.ui.screens.page import Page
 from rltop.view.lines import Row, Target, TargetKind
@@ -15,10 +16,12 @@ _BESIDES = 9
 class TimingScreen(Page):
     """The timing of any step."""
 
+    FOOTER: ClassVar[Sequence[str]] = ("step-back", "step-on")
     HELP = (
         "The timing of the step on the screen: its stages on a common time axis, a table with the last value, the "
-        "median, the 95th percentile, the share and the trend of each, and which stage explains a slow-down. , and . "
-        "go to other steps. Durations are what the trainer logs; positions are assumed in order unless they are logged."
+        "median, the 95th percentile, the share and the trend of each, and which stage explains a slow-down. "
+        "{step-back} and {step-on} go to other steps. Durations are what the trainer logs; positions "
+        "are assumed in order unless they are logged."
     )
 
     def __init__(self, target: Target | None = None) -> None:

@@ -27,8 +27,8 @@ class TreeScreen(FilteredPage):
     PLACEHOLDER = "part of a key"
     HELP = (
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
-        "history. / filters by any part of a key, a title or a canonical name, as you type; Escape clears the filter. "
-        "Left and right fold and unfold a section, Enter opens a metric."
+        "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "
+        "filter. {fold} folds a section, {unfold} unfolds it, {open} opens a metric."
     )
 
     def __init__(self, section: str = "") -> None:

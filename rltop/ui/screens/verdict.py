@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from rltop.ui.screens.page import Page
 from rltop.view.badges import verdicts_at
@@ -13,9 +14,11 @@ from rltop.view.verdict import LEAST, build_verdict, paint_verdict
 class VerdictScreen(Page):
     """What a rule has to say, and where it points."""
 
+    FOOTER: ClassVar[Sequence[str]] = ("alerts", "mute", "change")
     HELP = (
         "One verdict: its sentence, the numbers it rests on, since which step, why it matters and what usually causes "
-        "it; below, what to look at next, in order: Enter opens it. a goes to the next verdict."
+        "it; below, what to look at next, in order: {open} opens it. {alerts} goes to the next verdict, "
+        "{mute} mutes the rule."
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
@@ -45,4 +48,4 @@ class VerdictScreen(Page):
         moment = self.moment
         view = build_verdict(moment.run, self.rule, self._at, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_verdict(view, width, height if is_small else None, moment.glyphs)
+        return paint_verdict(view, width, height if is_small else None, moment.glyphs, self.keys)

@@ -1,4 +1,4 @@
-"""The footer: the keys of the page in one row, as many as fit whole.
+"""The footer: the keys of the page in one row, its own first, as many as fit whole.
 
 One widget that draws a line. A widget for each key would be mounted, styled and laid
 out anew whenever a key comes or goes, which takes longer than painting a page.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import ClassVar, NamedTuple
 
 from rich.segment import Segment
@@ -17,11 +17,16 @@ from textual.binding import ActiveBinding
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
+from rltop.ui.bindings import types
 from rltop.view.widths import cell_width
 
 _GAP = 1
 """Blanks behind every part."""
+
+_KEPT = frozenset({"back", "help", "quit"})
+"""Ids that have room in the narrowest line: who sees these finds the others."""
 
 
 class KeyHint(NamedTuple):
@@ -33,6 +38,7 @@ class KeyHint(NamedTuple):
         key: the key itself; empty where there are only words.
         is_enabled: does it do anything now?
         tooltip: what it does, in full.
+        is_kept: it is shown even where others are not.
     """
 
     shown: str
@@ -40,6 +46,7 @@ class KeyHint(NamedTuple):
     key: str = ""
     is_enabled: bool = True
     tooltip: str = ""
+    is_kept: bool = False
 
     @property
     def cells(self) -> int:
@@ -59,17 +66,29 @@ class KeyLine(Widget, can_focus=False):
         f"key-line--{what}{state}" for what in ("key", "words") for state in ("", "-off", "-hover")
     }
 
-    def __init__(self) -> None:
+    def __init__(self, first: Sequence[str] = ()) -> None:
+        """A footer for a page.
+
+        Args:
+            first: ids of bindings of the application that the page is about; they stand right behind its own.
+        """
         super().__init__()
+        self._first = first
         self._parts: Sequence[Part] = ()
         self._hovered: KeyHint | None = None
 
     @property
     def parts(self) -> Sequence[Part]:
         """What is shown, from left to right."""
-        ends = accumulate(sum(hint.cells for hint in part) + _GAP for part in self._parts)
         # The gap behind the last one need not fit.
-        return [part for part, end in zip(self._parts, ends, strict=True) if end - _GAP <= self.size.width]
+        room = self.size.width + _GAP
+        shown = []
+        for number, part in sorted(enumerate(self._parts), key=lambda one: not one[1][0].is_kept):
+            room -= sum(hint.cells for hint in part) + _GAP
+            if room < 0:
+                break
+            shown.append(number)
+        return [self._parts[number] for number in sorted(shown)]
 
     def on_mount(self) -> None:
         """Show the keys, and others whenever others do something."""
@@ -81,14 +100,18 @@ class KeyLine(Widget, can_focus=False):
 
     def _take(self, screen: Screen[object]) -> None:
         """Bring the line up to date; the same keys as before are not drawn again."""
-        parts = list(self._parts_of(screen.active_bindings.values()))
+        active: Iterable[ActiveBinding] = screen.active_bindings.values()
+        if isinstance(screen.focused, Input):
+            # Textual says so of the keys that are bound from the start, not of those of a keymap.
+            active = [one for one in active if one.binding.priority or not types(one.binding.key)]
+        parts = list(self._parts_of(active))
         if parts != self._parts:
             self._parts = parts
             self.refresh()
 
     def _parts_of(self, active: Iterable[ActiveBinding]) -> Iterator[Part]:
         by_action: defaultdict[str, list[ActiveBinding]] = defaultdict(list)
-        for one in active:
+        for one in sorted(active, key=self._rank):
             if one.binding.show:
                 by_action[one.binding.action].append(one)
         for group, found in groupby((alike[0] for alike in by_action.values()), lambda one: one.binding.group):
@@ -96,13 +119,24 @@ class KeyLine(Widget, can_focus=False):
             if group is None or len(several) == 1:
                 yield from ((self._hint(one, one.binding.description),) for one in several)
             else:
-                yield tuple(self._hint(one) for one in several)
+                hints = [self._hint(one) for one in several]
+                # Signs stand side by side, names need something between them.
+                between = "/" if any(cell_width(hint.shown) > 1 for hint in hints) else ""
+                yield (hints[0], *(hint._replace(shown=between + hint.shown) for hint in hints[1:]))
                 yield (KeyHint("", group.description),)
+
+    def _rank(self, one: ActiveBinding) -> int:
+        """What is the page's own comes first, then what it is about, then what every page has."""
+        if one.node is not self.app:
+            return -1
+        id = one.binding.id or ""
+        return self._first.index(id) if id in self._first else len(self._first)
 
     def _hint(self, one: ActiveBinding, words: str = "") -> KeyHint:
         binding = one.binding
         shown = self.app.get_key_display(binding)
-        return KeyHint(shown, words, binding.key, one.enabled, one.tooltip or ("" if words else binding.description))
+        tooltip = one.tooltip or ("" if words else binding.description)
+        return KeyHint(shown, words, binding.key, one.enabled, tooltip, binding.id in _KEPT)
 
     def render_line(self, y: int) -> Strip:
         """The row; every segment has a style."""

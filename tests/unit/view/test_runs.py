@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from rltop.model import Label, Level, RunState
@@ -9,12 +11,16 @@ from rltop.view.glyphs import glyph_set
 from rltop.view.lines import TargetKind
 from rltop.view.runs import HEAD_ROWS, RunEntry, in_order, list_runs, paint_runs
 from rltop.view.widths import cell_width
-from tests.fake_run import firing_run, run_of, verl_lines, verl_rows
+from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 
 
-def entry(name, level=Level.OK, state=RunState.LIVE, age_s=5.0, verdict=""):
+def entry(name, level=Level.OK, state=RunState.LIVE, age_s=5.0, verdict="", step=10, total=100, more=0):
     path = Label.of(f"/runs/{name}/metrics.jsonl")
-    return RunEntry(Label.of(name), path, "veRL", "GRPO", 10, 100, 1, state, age_s, None, level, verdict, 0)
+    return RunEntry(Label.of(name), path, "veRL", "GRPO", step, total, 1, state, age_s, None, level, verdict, more)
+
+
+def text_of(row):
+    return "".join(piece.text for piece in row.line)
 
 
 def names(entries):
@@ -70,3 +76,72 @@ def test_a_thousand_runs_fit_any_screen(width, is_ascii):
 def test_an_empty_list_says_so():
     text = "".join(piece.text for row in paint_runs([], 80, 20, glyph_set(is_ascii=False)) for piece in row.line)
     assert "no run matches" in text
+
+
+UNEVEN = [
+    entry("a", Level.CRIT, RunState.ENDED, 41 * 60.0, "gradient spike", step=7, total=None),
+    entry(
+        "grpo-qwen2.5-7b-math-lr1e-6-seed42",
+        Level.WARN,
+        RunState.FINISHED,
+        119 * 60.0,
+        "KL drift",
+        1_234_567,
+        9_999_999,
+        12,
+    ),
+    entry("長い名前の実験" * 6, Level.OK, RunState.QUIET, 12.0, "", step=None),
+    entry("old", Level.WARN, RunState.STALLED, 86_400.0 * 1_234, "unexplained time", step=123_456, total=None),
+]
+
+
+def test_columns_never_run_together_and_numbers_are_never_cut():
+    for width in range(40, 201):
+        painted = paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))
+        head, *rows = [text_of(row) for row in painted][1 : len(UNEVEN) + 2]
+        columns = head.split()
+        assert columns[:1] == ["run"] and "state" in columns
+        for shown, one in zip(rows, UNEVEN, strict=True):
+            assert cell_width(shown) <= width
+            said = {cell.strip() for cell in shown[3:].split("  ")}
+            assert any(cell.endswith(one.state.value) for cell in said), shown
+            if "age" in columns:
+                assert said & {"41 min ago", "119 min ago", "10 s ago", "1,234 d ago"}, shown
+            if "step" in columns:
+                assert said & {"7", "1,234,567 / 9,999,999", "—", "123,456"}, shown
+
+
+def test_columns_leave_by_what_they_are_worth():
+    def columns(width):
+        return text_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))[1]).split()
+
+    seen = [columns(width) for width in range(40, 201)]
+    order = [("run", "state")]
+    for now in seen:
+        if set(now) != set(order[-1]):
+            assert set(now) > set(order[-1])
+            order.append(tuple(now))
+    assert [set(now) - set(before) for before, now in pairwise(order)] == [
+        {"worst"}, {"step"}, {"age"}, {"trainer"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_ascii", [False, True])
+def test_a_died_run_is_shown_as_such_and_first(is_ascii):
+    glyphs = glyph_set(is_ascii=is_ascii)
+    entries = in_order(
+        [entry("fine"), entry("ill", Level.CRIT), entry("dead", state=RunState.DIED, verdict="CUDA error")]
+    )
+    assert names(entries)[0] == "dead"
+    title, _, row, *_ = paint_runs(entries, 100, 12, glyphs)
+    assert f"{glyphs.state(RunState.DIED)} 1 died" in text_of(title)
+    assert text_of(row).startswith(f" {glyphs.state(RunState.DIED)} dead")
+    assert "CUDA error" in text_of(row)
+    roles = {piece.role for piece in row.line}
+    assert "crit" in roles and "ok" not in roles and "live" not in roles
+
+
+def test_a_run_that_died_says_what_of():
+    run = FakeRun(**{**vars(firing_run()), "state": RunState.DIED, "failure": Label.of("exit code 137")})
+    (one,) = list_runs([run])
+    assert (one.verdict, one.more, one.attention) == ("exit code 137", 4, Level.CRIT)

@@ -1,0 +1,242 @@
+"""Every text names the key that is bound now: status lines, help, footers, what an empty list says."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, status_text
+
+import rltop
+from rltop.terminal.early_keys import keeps_early_keys
+from rltop.ui.app import RltopApp
+from rltop.ui.bindings import (
+    APP_BINDINGS,
+    BOARD_BINDINGS,
+    CONTEXTS,
+    PLOT_BINDINGS,
+    TREE_BINDINGS,
+    binding_ids,
+    key_names,
+    spell,
+)
+from rltop.ui.options import UiOptions
+from rltop.ui.screens.change import ChangeScreen
+from rltop.ui.screens.filtered import FilteredPage
+from rltop.ui.screens.help import HelpScreen
+from rltop.ui.screens.metric import MetricScreen
+from rltop.ui.screens.overview import OverviewScreen
+from rltop.ui.screens.page import Page
+from rltop.ui.screens.ranks import RanksScreen
+from rltop.ui.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
+from rltop.ui.screens.runs import RunsScreen
+from rltop.ui.screens.timeline import TimelineScreen
+from rltop.ui.screens.timing import TimingScreen
+from rltop.ui.screens.tree import TreeScreen
+from rltop.ui.screens.verdict import VerdictScreen
+from rltop.ui.widgets.key_line import KeyLine
+from rltop.view.keys import NO_KEYS
+from rltop.view.lines import Target, TargetKind
+
+PAGES = (
+    OverviewScreen, TimingScreen, TreeScreen, TimelineScreen, RunsScreen, MetricScreen, VerdictScreen, ChangeScreen,
+    RanksScreen, RolloutsScreen, CompletionsScreen, CompletionScreen, HelpScreen,
+)  # fmt: skip
+
+OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}
+"""Another key for everything; more than 26 of them share one, never within one page."""
+
+
+def app_with(**keys: str) -> RltopApp:
+    keymap = {id.replace("_", "-"): given for id, given in keys.items()}
+    return app_over(RECORDED, options=UiOptions(keymap=keymap, themes_folder=NO_THEMES))
+
+
+def footer(app: RltopApp) -> str:
+    return app.screen.query_one(KeyLine).render_line(0).text.strip()
+
+
+def test_without_a_keymap_the_keys_are_those_of_the_bindings() -> None:
+    names = key_names({}, TREE_BINDINGS)
+    for bindings in (APP_BINDINGS, BOARD_BINDINGS, TREE_BINDINGS):
+        for binding in bindings:
+            assert list(names.every(binding.id or "")) == spell(binding.key), binding.id
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.__name__)
+def test_what_a_page_says_of_itself_names_actions_not_keys(page: type[Page]) -> None:
+    named = set(re.findall(r"{([a-z-]+)}", page.HELP))
+    assert named <= binding_ids()
+    told = key_names(dict.fromkeys(binding_ids(), "f12")).tell(page.HELP)
+    assert "{" not in told
+    for name in named:
+        assert spell(next(one.key for one in _every() if one.id == name))[0] not in page.HELP.split()
+
+
+def _every():  # type: ignore[no-untyped-def]
+    return [binding for bindings in CONTEXTS.values() for binding in bindings]
+
+
+HARD_CODED = re.compile(
+    r"\b(Enter|Escape|Esc|Space|PgUp|PgDn|Ctrl-\w|[Aa]rrows|[Ll]eft and right)\b"
+    r"|(^|[ :;,(])[A-Za-z,./<>?]( and [A-Za-z,./<>?])? "
+    r"(undoes|returns|goes?|shows|opens?|filters?|clears?|sorts?|folds?|by)\b"
+)
+
+
+def test_no_text_of_the_screen_names_a_key_by_itself() -> None:
+    root = Path(rltop.__file__).parent
+    found = []
+    for path in [*root.glob("ui/**/*.py"), *root.glob("view/**/*.py")]:
+        if path.name == "bindings.py":
+            continue
+        tree = ast.parse(path.read_text())
+        told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told
+            if is_text and HARD_CODED.search(node.value):  # type: ignore[attr-defined]
+                found.append(f"{path.name}:{node.lineno} {node.value!r}")  # type: ignore[attr-defined]
+    assert found == []
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_status_line_names_the_keys_that_are_bound(size: tuple[int, int]) -> None:
+    app = app_with(unmute="y", pause="p,ctrl+y", live="f3", mute="M", back="ctrl+k", timing="Q")
+    async with app.run_test(size=size) as pilot:
+        await press(pilot, "M")
+        assert "muted 1: y undoes" in status_text(app)
+        await press(pilot, "comma")
+        assert "F3 returns to live" in status_text(app)
+        await press(pilot, "p")
+        assert "p goes on" in status_text(app)
+        await press(pilot, "ctrl+y", "f3", "y", "a", "M")
+        assert "M shows its verdicts again" in page_text(app)
+        await press(pilot, "ctrl+k", "e", "slash", "q", "q", "enter")
+        assert "no event passes the filter; Ctrl-k clears it" in page_text(app)
+        await press(pilot, "ctrl+k", "question_mark")
+        assert "f by family" in page_text(app) and "F3 returns to live" in page_text(app).replace("\n ", " ")
+
+
+async def test_every_page_shows_remapped_keys_in_help_and_footer() -> None:
+    app = app_over(RECORDED, options=UiOptions(keymap=OTHERS, themes_folder=NO_THEMES))
+    async with app.run_test(size=(200, 60)) as pilot:
+        for target in (
+            Target(TargetKind.METRIC, "actor/kl_loss"), Target(TargetKind.VERDICT, "O11"), Target(TargetKind.TIMING),
+            Target(TargetKind.RANKS), Target(TargetKind.STRAGGLERS), Target(TargetKind.SECTION),
+        ):  # fmt: skip
+            app.open(target)
+            await pilot.pause()
+            parts = app.screen.query_one(KeyLine).parts
+            assert all(hint.shown.lstrip("/").startswith("Alt-") for part in parts for hint in part if hint.key), (
+                footer(app)
+            )
+            app.action_help()
+            await pilot.pause()
+            text = page_text(app)
+            assert not re.search(r"\b(Enter|Escape|Esc|Space)\b", text), text
+            assert text.count("Alt-") > 20
+            await app.action_back()
+            await app.action_back()
+            await pilot.pause()
+
+
+async def test_a_key_that_was_given_away_is_named_no_more() -> None:
+    app = app_with(timing="X", change="L")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "x", "comma")
+        assert "muted 1 " in f"{status_text(app)} " and "undoes" not in status_text(app)
+        assert "at step" in status_text(app) and "returns to live" not in status_text(app)
+        await press(pilot, "question_mark")
+        assert re.search(r"no key +Show the verdicts of every rule that was muted again", page_text(app))
+        await press(pilot, "escape", "e", "question_mark")
+        assert "no key returns to live" in page_text(app).replace("\n ", " ")
+
+
+def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> None:
+    names = key_names({"timing": "j", "alerts": "s,y", "rollouts": "h"}, PLOT_BINDINGS)
+    assert names.every("timing") == () and names.every("down") == ("↓", "j")
+    assert names.every("alerts") == ("y",)
+    assert names.every("pan-left") == ("←", "h") and names.every("rollouts") == ()
+    assert key_names({"alerts": "s,y"}).every("alerts") == ("s", "y")
+    assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")
+
+
+async def test_a_key_that_textual_keeps_is_not_promised() -> None:
+    assert key_names({"timing": "tab"}).every("timing") == ()
+    assert key_names({"previous": "tab"}).every("previous") == ("Tab",)
+    app = app_with(timing="tab", previous="tab", next="shift+tab")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "tab")
+        assert isinstance(app.screen, OverviewScreen)
+        await press(pilot, "R")
+        await pilot.pause()
+        assert "Tab/Shift-Tab Next" in footer(app)
+
+
+def test_keys_are_spelled_as_they_are_written_on_the_keyboard() -> None:
+    given = "?,f2,ctrl+x,alt+enter,tab,delete,exclamation_mark,circumflex_accent,shift+tab,backspace, b,é"
+    assert key_names({"previous": given}).every("previous") == (
+        "?", "F2", "Ctrl-x", "Alt-Enter", "Tab", "Del", "!", "^", "Shift-Tab", "Backspace", "b", "é",
+    )  # fmt: skip
+
+
+def test_names_of_two_words_keep_their_capitals() -> None:
+    assert spell("pageup,ctrl+pagedown") == ["PgUp", "Ctrl-PgDn"]
+
+
+def test_nobody_who_cannot_press_a_key_is_told_of_one() -> None:
+    assert NO_KEYS.clause("mute", ": {} undoes") == ""
+
+
+async def test_while_one_types_letters_are_no_keys() -> None:
+    app = app_with(back="Z", pause="f4")
+    async with app.run_test(size=(120, 40)) as pilot:
+        await press(pilot, "e", "f4", "slash", "Z", "Z")
+        assert isinstance(app.screen, FilteredPage) and app.screen.filter.value == "ZZ"
+        assert "clears it" not in page_text(app) and "Back" not in footer(app)
+        assert "F4 goes on" in status_text(app)
+        await press(pilot, "enter")
+        assert "Z clears it" in page_text(app) and "Z Back" in footer(app)
+
+
+@pytest.mark.parametrize(
+    ("keys", "own"),
+    [
+        ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Mute"]),
+        (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
+        (("e",), ["⏎ Open", "f Family", "v Level", "/ Find"]),
+        (("a",), ["⏎ Open", "a Alerts", "x Mute", "c Changed"]),
+        (("a", "c"), ["⏎ Open", ",. Step"]),
+        (("t",), ["⏎ Open", ",. Step"]),
+        (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "b Band", "+- Zoom", "0 Whole run"]),
+        (("R",), ["⏎ Open", "←→ Next", "o Order"]),
+    ],
+)
+async def test_the_footer_begins_with_what_is_the_pages_own(keys: tuple[str, ...], own: list[str]) -> None:
+    for width, shown in ((80, own), (40, own[:1])):
+        app = app_over(RECORDED)
+        async with app.run_test(size=(width, 24)) as pilot:
+            await press(pilot, *keys)
+            await pilot.pause()
+            assert footer(app).startswith(" ".join(shown)), footer(app)
+            kept = ["? Help", "q Quit", *(["Esc Back"] if keys else [])]
+            assert all(hint in footer(app) for hint in kept), footer(app)
+
+
+async def test_the_footer_of_rollouts_is_ascii_where_that_is_asked_for() -> None:
+    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES, is_ascii=True, keymap={"timing": "up"}))
+    async with app.run_test(size=(200, 40)) as pilot:
+        assert footer(app).isascii()
+        await press(pilot, "R")
+        await pilot.pause()
+        assert footer(app).isascii() and "Next" in footer(app)
+
+
+@pytest.mark.parametrize(
+    ("keymap", "is_kept"),
+    [({}, True), ({"pause": "p"}, True), ({"quit": "Q"}, False), ({"timing": "b, q"}, False), ({"help": "up"}, False)],
+)
+def test_the_first_frame_answers_only_keys_that_mean_the_same_later(keymap: dict[str, str], is_kept: bool) -> None:
+    assert keeps_early_keys(keymap) is is_kept
