@@ -20,10 +20,10 @@ import orjson
 from bounds import stands
 from made import made_file, repeated_lines
 
-from rltop.decode.jsonl import JsonlDecoder
-from rltop.health.options import EngineOptions
-from rltop.ingest.judge import Judge
-from rltop.ingest.pipeline import Pipeline
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.rules.options import EngineOptions
+from rltop.run.judge import Judge
+from rltop.run.pipeline import Pipeline
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 

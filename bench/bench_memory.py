@@ -45,10 +45,10 @@ def of_program(steps: int) -> tuple[float, float]:
 
 def feed(marks: list[int]) -> None:
     """Run in a process of its own: what it holds after so many steps, one line for each."""
-    from rltop.decode.jsonl import JsonlDecoder
-    from rltop.health.options import EngineOptions
-    from rltop.ingest.judge import Judge
-    from rltop.ingest.pipeline import Pipeline
+    from rltop.formats.jsonl import JsonlDecoder
+    from rltop.rules.options import EngineOptions
+    from rltop.run.judge import Judge
+    from rltop.run.pipeline import Pipeline
     from rltop.store.stream import Stream
 
     pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()))

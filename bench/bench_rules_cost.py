@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import orjson
 from made import lines
 
-from rltop.health.engine import Engine
-from rltop.metrics.identify import identify
 from rltop.model import Observation
+from rltop.rules.engine import Engine
+from rltop.trainers.identify import identify
 
 ROUNDS = 7
 RECORDS = 2000

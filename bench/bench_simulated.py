@@ -23,7 +23,7 @@ from simulated.series import healthy
 from simulated.twins import TWINS, twin_of
 from simulated.writers import Made, Plan, plans, text_of
 
-from rltop.cli.opening import read_whole
+from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import Event, EventState, Level

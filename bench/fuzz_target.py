@@ -5,7 +5,7 @@
 
 `PROMISES[name](data)` reads `data` whole and in pieces and raises AssertionError where
 the two differ, or where a byte is neither in a record nor reported bad nor held.
-With a folder, atheris calls it with inputs that reach new code in `rltop.decode` and
+With a folder, atheris calls it with inputs that reach new code in `rltop.formats` and
 keeps them there; with a file, it is called once, with what is in it.
 """
 
@@ -96,8 +96,8 @@ def _is_damaged(one: Outcome, other: Outcome) -> bool:
 
 def tensorboard(data: bytes) -> None:
     """Frames, bad and held bytes are all bytes, after every piece; then the events in them."""
-    from rltop.decode.tensorboard import TensorBoardDecoder
-    from rltop.decode.tfrecord import FRAME_BYTES, TfRecordFramer, masked_crc32c
+    from rltop.formats.tensorboard.decoder import TensorBoardDecoder
+    from rltop.formats.tensorboard.framing import FRAME_BYTES, TfRecordFramer, masked_crc32c
     from rltop.model import Counts
 
     framer, taken, fed = TfRecordFramer(Counts()), 0, 0
@@ -115,8 +115,8 @@ def tensorboard(data: bytes) -> None:
 
 def wandb(data: bytes) -> None:
     """Payloads, frames, bad and held bytes are all bytes, after every piece; then the messages in them."""
-    from rltop.decode.blocklog import BLOCK_BYTES, BlockLogFramer
-    from rltop.decode.wandb import MAGIC, WandbDecoder
+    from rltop.formats.wandb.decoder import MAGIC, WandbDecoder
+    from rltop.formats.wandb.framing import BLOCK_BYTES, BlockLogFramer
     from rltop.model import Counts
 
     framer, taken, fed = BlockLogFramer(Counts(), MAGIC), 0, 0
@@ -132,8 +132,8 @@ def wandb(data: bytes) -> None:
 
 def protobuf(data: bytes) -> None:
     """A message is taken apart inside its bytes, or refused; nothing else."""
-    from rltop.decode.protobuf import SPAN, MalformedMessageError, fields
-    from rltop.decode.wandb_run import RunInfo, read_config
+    from rltop.formats.protobuf import SPAN, MalformedMessageError, fields
+    from rltop.formats.wandb.run import RunInfo, read_config
 
     try:
         for _, wire, start, stop in fields(data, 0, len(data)):
@@ -149,9 +149,9 @@ def protobuf(data: bytes) -> None:
 
 def compressed(data: bytes) -> None:
     """Damaged streams, members behind one another, zeros between them."""
-    from rltop.decode.codec import Codec
-    from rltop.decode.compressed import CompressedDecoder
-    from rltop.decode.jsonl import JsonlDecoder
+    from rltop.formats.compressed import CompressedDecoder
+    from rltop.formats.jsonl import JsonlDecoder
+    from rltop.formats.kinds import Codec
 
     for codec, magic in ((Codec.GZIP, b"\x1f\x8b"), (Codec.BZIP2, b"BZh")):
         if data.startswith(magic):
@@ -160,7 +160,7 @@ def compressed(data: bytes) -> None:
 
 def jsonl(data: bytes) -> None:
     """Every line that is not blank is a row, a bad line or a line without a step; a hole ends a line."""
-    from rltop.decode.jsonl import JsonlDecoder
+    from rltop.formats.jsonl import JsonlDecoder
 
     counts = _same_in_pieces(JsonlDecoder, data).counts
     clean = (line.replace(b"\0", b"").removeprefix(BOM) for line in re.split(rb"\n|\0{512,}", data))
@@ -170,7 +170,7 @@ def jsonl(data: bytes) -> None:
 
 def console(data: bytes) -> None:
     """Every line feed is counted, and every row stands where a line begins."""
-    from rltop.decode.console import ConsoleDecoder
+    from rltop.formats.console.decoder import ConsoleDecoder
 
     decoder = _same_in_pieces(ConsoleDecoder, data)
     text = data.rstrip(b"\0")
@@ -182,7 +182,7 @@ def console(data: bytes) -> None:
 
 def table(data: bytes) -> None:
     """Every row of a CSV file stands where a line begins."""
-    from rltop.decode.csvrows import CsvDecoder
+    from rltop.formats.csv import CsvDecoder
 
     _same_in_pieces(CsvDecoder, data)
     decoder = CsvDecoder()
@@ -192,7 +192,7 @@ def table(data: bytes) -> None:
 
 def document(data: bytes) -> None:
     """A document gives rows, or it is bad; it is never neither."""
-    from rltop.decode.trainer_state import DocumentDecoder
+    from rltop.formats.json_document import DocumentDecoder
 
     whole, parts = DocumentDecoder(), DocumentDecoder()
     one, other = _read(whole, [(data, 0)], len(data)), _read(parts, _pieces(data), len(data))
@@ -204,22 +204,22 @@ def document(data: bytes) -> None:
 
 def trace(data: bytes) -> None:
     """Chrome traces in any form."""
-    from rltop.decode.chrome_trace import ChromeTraceDecoder
+    from rltop.formats.trace import ChromeTraceDecoder
 
     _same_in_pieces(ChromeTraceDecoder, data, has_places=False)
 
 
 def archive(data: bytes) -> None:
     """Archives of parquet tables."""
-    from rltop.decode.telescope import TelescopeDecoder
+    from rltop.formats.telescope.decoder import TelescopeDecoder
 
     _same_in_pieces(TelescopeDecoder, data, has_places=False)
 
 
 def parquet(data: bytes) -> None:
     """A table gives as many values for each of its columns as it has rows, or it is refused."""
-    from rltop.decode.parquet import MAX_ROWS, ParquetTable
     from rltop.errors import DecodeError, SourceError
+    from rltop.formats.parquet.table import MAX_ROWS, ParquetTable
 
     try:
         table = ParquetTable(data)
@@ -236,7 +236,7 @@ def parquet(data: bytes) -> None:
 
 def thrift(data: bytes) -> None:
     """A struct inside its bytes, or a refusal."""
-    from rltop.decode.thrift import ThriftReader
+    from rltop.formats.parquet.thrift import ThriftReader
 
     reader = ThriftReader(data)
     try:
@@ -248,7 +248,7 @@ def thrift(data: bytes) -> None:
 
 def snappy(data: bytes) -> None:
     """As many bytes as the stream says, or a refusal."""
-    from rltop.decode.snappy import decompress
+    from rltop.formats.parquet.snappy import decompress
 
     try:
         out = decompress(data)
@@ -259,7 +259,7 @@ def snappy(data: bytes) -> None:
 
 def tables(data: bytes) -> None:
     """One table of an archive that is whole otherwise, checksum included: the first byte says which."""
-    from rltop.decode.telescope import TelescopeDecoder
+    from rltop.formats.telescope.decoder import TelescopeDecoder
 
     names = sorted(_fixture_tables())
     name = names[data[0] % len(names)] if data else names[0]
@@ -281,7 +281,7 @@ def dump(data: bytes) -> None:
 
 def pickled(data: bytes) -> None:
     """The opcodes of a pickle are looked at and never obeyed."""
-    from rltop.decode.rollout_sqlite import look_inside
+    from rltop.formats.rollouts.sqlite import look_inside
 
     assert all(isinstance(value, str | int) for value in look_inside(data).values())
 
@@ -295,8 +295,8 @@ def database(data: bytes) -> None:
 
 def _samples(files: dict[str, bytes]) -> None:
     """Everything that a page could ask of a dump of rollouts; what cannot be read is a sentence."""
-    from rltop.decode.rollout_kinds import dumps_in
     from rltop.errors import SourceError
+    from rltop.formats.rollouts.kinds import dumps_in
 
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
@@ -337,8 +337,8 @@ def _packed(tables: dict[str, bytes]) -> bytes:
 
 def anything(data: bytes) -> None:
     """Bytes of which nobody says what they are."""
-    from rltop.decode.auto import AutoDecoder
-    from rltop.decode.jsonl import JsonlOptions
+    from rltop.formats.auto import AutoDecoder
+    from rltop.formats.jsonl import JsonlOptions
 
     _same_in_pieces(lambda: AutoDecoder("x", JsonlOptions()), data, has_places=False)
 
@@ -459,7 +459,7 @@ def main() -> None:
         return
     import atheris
 
-    with atheris.instrument_imports(include=["rltop.decode"]):
+    with atheris.instrument_imports(include=["rltop.formats"]):
         PROMISES[name](b"")
         for data in seeds(name):
             PROMISES[name](data)  # the modules that are imported late are instrumented too

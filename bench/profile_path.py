@@ -33,10 +33,10 @@ def judge(path: Path) -> Callable[[], object]:
 
 
 def _reading(path: Path, *, is_judged: bool) -> Callable[[], object]:
-    from rltop.decode.jsonl import JsonlDecoder
-    from rltop.health.options import EngineOptions
-    from rltop.ingest.judge import Judge
-    from rltop.ingest.pipeline import Pipeline
+    from rltop.formats.jsonl import JsonlDecoder
+    from rltop.rules.options import EngineOptions
+    from rltop.run.judge import Judge
+    from rltop.run.pipeline import Pipeline
     from rltop.store.stream import Stream
 
     pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()) if is_judged else None)
@@ -72,8 +72,8 @@ def first_frame(path: Path) -> Callable[[], object]:
         from rltop.cli.early import early_rows
         from rltop.clock import SystemClock
         from rltop.config import Config
-        from rltop.ingest.found import Found
         from rltop.model import Label
+        from rltop.run.found import Found
 
         early_rows(Found(str(path), Label.of(path.stem)), Config(), SystemClock(), 120, 40)
 

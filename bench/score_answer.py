@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rltop.cli.opening import read_whole, runs_of
+from rltop.cli.open_session import read_whole, runs_of
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.health.engine import Engine
-from rltop.ingest import judge
 from rltop.model import Event, NonFinite, Observation
 from rltop.report.document import check_document
+from rltop.rules.engine import Engine
+from rltop.run import judge
 
 HERE = Path(__file__).resolve().parent
 FIELDS = {

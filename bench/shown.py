@@ -24,19 +24,19 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from rltop.cli.opening import direct, runs_of
+from rltop.app.app import RltopApp
+from rltop.app.options import UiOptions
+from rltop.app.page import Page
+from rltop.cli.open_session import direct, runs_of
 from rltop.clock import FakeClock
 from rltop.errors import RltopError
-from rltop.ingest.found import Found
-from rltop.ingest.options import IngestOptions
-from rltop.ingest.session import PREVIEW_FROM_BYTES, Session
 from rltop.model import Level
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
-from rltop.ui.app import RltopApp
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.page import Page
-from rltop.view.lines import Row, Target, TargetKind
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.run.found import Found
+from rltop.run.options import IngestOptions
+from rltop.run.session import PREVIEW_FROM_BYTES, Session
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 PAGES = {

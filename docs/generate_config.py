@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rltop.health.profiles import PROFILES
+from rltop.rules.profiles import PROFILES
 from rltop.settings import SETTINGS, Kind, Setting, toml_text
 
 TARGET = Path(__file__).with_name("config.md")

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from pathlib import Path
 
+from rltop.app.bindings import APP_BINDINGS, CONTEXTS, spell
 from rltop.errors import EXIT_DIED, EXIT_FAULT, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
-from rltop.health.registry import ALL_SPECS
-from rltop.health.rule import Group, RuleSpec
-from rltop.metrics.dialects import ALL, GENERIC
-from rltop.metrics.howto import HOWTO
-from rltop.ui.bindings import APP_BINDINGS, CONTEXTS, spell
+from rltop.rules.registry import ALL_SPECS
+from rltop.rules.rule import Group, RuleSpec
+from rltop.trainers import ALL, GENERIC
+from rltop.trainers.setup_hints import HOWTO
 
 TARGET = Path(__file__).parents[1] / "README.md"
 

@@ -16,16 +16,16 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
+from rltop.app.app import RltopApp
+from rltop.app.options import UiOptions
 from rltop.clock import FakeClock
-from rltop.ingest.discover import Found
-from rltop.ingest.options import IngestOptions
-from rltop.ingest.session import Session
 from rltop.model import Label
 from rltop.resources import folder
+from rltop.rows.rows import Target, TargetKind
+from rltop.run.discover import Found
+from rltop.run.options import IngestOptions
+from rltop.run.session import Session
 from rltop.sources.replay import ReplayFeed, ReplayOptions
-from rltop.ui.app import RltopApp
-from rltop.ui.options import UiOptions
-from rltop.view.lines import Target, TargetKind
 
 TARGET = Path(__file__).with_name("screenshots")
 STEP = 147

@@ -12,16 +12,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rltop.decode.jsonl import JsonlOptions
+from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
-from rltop.health.options import EngineOptions, check_profiles
-from rltop.ingest.options import IngestOptions
+from rltop.formats.jsonl import JsonlOptions
 from rltop.resources import config_folder, folder, is_file, toml_files
+from rltop.rules.options import EngineOptions, check_profiles
+from rltop.run.options import IngestOptions
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
 from rltop.sources.options import ReaderOptions
 from rltop.store.series import StoreOptions
 from rltop.structs import NamedTuple
-from rltop.ui.options import UiOptions
 
 FILE_NAME = "config.toml"
 THEMES_FOLDER = "themes"

@@ -6,8 +6,8 @@ import json
 import struct
 import zlib
 
-from rltop.decode.protobuf import encode_varint
-from rltop.decode.tfrecord import masked_crc32c
+from rltop.formats.protobuf import encode_varint
+from rltop.formats.tensorboard.framing import masked_crc32c
 
 BLOCK = 32 * 1024
 

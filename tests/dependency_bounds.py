@@ -34,8 +34,8 @@ COMMANDS = (
         "tests/ui/test_runs.py",               # pages and keys, pytest-asyncio
         "tests/ui/test_chart.py",              # plotext
         "tests/golden/test_cases.py",          # every format of the fixtures, orjson
-        "tests/unit/decode/test_compressed.py",
-        "tests/unit/decode/test_parquet.py",   # zstandard
+        "tests/unit/formats/test_compressed.py",
+        "tests/unit/formats/test_parquet.py",   # zstandard
         "tests/unit/sources/test_watch.py",    # watchdog
         "tests/property/test_formats_split.py", # hypothesis
         "tests/contracts/test_wheel.py",       # hatchling

@@ -9,7 +9,7 @@ import stat
 import threading
 from dataclasses import dataclass, field
 
-from rltop.sources.filesystem import DirectoryEntry, FileStat
+from rltop.sources.file import DirectoryEntry, FileStat
 
 
 @dataclass(eq=False)

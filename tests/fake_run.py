@@ -10,27 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
-from rltop.derive.ranks import RankHistory
-from rltop.derive.spans import SpanBook
-from rltop.health.options import EngineOptions
-from rltop.ingest.judge import Judge
-from rltop.ingest.pipeline import Pipeline
-from rltop.ingest.rollouts import RolloutShelf
-from rltop.metrics.dialect import Identity
-from rltop.metrics.ranges import NONE, Ranges
-from rltop.model import (
-    Counts,
-    Event,
-    EventState,
-    Evidence,
-    Label,
-    Level,
-    RunState,
-    Unit,
-    Verdict,
-    VerdictState,
-)
+from rltop.catalog.dialect import Identity
+from rltop.catalog.ranges import NONE, Ranges
+from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
+from rltop.rules.options import EngineOptions
+from rltop.run.judge import Judge
+from rltop.run.pipeline import Pipeline
+from rltop.run.rollouts import RolloutShelf
+from rltop.stats.ranks import RankHistory
+from rltop.stats.spans import SpanBook
 from rltop.store.stream import Stream
 
 

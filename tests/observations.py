@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rltop.health.engine import Engine
-from rltop.health.options import EngineOptions
-from rltop.metrics.catalog import CATALOG
-from rltop.metrics.dialect import Dialect, Identity
+from rltop.catalog.dialect import Dialect, Identity
+from rltop.catalog.metrics import CATALOG
 from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits
+from rltop.rules.engine import Engine
+from rltop.rules.options import EngineOptions
 
 DIALECT = Dialect(name="test", fingerprints=(), aliases=())
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from rltop import resources
+from rltop.app.app import RltopApp
+from rltop.app.options import UiOptions
+from rltop.app.page import Page
 from rltop.clock import FakeClock
-from rltop.ingest.found import Found, name_of
-from rltop.ingest.options import IngestOptions
-from rltop.ingest.session import Session
+from rltop.run.found import Found, name_of
+from rltop.run.options import IngestOptions
+from rltop.run.session import Session
 from rltop.sources.reader import DirectFeed
-from rltop.ui.app import RltopApp
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.page import Page
 
 NO_THEMES = Path("/nonexistent")
 

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rltop.decode.jsonl import JsonlDecoder
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import CellMark, NonFinite, Place, Record, Shape
 from rltop.store.series import StoreOptions
 from rltop.store.stream import ClosedRow, Stream

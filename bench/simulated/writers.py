@@ -8,8 +8,8 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rltop.metrics import dialects
-from rltop.metrics.dialect import Dialect
+from rltop import trainers
+from rltop.catalog.dialect import Dialect
 from rltop.model import Algorithm
 
 Row = dict[str, float]
@@ -88,40 +88,40 @@ _NOT_LOGGED: Mapping[Algorithm, frozenset[str]] = {
 """What a trainer of the algorithm does not log, although its dialect can spell it."""
 
 WRITERS: tuple[Writer, ...] = (
-    Writer("TRL GRPO", dialects.trl.DIALECT, Algorithm.GRPO, extra={"epoch": 0.1}, without=_TRL_PPO),
+    Writer("TRL GRPO", trainers.trl.DIALECT, Algorithm.GRPO, extra={"epoch": 0.1}, without=_TRL_PPO),
     Writer(
-        "TRL GRPO, console", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, extra={"epoch": 0.1}, without=_TRL_PPO
+        "TRL GRPO, console", trainers.trl.DIALECT, Algorithm.GRPO, "dict", 4, extra={"epoch": 0.1}, without=_TRL_PPO
     ),
-    Writer("TRL GRPO, few keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _BARE, {"epoch": 0.1}, _TRL_PPO),
-    Writer("TRL GRPO, fewest keys", dialects.trl.DIALECT, Algorithm.GRPO, "dict", 4, _FEWEST, {"epoch": 0.1}, _TRL_PPO),
+    Writer("TRL GRPO, few keys", trainers.trl.DIALECT, Algorithm.GRPO, "dict", 4, _BARE, {"epoch": 0.1}, _TRL_PPO),
+    Writer("TRL GRPO, fewest keys", trainers.trl.DIALECT, Algorithm.GRPO, "dict", 4, _FEWEST, {"epoch": 0.1}, _TRL_PPO),
     Writer(
         "TRL GRPO, reused rollouts",
-        dialects.trl.DIALECT,
+        trainers.trl.DIALECT,
         Algorithm.GRPO,
         extra={"epoch": 0.1},
         without=_TRL_PPO,
         reuses=4,
     ),
-    Writer("TRL PPO", dialects.trl.DIALECT, Algorithm.PPO, extra={"episode": 64}, sums_kl=100.0),
-    Writer("veRL GRPO", dialects.verl.DIALECT, Algorithm.GRPO, "nested"),
-    Writer("veRL PPO", dialects.verl.DIALECT, Algorithm.PPO, "nested"),
-    Writer("veRL GRPO, console", dialects.verl.DIALECT, Algorithm.GRPO, "console", 3, _VERL_OLD),
-    Writer("OpenRLHF", dialects.openrlhf.DIALECT, Algorithm.PPO),
-    Writer("tinker", dialects.tinker.DIALECT, Algorithm.GRPO),
-    Writer("prime-rl", dialects.prime_rl.DIALECT, Algorithm.GRPO),
-    Writer("SkyRL", dialects.skyrl.DIALECT, Algorithm.GRPO),
-    Writer("NeMo-RL", dialects.nemo_rl.DIALECT, Algorithm.GRPO),
-    Writer("slime", dialects.slime.DIALECT, Algorithm.GRPO),
-    Writer("AReaL", dialects.areal.DIALECT, Algorithm.GRPO),
-    Writer("open-instruct", dialects.open_instruct.DIALECT, Algorithm.GRPO),
-    Writer("ROLL", dialects.roll.DIALECT, Algorithm.PPO),
-    Writer("Telescope", dialects.telescope.DIALECT, Algorithm.GRPO),
-    Writer("own keys", dialects.GENERIC, Algorithm.UNKNOWN, metrics=_OWN),
-    Writer("TRL DPO", dialects.trl.DIALECT, Algorithm.DPO, extra={"epoch": 0.1}),
-    Writer("TRL DPO, console", dialects.trl.DIALECT, Algorithm.DPO, "dict", 4, extra={"epoch": 0.1}),
-    Writer("TRL KTO", dialects.trl.DIALECT, Algorithm.KTO, extra={"epoch": 0.1}),
-    Writer("TRL reward model", dialects.trl.DIALECT, Algorithm.REWARD, extra={"epoch": 0.1}),
-    Writer("TRL SFT", dialects.trl.DIALECT, Algorithm.SFT, extra={"epoch": 0.1}),
+    Writer("TRL PPO", trainers.trl.DIALECT, Algorithm.PPO, extra={"episode": 64}, sums_kl=100.0),
+    Writer("veRL GRPO", trainers.verl.DIALECT, Algorithm.GRPO, "nested"),
+    Writer("veRL PPO", trainers.verl.DIALECT, Algorithm.PPO, "nested"),
+    Writer("veRL GRPO, console", trainers.verl.DIALECT, Algorithm.GRPO, "console", 3, _VERL_OLD),
+    Writer("OpenRLHF", trainers.openrlhf.DIALECT, Algorithm.PPO),
+    Writer("tinker", trainers.tinker.DIALECT, Algorithm.GRPO),
+    Writer("prime-rl", trainers.prime_rl.DIALECT, Algorithm.GRPO),
+    Writer("SkyRL", trainers.skyrl.DIALECT, Algorithm.GRPO),
+    Writer("NeMo-RL", trainers.nemo_rl.DIALECT, Algorithm.GRPO),
+    Writer("slime", trainers.slime.DIALECT, Algorithm.GRPO),
+    Writer("AReaL", trainers.areal.DIALECT, Algorithm.GRPO),
+    Writer("open-instruct", trainers.open_instruct.DIALECT, Algorithm.GRPO),
+    Writer("ROLL", trainers.roll.DIALECT, Algorithm.PPO),
+    Writer("Telescope", trainers.telescope.DIALECT, Algorithm.GRPO),
+    Writer("own keys", trainers.GENERIC, Algorithm.UNKNOWN, metrics=_OWN),
+    Writer("TRL DPO", trainers.trl.DIALECT, Algorithm.DPO, extra={"epoch": 0.1}),
+    Writer("TRL DPO, console", trainers.trl.DIALECT, Algorithm.DPO, "dict", 4, extra={"epoch": 0.1}),
+    Writer("TRL KTO", trainers.trl.DIALECT, Algorithm.KTO, extra={"epoch": 0.1}),
+    Writer("TRL reward model", trainers.trl.DIALECT, Algorithm.REWARD, extra={"epoch": 0.1}),
+    Writer("TRL SFT", trainers.trl.DIALECT, Algorithm.SFT, extra={"epoch": 0.1}),
 )
 
 

@@ -22,24 +22,24 @@ _INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program; the exit codes are in `errors`."""
-    from rltop.cli import voice
+    from rltop.cli import output
     from rltop.cli.plain import plain
 
-    voice.hold_standard_streams()
+    output.hold_standard_streams()
     try:
         words = sys.argv[1:] if argv is None else argv
         arguments = plain(words) or _parsed(words)
         code = int(arguments.command(arguments))
-        voice.finish_saying()
-    except voice.OutputError as error:
-        voice.complain_of(error)
-        voice.stop_saying()
+        output.finish_saying()
+    except output.OutputError as error:
+        output.complain_of(error)
+        output.stop_saying()
         return EXIT_USAGE
     except RltopError as error:
-        voice.complain_of(error)
+        output.complain_of(error)
         return error.exit_code
     except BrokenPipeError:
-        voice.stop_saying()
+        output.stop_saying()
         return _CLOSED_PIPE
     except KeyboardInterrupt:
         return _INTERRUPTED
@@ -51,18 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _end_after(error: Exception) -> int:
     """Say what ended the program, and whose fault that is."""
-    from rltop.cli import voice
+    from rltop.cli import output
     from rltop.cli.fault import describe_fault, describe_refusal, what_ran_out
 
     what, remedy = what_ran_out(error)
     if what:
-        voice.complain(what, f"  {remedy}")
+        output.complain(what, f"  {remedy}")
         return EXIT_USAGE
     if isinstance(error, OSError):
         # What the system refuses is a limit, a folder that has gone, a device that fails: not a fault of the program.
-        voice.complain(*describe_refusal(error, os.environ))
+        output.complain(*describe_refusal(error, os.environ))
         return EXIT_USAGE
-    voice.complain(*describe_fault(error, os.environ))
+    output.complain(*describe_fault(error, os.environ))
     return EXIT_FAULT
 
 

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from rltop import __version__
 from rltop.cli.importing import importing
+from rltop.cli.output import shortened, text_width
 from rltop.cli.plain import COMMANDS, nearest_of, refuse_mistyped, show
-from rltop.cli.voice import shortened, text_width
 from rltop.settings import add_flags
 
 _COMMANDS = """\

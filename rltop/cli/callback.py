@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from rltop import __version__
-from rltop.cli.voice import say
+from rltop.cli.output import say
 
 if TYPE_CHECKING:
     from argparse import Namespace

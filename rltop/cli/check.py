@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from rltop.cli.looking import load_config
-from rltop.cli.opening import not_read, read_whole, runs_of
-from rltop.cli.voice import complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.open_session import not_read, read_whole, runs_of
+from rltop.cli.output import complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.resolve_paths import load_config
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
-from rltop.ingest.found import Found
-from rltop.ingest.tracked import TrackedRun
 from rltop.model import Event, EventState, Level, VerdictState
+from rltop.run.found import Found
+from rltop.run.run import TrackedRun
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -116,9 +116,9 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRu
     """The table of rules, or one of them, in general or as judged in a run."""
     options = config.ingest.health
     if arguments.json:
-        from rltop.health.registry import ALL_SPECS
         from rltop.report.document import check_document
         from rltop.report.explain import profiles_of, rule_document
+        from rltop.rules.registry import ALL_SPECS
 
         profiles = profiles_of(options, run)
         about: Any = [rule_document(each, options, profiles) for each in ALL_SPECS]

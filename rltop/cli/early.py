@@ -10,20 +10,20 @@ from collections.abc import Sequence
 
 from rltop.clock import Clock
 from rltop.config import Config
-from rltop.decode.jsonl import JsonlDecoder
-from rltop.decode.kinds import JSONL
-from rltop.ingest.found import Found
-from rltop.ingest.pipeline import Pipeline
-from rltop.ingest.tracked import FIRST_ROWS, TrackedRun
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.formats.kinds import JSONL
 from rltop.model import Label
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.rows.glyphs import glyph_set
+from rltop.rows.rows import Row
+from rltop.run.found import Found
+from rltop.run.pipeline import Pipeline
+from rltop.run.run import FIRST_ROWS, TrackedRun
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
 from rltop.store.run import Run
 from rltop.store.stream import Stream
-from rltop.view.glyphs import glyph_set
-from rltop.view.lines import Row
-from rltop.view.overview import build_overview
-from rltop.view.overview_rows import paint_overview
 
 
 class _Unread:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltop.cli.opening import direct, not_read, read_pipe
-from rltop.cli.voice import complain, complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.open_session import direct, not_read, read_pipe
+from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.clock import SystemClock
 from rltop.config import Config
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
-from rltop.ingest.found import Found
-from rltop.ingest.session import Session
 from rltop.model import Level
+from rltop.run.found import Found
+from rltop.run.session import Session
 from rltop.sources.events import ONCE
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     Returns:
         EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
     """
+    from rltop.pages.runs import in_order, read_entry
     from rltop.report.document import dumps
     from rltop.report.overview_document import once_document
     from rltop.report.text import runs_text
-    from rltop.view.runs import in_order, read_entry
 
     entries, is_whole = [], True
     for number, each in enumerate(found):

@@ -6,8 +6,8 @@ import os
 import sys
 
 from rltop.errors import SourceError
-from rltop.ingest.found import Found
 from rltop.model import Label
+from rltop.run.found import Found
 
 STANDARD_INPUT = "-"
 

@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rltop.app.environment import settle_environment
 from rltop.cli.importing import importing
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
-from rltop.ingest.found import Found
-from rltop.ingest.options import Bell, OpenFeed
+from rltop.rows.rows import Row
+from rltop.rows.themes import load_palette
+from rltop.run.found import Found
+from rltop.run.options import Bell, OpenFeed
 from rltop.terminal.early import paint_early
 from rltop.terminal.early_keys import keeps_early_keys
 from rltop.terminal.guard import TerminalGuard
-from rltop.ui.environment import settle_environment
-from rltop.view.lines import Row
-from rltop.view.palette import load_palette
 
 if TYPE_CHECKING:
-    from rltop.ingest.look import Look
-    from rltop.ingest.rescan import Rescanner
+    from rltop.run.look import Look
+    from rltop.run.rescan import Rescanner
 
 Build = Callable[[int, int], Sequence[Row]]
 
@@ -56,7 +56,7 @@ def watch(
         return early_rows(found[0], config, clock, width, height) if len(found) == 1 else ()
 
     with _terminal(config, newest) as guard:
-        from rltop.cli.opening import threaded
+        from rltop.cli.open_session import threaded
         from rltop.sources.descriptors import raise_limit
         from rltop.sources.reader import Reader
 
@@ -65,7 +65,7 @@ def watch(
         reader = Reader(config.reader, clock=clock, on_data=bell.ring)
         rescanner = None
         if paths:
-            from rltop.ingest.rescan import Rescanner
+            from rltop.run.rescan import Rescanner
 
             rescanner = Rescanner(paths, found, clock, bell.ring, first=first)
             rescanner.left_out = left_out
@@ -133,7 +133,7 @@ def _run(
     rescanner: Rescanner | None = None,
     left_out: Sequence[tuple[str, str]] = (),
 ) -> int:
-    from rltop.ingest.session import Session
+    from rltop.run.session import Session
 
     session = Session(found, open_feed, clock, config.ingest, bell)
     session.left_out = lambda: left_out if rescanner is None else rescanner.left_out
@@ -142,7 +142,7 @@ def _run(
     try:
         settle_environment(os.environ)
         with importing():
-            from rltop.ui.app import run
+            from rltop.app.app import run
 
         return run(session, config.ui, guard)
     finally:

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rltop.cli.looking import (
+from rltop.cli.output import complain, is_terminal
+from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
+from rltop.cli.resolve_paths import (
     LOOK_DEADLINE_S,
     begin_look,
     load_config,
@@ -16,14 +18,12 @@ from rltop.cli.looking import (
     say_left_out,
     stand_somewhere,
 )
-from rltop.cli.pipe import STANDARD_INPUT, take_standard_input
-from rltop.cli.voice import complain, is_terminal
 from rltop.config import Config, is_plain_terminal
 from rltop.errors import EXIT_NO_METRICS, EXIT_USAGE, cannot_read
-from rltop.ingest.discover import Discovery
-from rltop.ingest.found import Found, name_of
 from rltop.model import Label
 from rltop.resources import folder
+from rltop.run.discover import Discovery
+from rltop.run.found import Found, name_of
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -42,7 +42,7 @@ def show(arguments: Namespace) -> int:
         return _print(look(arguments.paths), config, arguments)
     begun = begin_look(arguments.paths)
     from rltop.cli.screen import watch
-    from rltop.ingest.awaited import awaited, is_awaited, still_looking
+    from rltop.run.discover import awaited, is_awaited, still_looking
 
     paths = arguments.paths or ["."]
     if not begun.wait(LOOK_DEADLINE_S):
@@ -92,7 +92,7 @@ def demo(arguments: Namespace) -> int:
 
 
 def _play(path: str, name: Label, arguments: Namespace) -> int:
-    from rltop.cli.opening import file_size
+    from rltop.cli.open_session import file_size
 
     config = load_config(arguments)
     stand_somewhere([path])

@@ -19,27 +19,26 @@ from typing import TYPE_CHECKING, Any
 
 from rltop import units
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, STALL_FAMILY, HookOptions, Hooks, group_warden
-from rltop.cli.looking import load_config, look_each, nothing_found, one_of_several, say_left_out
-from rltop.cli.opening import threaded
+from rltop.cli.open_session import threaded
+from rltop.cli.output import OutputError, complain, finish_saying, say, stop_saying
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
-from rltop.cli.voice import OutputError, complain, finish_saying, say, stop_saying
+from rltop.cli.resolve_paths import load_config, look_each, nothing_found, one_of_several, say_left_out
 from rltop.clock import Clock, SystemClock
 from rltop.config import Config
-from rltop.endings import Warden, answerable, signal_name
 from rltop.errors import EXIT_DIED, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK
-from rltop.ingest.awaited import awaited, is_awaited
-from rltop.ingest.discover import Discovery
-from rltop.ingest.found import Found
-from rltop.ingest.options import Bell, IngestOptions
-from rltop.ingest.rescan import Rescanner
-from rltop.ingest.session import Session
-from rltop.ingest.tracked import TrackedRun
 from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
+from rltop.run.discover import Discovery, awaited, is_awaited
+from rltop.run.found import Found
+from rltop.run.options import Bell, IngestOptions
+from rltop.run.rescan import Rescanner
+from rltop.run.run import TrackedRun
+from rltop.run.session import Session
 from rltop.sources.descriptors import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
 from rltop.structs import Struct
+from rltop.terminal.endings import Warden, answerable, signal_name
 
 if TYPE_CHECKING:
     from argparse import Namespace

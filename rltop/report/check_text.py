@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rltop import units
-from rltop.health.diagnosis import next_steps
-from rltop.health.options import EngineOptions
-from rltop.health.rule import RuleSpec
 from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
+from rltop.pages.events import whole_event
+from rltop.pages.header import count_words
+from rltop.pages.source import RunSource
+from rltop.pages.streams import build_streams, paint_streams
 from rltop.report.text import PALETTE, rows_text
-from rltop.view.cells import RowBuilder, text_row, wrap
-from rltop.view.event_row import whole_event
-from rltop.view.glyphs import LEVEL_ROLES, Glyphs, glyph_set
-from rltop.view.header import count_words
-from rltop.view.lines import Row
-from rltop.view.palette import load_palette
-from rltop.view.source import RunSource
-from rltop.view.streams import build_streams, paint_streams
+from rltop.rows.cells import RowBuilder, text_row, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
+from rltop.rows.rows import Row
+from rltop.rows.themes import load_palette
+from rltop.rules.diagnosis import next_steps
+from rltop.rules.options import EngineOptions
+from rltop.rules.rule import RuleSpec
 
 WIDTH = 100
 _SHOWN = 40

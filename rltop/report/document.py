@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from rltop.model import Event, EventState, Level, Verdict, VerdictState, is_unsafe, spelled
-from rltop.view.source import RunSource
+from rltop.pages.source import RunSource
 
 Document = dict[str, Any]
 

@@ -10,20 +10,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rltop import units
+from rltop.catalog.metrics import CATALOG
 from rltop.errors import RltopError
-from rltop.health import registry
-from rltop.health.diagnosis import reason
-from rltop.health.options import EngineOptions
-from rltop.health.rule import RuleSpec
-from rltop.metrics.catalog import CATALOG
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
+from rltop.pages.events import whole_event
+from rltop.pages.signals import baseline_of
+from rltop.pages.source import RunSource
 from rltop.report.check_text import evidence_words
-from rltop.view.cells import RowBuilder, text_row, wrap
-from rltop.view.event_row import whole_event
-from rltop.view.glyphs import Glyphs
-from rltop.view.lines import Row
-from rltop.view.signals import baseline_of
-from rltop.view.source import RunSource
+from rltop.rows.cells import RowBuilder, text_row, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row
+from rltop.rules import registry
+from rltop.rules.diagnosis import reason
+from rltop.rules.options import EngineOptions
+from rltop.rules.rule import RuleSpec
 
 _MARGIN = 12
 _MOST_LINES = 40

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from rltop import units
-from rltop.ingest.tracked import TrackedRun
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
+from rltop.run.run import TrackedRun
 from rltop.structs import Struct
 
 _Name = tuple[str, str]

@@ -5,15 +5,15 @@ Owns its shape; apart from that of `check`, which needs no view.
 
 from __future__ import annotations
 
-from rltop.metrics.keys import is_bookkeeping_key
 from rltop.model import Signal, Span, StepTiming
+from rltop.model.keys import is_bookkeeping_key
+from rltop.pages.badges import verdicts_at
+from rltop.pages.overview import build_overview
+from rltop.pages.signals import baseline_of
+from rltop.pages.source import RunSource
+from rltop.pages.stages import timing_history
+from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.report.document import Document, beside, event_document, finite, level_of, stream_head, verdict_document
-from rltop.view.badges import verdicts_at
-from rltop.view.overview import build_overview
-from rltop.view.signals import baseline_of
-from rltop.view.source import RunSource
-from rltop.view.stragglers import StragglerView, build_stragglers
-from rltop.view.timing_history import timing_history
 
 
 def _stream(run: RunSource) -> Document:

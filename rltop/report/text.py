@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rltop.view.glyphs import glyph_set
-from rltop.view.lines import Row
-from rltop.view.palette import Palette, load_palette, sgr
-from rltop.view.runs import RunEntry, paint_runs
-from rltop.view.source import RunSource
+from rltop.pages.runs import RunEntry, paint_runs
+from rltop.pages.source import RunSource
+from rltop.rows.glyphs import glyph_set
+from rltop.rows.rows import Row
+from rltop.rows.themes import Palette, load_palette, sgr
 
 PALETTE = "terminal"
 """The theme that output without a screen is coloured in."""
@@ -33,8 +33,8 @@ def once_text(
         use_color: write escape codes.
         is_ascii: write ASCII only.
     """
-    from rltop.view.overview import build_overview  # noqa: PLC0415 - `check` writes rows without it
-    from rltop.view.overview_rows import paint_overview  # noqa: PLC0415 - `check` writes rows without it
+    from rltop.pages.overview import build_overview  # noqa: PLC0415 - `check` writes rows without it
+    from rltop.pages.overview_rows import paint_overview  # noqa: PLC0415 - `check` writes rows without it
 
     view = build_overview(run, width=width, height=height if height is not None else 40)
     rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))

@@ -10,8 +10,7 @@ import enum
 
 from rltop.clock import Clock
 from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, is_binary
-from rltop.sources.filesystem import FileSystem, read_fully
-from rltop.sources.fingerprint import Fingerprint
+from rltop.sources.file import FileSystem, Fingerprint, read_fully
 from rltop.structs import Struct
 
 READ_BYTES = 1024 * 1024

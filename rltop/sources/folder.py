@@ -13,8 +13,8 @@ import stat
 from rltop.clock import Clock
 from rltop.errors import cannot_read, reason_of
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
-from rltop.sources.filesystem import FileStat, FileSystem
-from rltop.sources.sight import is_missing, unreachable
+from rltop.sources.file import FileStat, FileSystem
+from rltop.sources.status_text import is_missing, unreachable
 from rltop.structs import Struct
 
 SUFFIX = ".zip"

@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from rltop.clock import Clock
 from rltop.sources.events import TailOptions, TailState, TailStatus
 from rltop.sources.feed import EventQueue
-from rltop.sources.filesystem import FileSystem, Mount
+from rltop.sources.file import FileSystem, Mount
 from rltop.sources.folder import FolderTail, folder_at
-from rltop.sources.sight import is_missing, unreachable
-from rltop.sources.tail import Tail
-from rltop.sources.tail_start import find_tail_start
+from rltop.sources.status_text import is_missing, unreachable
+from rltop.sources.tail import Tail, find_tail_start
 from rltop.sources.watch import Watcher
 from rltop.structs import Struct, field
 

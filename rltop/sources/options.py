@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rltop.sources.events import TailOptions
-from rltop.sources.filesystem import MountRules
+from rltop.sources.file import MountRules
 from rltop.structs import NamedTuple
 
 

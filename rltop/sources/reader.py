@@ -14,13 +14,7 @@ from collections.abc import Callable
 from rltop.clock import Clock, SystemClock
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
-from rltop.sources.filesystem import (
-    FileSystem,
-    LocalFileSystem,
-    Mount,
-    mount_of,
-    read_mountinfo,
-)
+from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
 from rltop.sources.mount_thread import RESOLVE_S, Follow, MountThread, Pace, locate
 from rltop.sources.options import ReaderOptions
 from rltop.sources.watch import Watcher

@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from rltop.store.blocks import Block
+from rltop.store.ring import Block
 from rltop.store.series import Bucket, Point
 from rltop.structs import NamedTuple
 

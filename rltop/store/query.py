@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
 from rltop.model import GAP
-from rltop.store.blocks import Block
+from rltop.store.ring import Block
 from rltop.store.segment import Segment
 from rltop.store.series import Bucket, Point, Series, Stretch
 

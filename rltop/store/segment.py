@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 
 from rltop.model import GAP, Place
-from rltop.store.blocks import Block
 from rltop.store.pyramid import Pyramid
+from rltop.store.ring import Block
 from rltop.store.series import Point, Stretch
 
 MAX_BLOCK_ROWS = 128

@@ -12,13 +12,11 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 
 from rltop.model import Counts, NonFinite, Place, Record
-from rltop.store.blocks import Block
-from rltop.store.crossing import Crossing
-from rltop.store.layout import Columns, Layout
-from rltop.store.marks import MarkRegister
+from rltop.stats.crossing import Crossing
 from rltop.store.query import StreamQueries
+from rltop.store.ring import Block, Columns, Layout
 from rltop.store.segment import Segment
-from rltop.store.series import Mark, StoreOptions
+from rltop.store.series import Mark, MarkRegister, StoreOptions
 from rltop.structs import NamedTuple
 
 _RECALLED_KEPT = 64

@@ -11,13 +11,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from rltop.pages.header import body_height
+from rltop.rows.cells import clip_middle
+from rltop.rows.rows import Piece, Row
+from rltop.rows.selection import Selection, highlighted, target_text
+from rltop.rows.themes import Palette, sgr
 from rltop.terminal.early_keys import EarlyKey, early_keys
 from rltop.terminal.guard import TerminalGuard
-from rltop.view.cells import clip_middle
-from rltop.view.frame import body_height
-from rltop.view.lines import Piece, Row
-from rltop.view.palette import Palette, sgr
-from rltop.view.selection import Selection, highlighted, target_text
 
 READING_S = 0.1
 """A read that takes longer is said to be under way."""

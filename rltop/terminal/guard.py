@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NoReturn, Self
 
-from rltop.endings import Warden
 from rltop.errors import SourceError
+from rltop.terminal.endings import Warden
 from rltop.terminal.modes import (
     ENTER,
     WARDEN_PATIENCE_S,

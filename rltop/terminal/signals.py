@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from rltop.endings import answerable
+from rltop.terminal.endings import answerable
 from rltop.terminal.modes import Job, foreground
 
 _STOPS = 50

@@ -16,19 +16,19 @@ from typing import Any
 import pytest
 from screens import session_over
 
-from rltop.decode.jsonl import JsonlDecoder
-from rltop.health.options import EngineOptions
-from rltop.ingest.judge import Judge
-from rltop.ingest.pipeline import Pipeline
+from rltop.app.cells import changed_spans
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.rows.glyphs import glyph_set
+from rltop.rows.rows import Row
+from rltop.rules.options import EngineOptions
+from rltop.run.judge import Judge
+from rltop.run.pipeline import Pipeline
 from rltop.sources.events import TailOptions
-from rltop.sources.filesystem import DirectoryEntry, FileStat, LocalFileSystem
+from rltop.sources.file import DirectoryEntry, FileStat, LocalFileSystem
 from rltop.sources.tail import Tail
 from rltop.store.stream import Stream
-from rltop.ui.widgets.cells import changed_spans
-from rltop.view.glyphs import glyph_set
-from rltop.view.lines import Row
-from rltop.view.overview import build_overview
-from rltop.view.overview_rows import paint_overview
 
 ROOT = Path(__file__).resolve().parents[2]
 

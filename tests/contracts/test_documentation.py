@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rltop.metrics.howto import HOWTO
 from rltop.settings import SETTINGS
+from rltop.trainers.setup_hints import HOWTO
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -40,7 +40,7 @@ def test_every_trainer_is_documented() -> None:
 def test_every_theme_has_a_style_for_every_role() -> None:
     import tomllib
 
-    from rltop.view.lines import ROLES
+    from rltop.rows.rows import ROLES
 
     themes = sorted((ROOT / "themes").glob("*.toml"))
     assert len(themes) >= 2
@@ -51,8 +51,8 @@ def test_every_theme_has_a_style_for_every_role() -> None:
 @pytest.mark.parametrize(
     ("page", "module", "table"),
     [
-        ("metrics.md", "rltop.metrics.catalog", "CATALOG"),
-        ("rules.md", "rltop.health.registry", "BY_ID"),
+        ("metrics.md", "rltop.catalog.metrics", "CATALOG"),
+        ("rules.md", "rltop.rules.registry", "BY_ID"),
     ],
 )
 def test_every_entry_of_a_table_is_documented(page: str, module: str, table: str) -> None:

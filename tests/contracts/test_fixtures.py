@@ -120,7 +120,7 @@ def within(count: int, expected: int | list[int]) -> bool:
 @pytest.mark.parametrize("name", sorted(tomllib.loads((HOSTILE / "cases.toml").read_text())))
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20], ids=["byte by byte", "in sevens", "at once"])
 def test_a_hostile_file_is_decoded_as_described(name: str, piece: int) -> None:
-    from rltop.decode.jsonl import JsonlDecoder
+    from rltop.formats.jsonl import JsonlDecoder
 
     case = tomllib.loads((HOSTILE / "cases.toml").read_text())[name]
     data = (HOSTILE / case["file"]).read_bytes()

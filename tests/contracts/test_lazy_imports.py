@@ -31,7 +31,7 @@ print(json.dumps({{"code": code, "modules": sorted(sys.modules)}}))
 """
 
 ROOMS_WITHOUT_A_SCREEN = sorted(
-    f"rltop.{path.parent.name}" for path in (ROOT / "rltop").glob("*/__init__.py") if path.parent.name != "ui"
+    f"rltop.{path.parent.name}" for path in (ROOT / "rltop").glob("*/__init__.py") if path.parent.name != "app"
 )
 
 
@@ -84,17 +84,17 @@ def test_check_loads_nothing_heavy() -> None:
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "check", "--json", str(RUN))
     assert code in (0, 1)
     assert not heavy(modules)
-    assert "rltop.view.overview" not in modules
+    assert "rltop.pages.overview" not in modules
 
 
 def test_check_in_words_needs_no_overview() -> None:
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "check", str(RUN))
     assert code in (0, 1)
-    assert not heavy(modules) | {"rltop.view.overview"} & modules
+    assert not heavy(modules) | {"rltop.pages.overview"} & modules
 
 
 def test_watch_loads_nothing_heavy_until_something_is_to_be_watched() -> None:
-    _, modules = modules_after("import rltop.cli.watch, rltop.health.registry, rltop.ingest.judge")
+    _, modules = modules_after("import rltop.cli.watch, rltop.rules.registry, rltop.run.judge")
     assert not heavy(modules)
 
 
@@ -107,7 +107,7 @@ def test_the_one_shot_view_loads_nothing_heavy() -> None:
 FIRST_FRAME = """
     import rltop.cli.plain, rltop.cli.screen, rltop.cli.show
     from rltop.cli.early import early_rows
-    from rltop.cli.looking import look
+    from rltop.cli.resolve_paths import look
     from rltop.clock import SystemClock
     from rltop.config import Config
     assert early_rows(look(sys.argv[1:]).found[0], Config(), SystemClock(), 120, 38)
@@ -120,7 +120,7 @@ def test_nothing_stands_between_the_command_and_the_first_frame() -> None:
     late = {"textual", "rich", "plotext", "watchdog", "statistics", "fractions", "random", "difflib", "asyncio"}
     assert not modules & late
     assert not modules & {"argparse", "dataclasses", "inspect", "orjson", "shutil"}, "see cli.plain, structs, json_text"
-    assert not {name for name in modules if name.startswith(("rltop.health.engine", "rltop.ui.app"))}
+    assert not {name for name in modules if name.startswith(("rltop.rules.engine", "rltop.app.app"))}
     assert len(modules - modules_after("pass")[1]) <= MOST_MODULES
 
 
@@ -128,23 +128,20 @@ MOST_MODULES = 190
 """Modules before the first frame; each one costs about a third of a millisecond."""
 
 
-SHARED_DECODING = {"auto", "codec", "decoder", "framing", "json_text", "jsonl", "kinds", "records", "values"}
+SHARED_FORMATS = {"auto", "decoder", "jsonl", "kinds", "lines", "rows"}
 """What a run of JSON lines needs: any other format is found out by these."""
-_BLOCKS = {"protobuf", "shaping", "window"}
-_CONSOLE = {"console", "console_errors", "console_lines", "console_scan", "console_steps"}
-_PARQUET = {"aggregates", "allowance", "parquet", "parquet_values", "snappy", "thrift"}
+_BINARY = {"pending_bytes", "protobuf"}
 FORMATS: dict[str, tuple[str, set[str]]] = {
     "jsonl": ("trl/grpo_restart/metrics.jsonl", set()),
-    "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple",
-                    {"tensorboard", "moulds", "tensors", "tfrecord", *_BLOCKS}),
-    "wandb": ("wandb/own_step.wandb", {"wandb", "wandb_items", "wandb_run", "blocklog", *_BLOCKS}),
-    "console": ("console/verl_slurm.log", _CONSOLE),
-    "telescope": ("telescope/archives/files/steps", {"telescope", "telescope_events", "telescope_samples", *_PARQUET}),
-    "csv": ("progress.csv", {"csvrows", "repeated"}),
-    "document": ("trainer_state.json", {"trainer_state", "repeated", "allowance"}),
-    "trace": ("trace_events.jsonl", {"chrome_trace", "trace_events"}),
+    "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple", {"tensorboard", *_BINARY}),
+    "wandb": ("wandb/own_step.wandb", {"wandb", *_BINARY}),
+    "console": ("console/verl_slurm.log", {"console"}),
+    "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "allowance"}),
+    "csv": ("progress.csv", {"csv"}),
+    "document": ("trainer_state.json", {"json_document", "allowance"}),
+    "trace": ("trace_events.jsonl", {"trace"}),
     "gzip": ("metrics.jsonl.gz", {"compressed"}),
-}  # fmt: skip
+}
 """A file of each format, and what its reader is made of; those without a folder are written by the test."""
 MADE = {
     "csv": b"step,loss\n1,0.5\n2,0.25\n",
@@ -163,8 +160,8 @@ def test_a_format_loads_its_own_reader_and_no_other(name: str, tmp_path: Path) -
         path.write_bytes(MADE[name])
     code, modules = modules_after("from rltop.cli import main; sys.exit(main())", "--once", str(path))
     assert code == 0
-    loaded = {module.removeprefix("rltop.decode.") for module in modules if module.startswith("rltop.decode.")}
-    assert loaded <= SHARED_DECODING | own
+    loaded = {module.split(".")[2] for module in modules if module.startswith("rltop.formats.")}
+    assert loaded <= SHARED_FORMATS | own
     assert not own or loaded & own
     unpackers = {"gzip", "sqlite3", "zipfile", "csv", "zstandard", "pyarrow"} & modules
     assert unpackers <= {"csv": {"csv"}, "telescope": {"zipfile"}}.get(name, set())

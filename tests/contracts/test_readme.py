@@ -11,8 +11,8 @@ import pytest
 
 from rltop import config
 from rltop.cli.arguments import parse
-from rltop.health.registry import BY_ID
 from rltop.model import RunState
+from rltop.rules.registry import BY_ID
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rltop.metrics.catalog import CATALOG
+from rltop.catalog.metrics import CATALOG
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"

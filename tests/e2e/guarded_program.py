@@ -19,10 +19,10 @@ import threading
 import time
 from pathlib import Path
 
+from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
+from rltop.rows.themes import load_palette
 from rltop.terminal.early import paint_early
 from rltop.terminal.guard import TerminalGuard
-from rltop.view.lines import Hot, Piece, Row, Target, TargetKind
-from rltop.view.palette import load_palette
 
 NOWHERE = Path("/nonexistent")
 

@@ -35,7 +35,7 @@ class Textual(MetaPathFinder):
 
 
 def crash_when_painted() -> None:
-    from rltop.ui.screens.overview import OverviewScreen
+    from rltop.app.screens.overview import OverviewScreen
 
     painted = 0
     rows = OverviewScreen.rows
@@ -51,7 +51,7 @@ def crash_when_painted() -> None:
 
 
 def slow_down_files() -> None:
-    from rltop.ingest import discover
+    from rltop.run import discover
 
     sniff = discover.sniff
 

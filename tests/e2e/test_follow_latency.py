@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rltop.sources.events import Chunk, TailState
-from rltop.sources.filesystem import FileStat, LocalFileSystem, MountRules, mount_of
+from rltop.sources.file import FileStat, LocalFileSystem, MountRules, mount_of
 from rltop.sources.reader import Reader, ReaderOptions, ThreadedFeed
 
 POLL_S = 5.0
@@ -189,7 +189,7 @@ def test_a_reader_blocked_for_good_holds_up_nothing_else(tmp_path: Path) -> None
 def test_a_blocked_reader_does_not_keep_the_program_alive(tmp_path: Path) -> None:
     program = textwrap.dedent("""
         import os, sys, time
-        from rltop.sources.filesystem import LocalFileSystem
+        from rltop.sources.file import LocalFileSystem
         from rltop.sources.reader import Reader, ReaderOptions
 
         class Pipe(LocalFileSystem):

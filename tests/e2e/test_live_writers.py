@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from ptys import Terminal
 
-from rltop.cli.looking import look
-from rltop.cli.opening import threaded
+from rltop.cli.open_session import threaded
+from rltop.cli.resolve_paths import look
 from rltop.clock import SystemClock
 from rltop.config import Config
-from rltop.ingest.session import Session
-from rltop.ingest.tracked import TrackedRun
+from rltop.run.run import TrackedRun
+from rltop.run.session import Session
 from rltop.sources.reader import Reader, ReaderOptions
 
 HERE = Path(__file__).parent

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rltop.cli.opening import read_whole
+from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.ingest.tracked import TrackedRun
 from rltop.model import EventState, Level
+from rltop.run.run import TrackedRun
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/*/case.toml"))

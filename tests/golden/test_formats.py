@@ -10,10 +10,10 @@ import sys
 import pytest
 from recorded import REASON, runs_root
 
-from rltop.cli.opening import read_whole
+from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.ingest.discover import discover
+from rltop.run.discover import discover
 
 FLOAT32 = 1e-6
 """What is left of a number in a TensorBoard file, relative."""

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from recorded import REASON, RecordedRun, each_jsonl_run, runs_root
 
-from rltop.derive.timing import step_timing
-from rltop.metrics.dialect import FLAT, NESTED
-from rltop.metrics.identify import identify, with_keys
-from rltop.metrics.keys import STEP_KEYS, TIME_KEYS, is_bookkeeping_key
+from rltop.catalog.dialect import FLAT, NESTED
 from rltop.model import Algorithm, SpanKind
+from rltop.model.keys import STEP_KEYS, TIME_KEYS, is_bookkeeping_key
+from rltop.stats.timing import step_timing
+from rltop.trainers.identify import identify, with_keys
 
 TRAINERS = {
     "GRPOTrainer": Algorithm.GRPO,

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 from recorded import REASON, runs_root
 
-from rltop.cli.opening import read_whole
+from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.ingest.tracked import TrackedRun
+from rltop.run.run import TrackedRun
 
 ASIDE = {"SOURCE.md", "label.json", "expected.json", "rollouts.jsonl"}
 PARSED = re.compile(

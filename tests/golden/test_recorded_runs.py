@@ -13,14 +13,14 @@ import pytest
 from recorded import RecordedRun, each_jsonl_run
 
 from rltop.cli import main
-from rltop.cli.opening import read_whole
+from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.derive.timing import step_timing
-from rltop.ingest.tracked import TrackedRun
-from rltop.metrics.keys import STEP_KEYS, is_bookkeeping_key
 from rltop.model import Algorithm, SpanKind
+from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
 from rltop.resources import folder
+from rltop.run.run import TrackedRun
+from rltop.stats.timing import step_timing
 
 ALGORITHMS = {
     "GRPOTrainer": Algorithm.GRPO,

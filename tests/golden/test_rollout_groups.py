@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from recorded import REASON, runs_root
 
-from rltop.decode.rollout_kinds import dumps_in
-from rltop.decode.rollouts import joined, step_of
-from rltop.derive.rollouts import StepSummary, summarise
+from rltop.formats.rollouts.kinds import dumps_in
+from rltop.model.completions import joined, step_of
 from rltop.resources import folder
+from rltop.stats.rollouts import StepSummary, summarise
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
 

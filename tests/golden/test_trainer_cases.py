@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rltop.cli.opening import read_whole
+from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.derive.timing import step_timing
-from rltop.ingest.tracked import TrackedRun
 from rltop.model import SpanKind
-from rltop.view.overview import build_overview
+from rltop.pages.overview import build_overview
+from rltop.run.run import TrackedRun
+from rltop.stats.timing import step_timing
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import pytest
 from observations import identity
 
-from rltop.health.attention import Attention
-from rltop.health.engine import Engine
-from rltop.metrics.catalog import CATALOG
-from rltop.metrics.dialect import Identity
+from rltop.catalog.dialect import Identity
+from rltop.catalog.metrics import CATALOG
 from rltop.model import Algorithm, Event, NonFinite, Observation, Verdict
+from rltop.rules.attention import Attention
+from rltop.rules.engine import Engine
 
 LEVELS = (1e-6, 0.001, 0.01, 0.05, 0.3, 0.6, 1.0, 2.0, 12.0, 300.0)
 FACTORS = (0.0, -1.0, 0.1, 0.3, 0.7, 1.3, 2.0, 3.0, 12.0, 100.0)

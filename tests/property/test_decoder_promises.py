@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parquet_writer import parquet_bytes
 
-from rltop.decode.auto import AutoDecoder
-from rltop.decode.chrome_trace import ChromeTraceDecoder
-from rltop.decode.console import ConsoleDecoder
-from rltop.decode.csvrows import CsvDecoder
-from rltop.decode.decoder import Decoder
-from rltop.decode.jsonl import JsonlDecoder, JsonlOptions
-from rltop.decode.tensorboard import TensorBoardDecoder
-from rltop.decode.trainer_state import DocumentDecoder
-from rltop.decode.wandb import MAGIC, WandbDecoder
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.csv import CsvDecoder
+from rltop.formats.decoder import Decoder
+from rltop.formats.json_document import DocumentDecoder
+from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.tensorboard.decoder import TensorBoardDecoder
+from rltop.formats.trace import ChromeTraceDecoder
+from rltop.formats.wandb.decoder import MAGIC, WandbDecoder
 from rltop.model import Record
 
 TARGETS = runpy.run_path(str(Path(__file__).resolve().parents[2] / "bench" / "fuzz_target.py"))

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from recorded import each_jsonl_run
 from stores import contents
 
-from rltop.cli.opening import direct, read_whole
+from rltop.cli.open_session import direct, read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.decode.jsonl import JsonlDecoder
-from rltop.ingest import session as session_module
-from rltop.ingest.found import Found, name_of
-from rltop.ingest.options import IngestOptions
-from rltop.ingest.pipeline import Pipeline
-from rltop.ingest.session import Session
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.resources import folder
+from rltop.run import session as session_module
+from rltop.run.found import Found, name_of
+from rltop.run.options import IngestOptions
+from rltop.run.pipeline import Pipeline
+from rltop.run.session import Session
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.reader import DirectFeed
 from rltop.sources.replay import ReplayFeed, ReplayOptions

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from stores import contents
 
-from rltop.decode.auto import AutoDecoder
-from rltop.decode.jsonl import JsonlOptions
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.jsonl import JsonlOptions
 from rltop.resources import folder
 from rltop.store.stream import Stream
 

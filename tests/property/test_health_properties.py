@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from observations import alarms, first, identity, noisy, observation
 
-from rltop.health import registry
-from rltop.health.engine import Engine
 from rltop.model import Algorithm, Event, Level
 from rltop.resources import folder
+from rltop.rules import registry
+from rltop.rules.engine import Engine
 
 Series = Callable[[int], float]
 

@@ -12,8 +12,8 @@ from binary_files import event, frame, integer, span, value, version_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltop.decode.protobuf import encode_varint
-from rltop.decode.tensorboard import TensorBoardDecoder
+from rltop.formats.protobuf import encode_varint
+from rltop.formats.tensorboard.decoder import TensorBoardDecoder
 
 NUMBERS = [0.0, -0.0, 1.5, -2.25, 3e38, math.nan, math.inf, -math.inf]
 STEPS = [0, 1, 2, 126, 127, 128, 129, 16_383, 16_384, 2**40, -1, 2**60]

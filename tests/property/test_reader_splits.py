@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rltop.decode.codec import Codec
-from rltop.decode.compressed import CompressedDecoder
-from rltop.decode.console import ConsoleDecoder
-from rltop.decode.csvrows import CsvDecoder
-from rltop.decode.jsonl import JsonlDecoder
-from rltop.decode.trainer_state import TrainerStateDecoder
+from rltop.formats.compressed import CompressedDecoder
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.csv import CsvDecoder
+from rltop.formats.json_document import TrainerStateDecoder
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.formats.kinds import Codec
 from rltop.resources import folder
 
 CONSOLE = folder("fixtures") / "console"

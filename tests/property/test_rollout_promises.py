@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rollout_dumps import lines_of, plain_rows, write_sqlite, write_trl, write_verl
 from telescope_run import TelescopeRun
 
-from rltop.ingest.rollouts import RolloutShelf
+from rltop.run.rollouts import RolloutShelf
 
 STEPS = [1, 2]
 

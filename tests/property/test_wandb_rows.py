@@ -9,7 +9,7 @@ from binary_files import block_log, exit_record, history, integer, span, stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltop.decode.wandb import WandbDecoder
+from rltop.formats.wandb.decoder import WandbDecoder
 
 KEYS = ["a", "lr", "ten/chars/", "loss", "_runtime", "n" * 17, "ä/ö", "k" * 127, "k" * 128, "k" * 600 + "a", "x\ny"]
 KEYS += [f"timing_s/rank{i:03}/ref" for i in range(12)]

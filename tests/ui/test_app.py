@@ -7,28 +7,28 @@ import pytest
 from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_over, status_text, write_rows
 
 from rltop import resources
+from rltop.app.app import SETTLED_S, RltopApp
+from rltop.app.bindings import CONTEXTS, binding_ids
+from rltop.app.commands import RltopCommands
+from rltop.app.key_line import KeyHint, KeyLine
+from rltop.app.options import UiOptions
+from rltop.app.page import Page
+from rltop.app.screens.help import HelpScreen
+from rltop.app.screens.metric import MetricScreen
+from rltop.app.screens.overview import OverviewScreen
+from rltop.app.screens.rollouts import RolloutsScreen
+from rltop.app.screens.timing import TimingScreen
+from rltop.app.screens.tree import TreeScreen
+from rltop.app.screens.verdict import VerdictScreen
+from rltop.catalog.families import family_index
 from rltop.clock import FakeClock
 from rltop.errors import ConfigError, ThemeError
-from rltop.ingest.options import IngestOptions
-from rltop.metrics.families import family_index
 from rltop.model import VerdictState
+from rltop.pages.header import body_height
+from rltop.rows.rows import Target, TargetKind
+from rltop.rows.widths import cell_width
+from rltop.run.options import IngestOptions
 from rltop.store.series import StoreOptions
-from rltop.ui.app import SETTLED_S, RltopApp
-from rltop.ui.bindings import CONTEXTS, binding_ids
-from rltop.ui.commands import RltopCommands
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.help import HelpScreen
-from rltop.ui.screens.metric import MetricScreen
-from rltop.ui.screens.overview import OverviewScreen
-from rltop.ui.screens.page import Page
-from rltop.ui.screens.rollouts import RolloutsScreen
-from rltop.ui.screens.timing import TimingScreen
-from rltop.ui.screens.tree import TreeScreen
-from rltop.ui.screens.verdict import VerdictScreen
-from rltop.ui.widgets.key_line import KeyHint, KeyLine
-from rltop.view.frame import body_height
-from rltop.view.lines import Target, TargetKind
-from rltop.view.widths import cell_width
 
 WIDE = (120, 40)
 

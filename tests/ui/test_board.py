@@ -7,10 +7,10 @@ from screens import NO_THEMES
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from rltop.ui.messages import Opened, Selected
-from rltop.ui.widgets.board import Board
-from rltop.view.lines import ROLES, Hot, Piece, Row, Target, TargetKind
-from rltop.view.palette import load_palette
+from rltop.app.board import Board
+from rltop.app.messages import Opened, Selected
+from rltop.rows.rows import ROLES, Hot, Piece, Row, Target, TargetKind
+from rltop.rows.themes import load_palette
 
 
 def target(name: str) -> Target:

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rltop.app import plot_pane
+from rltop.app.chart_axes import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
+from rltop.app.plot_pane import paint_chart
 from rltop.model import Unit
-from rltop.ui.widgets import plot_pane
-from rltop.ui.widgets.chart import axes_of, log_ticks, nice_ticks, tick_labels, value_labels, value_ticks
-from rltop.ui.widgets.plot_pane import paint_chart
-from rltop.view.glyphs import ASCII, UNICODE
-from rltop.view.lines import ROLES, Row
-from rltop.view.plot import Curve, PlotData, PlotLevel, PlotMark, Zoom
-from rltop.view.widths import cell_width
+from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark, Zoom
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import ROLES, Row
+from rltop.rows.widths import cell_width
 
 
 def text(row: Row) -> str:

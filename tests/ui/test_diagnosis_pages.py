@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rltop.ui.screens.change import ChangeScreen
-from rltop.ui.screens.metric import MetricScreen
-from rltop.ui.screens.overview import OverviewScreen
-from rltop.ui.screens.timeline import TimelineScreen
-from rltop.ui.screens.verdict import VerdictScreen
-from rltop.view.lines import TargetKind
+from rltop.app.screens.change import ChangeScreen
+from rltop.app.screens.metric import MetricScreen
+from rltop.app.screens.overview import OverviewScreen
+from rltop.app.screens.timeline import TimelineScreen
+from rltop.app.screens.verdict import VerdictScreen
+from rltop.rows.rows import TargetKind
 from tests.screens import RECORDED, app_over, page_text, press, status_text
 
 WIDE = (120, 40)

@@ -10,9 +10,8 @@ import pytest
 from screens import NO_THEMES, RECORDED, app_over, page_text, press, status_text
 
 import rltop
-from rltop.terminal.early_keys import keeps_early_keys
-from rltop.ui.app import RltopApp
-from rltop.ui.bindings import (
+from rltop.app.app import RltopApp
+from rltop.app.bindings import (
     APP_BINDINGS,
     BOARD_BINDINGS,
     CONTEXTS,
@@ -22,23 +21,24 @@ from rltop.ui.bindings import (
     key_names,
     spell,
 )
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.change import ChangeScreen
-from rltop.ui.screens.filtered import FilteredPage
-from rltop.ui.screens.help import HelpScreen
-from rltop.ui.screens.metric import MetricScreen
-from rltop.ui.screens.overview import OverviewScreen
-from rltop.ui.screens.page import Page
-from rltop.ui.screens.ranks import RanksScreen
-from rltop.ui.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
-from rltop.ui.screens.runs import RunsScreen
-from rltop.ui.screens.timeline import TimelineScreen
-from rltop.ui.screens.timing import TimingScreen
-from rltop.ui.screens.tree import TreeScreen
-from rltop.ui.screens.verdict import VerdictScreen
-from rltop.ui.widgets.key_line import KeyLine
-from rltop.view.keys import NO_KEYS
-from rltop.view.lines import Target, TargetKind
+from rltop.app.filtered import FilteredPage
+from rltop.app.key_line import KeyLine
+from rltop.app.options import UiOptions
+from rltop.app.page import Page
+from rltop.app.screens.change import ChangeScreen
+from rltop.app.screens.help import HelpScreen
+from rltop.app.screens.metric import MetricScreen
+from rltop.app.screens.overview import OverviewScreen
+from rltop.app.screens.ranks import RanksScreen
+from rltop.app.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
+from rltop.app.screens.runs import RunsScreen
+from rltop.app.screens.timeline import TimelineScreen
+from rltop.app.screens.timing import TimingScreen
+from rltop.app.screens.tree import TreeScreen
+from rltop.app.screens.verdict import VerdictScreen
+from rltop.rows.keys import NO_KEYS
+from rltop.rows.rows import Target, TargetKind
+from rltop.terminal.early_keys import keeps_early_keys
 
 PAGES = (
     OverviewScreen, TimingScreen, TreeScreen, TimelineScreen, RunsScreen, MetricScreen, VerdictScreen, ChangeScreen,

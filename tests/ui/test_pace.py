@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from rltop.clock import FakeClock
-from rltop.ui.pace import (
+from rltop.app.pace import (
     IDLE_GAP,
     LEAST_GAP,
     LOADING_S,
@@ -19,6 +18,7 @@ from rltop.ui.pace import (
     Pace,
     is_multiplexed,
 )
+from rltop.clock import FakeClock
 
 
 def drawn(pace: Pace, clock: FakeClock, cost_s: float = 0.0) -> None:

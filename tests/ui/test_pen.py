@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
 
-from rltop.ui.pen import Pen
+from rltop.app.pen import Pen
 
 STYLES = st.builds(
     Style,

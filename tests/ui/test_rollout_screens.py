@@ -10,16 +10,16 @@ from rollout_dumps import write_sqlite
 from screens import NO_THEMES, app_over, page_text, press, write_rows
 from textual.pilot import Pilot
 
+from rltop.app.app import RltopApp
+from rltop.app.options import UiOptions
+from rltop.app.screens.overview import OverviewScreen
+from rltop.app.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
 from rltop.clock import FakeClock
-from rltop.ingest.discover import discover
-from rltop.ingest.session import Session
 from rltop.resources import folder
+from rltop.rows.rows import Target, TargetKind
+from rltop.run.discover import discover
+from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
-from rltop.ui.app import RltopApp
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.overview import OverviewScreen
-from rltop.ui.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
-from rltop.view.lines import Target, TargetKind
 from tests.run_folders import trinity
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"

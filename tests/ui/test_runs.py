@@ -6,19 +6,18 @@ from pathlib import Path
 
 from screens import NO_THEMES, page_text, press, session_over, status_text, write_rows
 
+from rltop.app.app import RltopApp
+from rltop.app.options import UiOptions
+from rltop.app.screens.metric import MetricScreen
+from rltop.app.screens.overview import OverviewScreen
+from rltop.app.screens.ranks import RanksScreen
+from rltop.app.screens.runs import RunsScreen
 from rltop.clock import FakeClock
-from rltop.ingest.awaited import awaited
-from rltop.ingest.discover import discover
-from rltop.ingest.found import Found
-from rltop.ingest.session import Session
+from rltop.rows.rows import Target, TargetKind
+from rltop.run.discover import awaited, discover
+from rltop.run.found import Found
+from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
-from rltop.ui.app import RltopApp
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.metric import MetricScreen
-from rltop.ui.screens.overview import OverviewScreen
-from rltop.ui.screens.ranks import RanksScreen
-from rltop.ui.screens.runs import RunsScreen
-from rltop.view.lines import Target, TargetKind
 from tests.run_folders import rlinf, trinity
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from rltop.view.lines import Hot, Piece, Row, Target, TargetKind
-from rltop.view.selection import Selection
+from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
+from rltop.rows.selection import Selection
 
 
 def target(name: str) -> Target:

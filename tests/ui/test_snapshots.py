@@ -15,10 +15,10 @@ import pytest
 from screens import NO_THEMES, RECORDED, app_over, press
 from textual.pilot import Pilot
 
+from rltop.app.options import UiOptions
+from rltop.app.page import Page
 from rltop.clock import FakeClock
-from rltop.ui.options import UiOptions
-from rltop.ui.screens.page import Page
-from rltop.view.lines import Target, TargetKind
+from rltop.rows.rows import Target, TargetKind
 
 WRITTEN_S = 1_700_000_000.0
 """When the recording was written, as far as these tests go."""

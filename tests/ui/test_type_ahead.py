@@ -10,12 +10,12 @@ from screens import RECORDED, app_over, page_text
 from textual import events
 from textual.pilot import Pilot
 
-from rltop.ui.app import RltopApp
-from rltop.ui.screens.filtered import MAX_FILTER_CHARS
-from rltop.ui.screens.metric import MetricScreen
-from rltop.ui.screens.overview import OverviewScreen
-from rltop.ui.screens.timing import TimingScreen
-from rltop.ui.screens.tree import TreeScreen
+from rltop.app.app import RltopApp
+from rltop.app.filtered import MAX_FILTER_CHARS
+from rltop.app.screens.metric import MetricScreen
+from rltop.app.screens.overview import OverviewScreen
+from rltop.app.screens.timing import TimingScreen
+from rltop.app.screens.tree import TreeScreen
 
 
 def type_ahead(app: RltopApp, *keys: str) -> None:

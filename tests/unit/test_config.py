@@ -8,7 +8,7 @@ import pytest
 
 from rltop.config import Config, load
 from rltop.errors import ConfigError
-from rltop.health import registry
+from rltop.rules import registry
 
 RULE = registry.SPECS[0]
 

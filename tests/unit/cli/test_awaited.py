@@ -11,14 +11,13 @@ from ptys import Terminal
 
 from rltop.cli import main
 from rltop.clock import FakeClock
-from rltop.decode.kinds import Kind
 from rltop.errors import EXIT_DIED, EXIT_NO_METRICS
-from rltop.ingest import discover as discovering
-from rltop.ingest.awaited import awaited, is_awaited
-from rltop.ingest.discover import discover
-from rltop.ingest.rescan import Rescanner
-from rltop.ingest.session import Session
+from rltop.formats.kinds import Kind
 from rltop.model import RunState
+from rltop.run import discover as discovering
+from rltop.run.discover import awaited, discover, is_awaited
+from rltop.run.rescan import Rescanner
+from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
 
@@ -159,8 +158,8 @@ def test_text_says_how_far_a_slow_look_is_and_goes_on(
         return sniff(path, is_hurried=is_hurried)
 
     monkeypatch.setattr(discovering, "sniff", slowly)
-    monkeypatch.setattr("rltop.cli.looking.LOOK_DEADLINE_S", 0.04)
-    monkeypatch.setattr("rltop.cli.looking.SAY_S", 0.02)
+    monkeypatch.setattr("rltop.cli.resolve_paths.LOOK_DEADLINE_S", 0.04)
+    monkeypatch.setattr("rltop.cli.resolve_paths.SAY_S", 0.02)
     path = form.format(tmp_path)
     assert main([*command, path]) == (EXIT_DIED if command[0] == "watch" else 0)
     said = capsys.readouterr()

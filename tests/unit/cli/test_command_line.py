@@ -13,7 +13,7 @@ import pytest
 from rltop.cli import main
 from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
-from rltop.sources.filesystem import LocalFileSystem
+from rltop.sources.file import LocalFileSystem
 
 FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
 

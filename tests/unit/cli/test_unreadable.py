@@ -16,11 +16,11 @@ from fake_filesystem import FakeFileSystem, os_error
 from ptys import Terminal
 
 from rltop.cli import main
-from rltop.cli.opening import not_read
+from rltop.cli.open_session import not_read
 from rltop.clock import FakeClock
 from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
-from rltop.ingest.found import Found, name_of
-from rltop.ingest.session import Session
+from rltop.run.found import Found, name_of
+from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
 ROWS = "".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, 21)).encode()

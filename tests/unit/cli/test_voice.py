@@ -150,7 +150,7 @@ def test_an_output_of_an_odd_encoding_is_no_fault_of_the_program(
 
 
 @pytest.mark.parametrize(
-    "module", ["rltop.cli", "argparse", "rltop.cli.arguments", "rltop.settings", "rltop.model", "rltop.ingest.session"]
+    "module", ["rltop.cli", "argparse", "rltop.cli.arguments", "rltop.settings", "rltop.model", "rltop.run.session"]
 )
 def test_an_interrupt_while_modules_are_imported_is_quiet(module: str) -> None:
     done = subprocess.run(

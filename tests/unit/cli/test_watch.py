@@ -16,12 +16,12 @@ from fake_filesystem import FakeFileSystem
 
 from rltop.cli import main
 from rltop.cli.hooks import ON_CRIT, ON_STALL, ON_WARN, HookOptions, Hooks
-from rltop.cli.opening import direct, threaded
+from rltop.cli.open_session import direct, threaded
 from rltop.cli.watch import Log, Vigil, WatchOptions, is_alive
 from rltop.clock import FakeClock, SystemClock
 from rltop.config import load
-from rltop.ingest.found import Found, name_of
-from rltop.ingest.session import Session
+from rltop.run.found import Found, name_of
+from rltop.run.session import Session
 from rltop.sources.reader import Reader, ReaderOptions
 from tests.run_folders import write_events
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.decode.jsonl import JsonlDecoder
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.integrations import JsonlWriter
 
 

@@ -9,13 +9,13 @@ import pytest
 from fake_run import firing_run, run_of
 
 from rltop.errors import RltopError
-from rltop.health.options import EngineOptions
-from rltop.health.registry import ALL_SPECS, BY_ID
-from rltop.health.rule import RuleSpec
 from rltop.report.check_text import check_text, explain_text, rules_text
 from rltop.report.document import dumps
 from rltop.report.explain import algorithms, find_rule, rule_document
-from rltop.view.widths import cell_width
+from rltop.rows.widths import cell_width
+from rltop.rules.options import EngineOptions
+from rltop.rules.registry import ALL_SPECS, BY_ID
+from rltop.rules.rule import RuleSpec
 
 OPTIONS = EngineOptions()
 

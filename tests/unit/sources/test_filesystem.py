@@ -7,14 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rltop.sources.filesystem import (
-    LocalFileSystem,
-    MountRules,
-    mount_of,
-    parse_mountinfo,
-    read_fully,
-    read_mountinfo,
-)
+from rltop.sources.file import LocalFileSystem, MountRules, mount_of, parse_mountinfo, read_fully, read_mountinfo
 
 TABLE = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw

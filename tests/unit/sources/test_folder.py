@@ -8,7 +8,7 @@ from pathlib import Path
 from rltop.clock import FakeClock
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import DirectFeed
-from rltop.sources.filesystem import LocalFileSystem
+from rltop.sources.file import LocalFileSystem
 from rltop.sources.folder import FolderTail, folder_at
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rltop.sources.events import Chunk, Reset
-from rltop.sources.feed import DirectFeed
-from rltop.sources.sequence import SequenceFeed
+from rltop.sources.feed import DirectFeed, SequenceFeed
 
 
 def drain(feed):

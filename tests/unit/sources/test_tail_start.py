@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.sources import tail_start
-from rltop.sources.filesystem import LocalFileSystem
+from rltop.sources import tail
+from rltop.sources.file import LocalFileSystem
 from rltop.sources.tail import find_tail_start
 
 
@@ -35,7 +35,7 @@ class Memory(LocalFileSystem):
     def close(self, handle: int) -> None:
         pass
 
-    def stat(self, target: str | int) -> tail_start.FileSystem:  # type: ignore[override]
+    def stat(self, target: str | int) -> tail.FileSystem:  # type: ignore[override]
         return type("Stat", (), {"size": len(self.data)})()
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
@@ -45,7 +45,7 @@ class Memory(LocalFileSystem):
 @given(st.lists(st.binary(max_size=40), max_size=60).map(b"\n".join), st.integers(0, 70), st.integers(1, 50))
 def test_blocks_may_cut_anywhere(data: bytes, lines: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tail_start, "FIRST_BLOCK", block)
+        patch.setattr(tail, "FIRST_BLOCK", block)
         assert find_tail_start(Memory(data), "f", lines) == expected(data, lines)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from fake_run import FakeRun, run_of
 
-from rltop.store.crossing import CERTAIN_AFTER
+from rltop.stats.crossing import CERTAIN_AFTER
 
 
 def lines(steps: Sequence[int]) -> bytes:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pyte
 import pytest
 
+from rltop.app.bindings import APP_BINDINGS, BOARD_BINDINGS
+from rltop.pages.header import body_height
+from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
+from rltop.rows.themes import load_palette
 from rltop.terminal.early import EarlyPicture, paint_early
 from rltop.terminal.early_keys import EARLY_BINDINGS, EARLY_KEYS, EarlyKey
 from rltop.terminal.guard import TerminalGuard
 from rltop.terminal.modes import LEAVE
-from rltop.ui.bindings import APP_BINDINGS, BOARD_BINDINGS
-from rltop.view.frame import body_height
-from rltop.view.lines import Hot, Piece, Row, Target, TargetKind
-from rltop.view.palette import load_palette
 
 PALETTE = load_palette("dark", Path("/nonexistent"))
 

@@ -1,0 +1,343 @@
+"""One widget that draws rows, keeps the selection and sends only what changed.
+
+Line API: a row is a strip. Forty stock widgets would cost ten times the bytes.
+Owns nothing but what is on the screen; what the rows mean is the painter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from rltop.app.bindings import BOARD_BINDINGS
+from rltop.app.cells import changed_spans
+from rltop.app.messages import Opened, Selected
+from rltop.app.styles import RoleStyles
+from rltop.rows.rows import Line, Row, Target
+from rltop.rows.selection import Selection, Spot, highlighted
+from rltop.rows.themes import Palette
+from rltop.rows.widths import is_single
+
+WHEEL_ROWS = 3
+
+_EMPTY = Row(())
+
+Painter = Callable[[int, int], Sequence[Row]]
+"""Makes rows for a width and a height in cells."""
+
+
+class Board(Widget, can_focus=True):
+    """Draws `list[Row]`; Enter posts `Opened`, moving posts `Selected`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*BOARD_BINDINGS]
+
+    def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None) -> None:
+        """A board that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
+        super().__init__(id=id)
+        self._styles_of = RoleStyles(palette)
+        self._paint = paint
+        self._painted_for = Size(0, 0)
+        self._rows: Sequence[Row] = ()
+        self._top = 0
+        self._selection = Selection()
+        self._strips: dict[int, Strip] = {}
+
+    @property
+    def target(self) -> Target | None:
+        """What Enter would open."""
+        return self._selection.target
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """What is being drawn."""
+        return self._rows
+
+    @property
+    def top(self) -> int:
+        """The first visible row."""
+        return self._top
+
+    @property
+    def below(self) -> int:
+        """How many rows there are under the last visible one."""
+        return max(0, len(self._rows) - self._top - self.size.height)
+
+    def draw(self) -> list[Region]:
+        """Paint with what is known now; the regions that have changed are returned."""
+        if not self.size:
+            return []
+        self._painted_for = self.size
+        return self.show(self._paint(*self.size))
+
+    def show(self, rows: Sequence[Row]) -> list[Region]:
+        """Draw `rows` instead of the present ones.
+
+        Returns:
+            The regions that were marked for repainting, in cells of this widget.
+        """
+        old_rows, old_top, old_spot, old_target = self._rows, self._top, self._selection.spot, self.target
+        self._rows = rows
+        self._selection.update(rows)
+        self._top = min(self._top, self._last_top())
+        if old_top != self._top:
+            regions = [self.size.region]
+        else:
+            regions = [
+                Region(start, y - self._top, stop - start, 1)
+                for y in range(self._top, min(self._top + self.size.height, max(len(rows), len(old_rows))))
+                for start, stop in changed_spans(_line(old_rows, y), _line(rows, y), self.size.width)
+            ]
+            regions += self._moved(old_spot, self._selection.spot)
+        self._repaint(regions)
+        if self.target != old_target:
+            self.post_message(Selected(self.target))
+        return regions
+
+    def set_palette(self, palette: Palette) -> None:
+        """Draw in another theme from now on."""
+        self._styles_of = RoleStyles(palette)
+        self._strips.clear()
+        self.refresh()
+
+    def select(self, target: Target) -> bool:
+        """Move the selection to `target`; False if no row leads there."""
+        return self._move(lambda: self._selection.select(target))
+
+    def render_line(self, y: int) -> Strip:
+        """One row as a strip of exactly the widget's width; every segment has a style.
+
+        Paints anew where the size has changed, so that no frame shows rows of another size.
+        """
+        self.settle()
+        strip = self._strips.get(y)
+        if strip is None:
+            strip = self._strips[y] = self._strip(self._top + y)
+        return strip
+
+    def _strip(self, y: int) -> Strip:
+        spot = self._selection.spot
+        hot = spot.hot if spot is not None and spot.y == y and self.has_focus else None
+        styles, line = self._styles_of, _line(self._rows, y)
+        if hot is None:
+            segments = [Segment(text, styles.of(role)) for text, role in line]
+        else:
+            segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
+        width, text = self.size.width, "".join([segment.text for segment in segments])
+        missing = width - len(text)
+        if missing < 0 or not is_single(text):
+            return Strip(segments).adjust_cell_length(width, styles.ground)
+        if missing:
+            segments.append(Segment(" " * missing, styles.ground))
+        return Strip(segments, width)
+
+    def settle(self) -> None:
+        """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
+        if self._painted_for == self.size:
+            return
+        self._painted_for = self.size
+        old, below = self.target, self.below
+        self._rows = self._paint(*self.size)
+        self._strips.clear()
+        self._selection.update(self._rows)
+        self._top = min(self._top, self._last_top())
+        if old is not None:
+            self._follow()
+        if self.target != old or self.below != below:
+            self.post_message(Selected(self.target))
+
+    def _last_top(self) -> int:
+        return max(0, len(self._rows) - max(1, self.size.height))
+
+    def _repaint(self, regions: Sequence[Region]) -> None:
+        if not regions:
+            return
+        for region in regions:
+            for y in range(region.y, region.bottom):
+                self._strips.pop(y, None)
+        self.refresh(*regions)
+
+    def _moved(self, old: Spot | None, new: Spot | None) -> list[Region]:
+        """The cells whose highlight changes when the selection goes from old to new."""
+        if old is not None and new is not None and (old.y, old.hot[:2]) == (new.y, new.hot[:2]):
+            return []
+        return [
+            Region(spot.hot.start, spot.y - self._top, spot.hot.stop - spot.hot.start, 1)
+            for spot in (old, new)
+            if spot is not None and 0 <= spot.y - self._top < self.size.height
+        ]
+
+    def _move(self, change: Callable[[], bool]) -> bool:
+        """Run one movement of the selection and draw what it changed."""
+        old = self._selection.spot
+        if not change():
+            return False
+        self._follow()
+        self._repaint(self._moved(old, self._selection.spot))
+        self.post_message(Selected(self.target))
+        return True
+
+    def _follow(self) -> None:
+        """Scroll as far as it takes to see the selection."""
+        spot = self._selection.spot
+        if spot is None or not self.size.height:
+            return
+        if spot.y < self._top:
+            # The first selectable row brings the title above it along.
+            self._scroll(0 if spot == self._first() else spot.y)
+        elif spot.y >= self._top + self.size.height:
+            self._scroll(spot.y - self.size.height + 1)
+
+    def _first(self) -> Spot | None:
+        for y, row in enumerate(self._rows):
+            if row.hot:
+                return Spot(y, row.hot[0])
+        return None
+
+    def _scroll(self, top: int) -> bool:
+        top = max(0, min(top, self._last_top()))
+        if top == self._top:
+            return False
+        self._top = top
+        self._strips.clear()
+        self.refresh()
+        self.post_message(Selected(self.target))
+        return True
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """At the end of a row the sideways keys are the screen's: it may pan or fold."""
+        if action in {"left", "right"}:
+            return self._selection.can_move(-1 if action == "left" else 1)
+        return True
+
+    def action_up(self) -> None:
+        """Select the row above, or scroll where there is none."""
+        self._browse(-1)
+
+    def action_down(self) -> None:
+        """Select the row below, or scroll where there is none."""
+        self._browse(1)
+
+    def _browse(self, by: int) -> None:
+        """Select the row above or below; scroll towards it as long as it is out of sight."""
+        row = self._selection.next_row(by)
+        is_near = row is not None and self._top - 1 <= row <= self._top + self.size.height
+        if self._hidden_by() * by > 0 or not is_near or not self._move(lambda: self._selection.vertical(by)):
+            self._scroll(self._top + by)
+
+    def _hidden_by(self) -> int:
+        """-1 or 1 where the selection is above or below what can be seen, else 0."""
+        spot = self._selection.spot
+        if spot is None or self._top <= spot.y < self._top + self.size.height:
+            return 0
+        return -1 if spot.y < self._top else 1
+
+    def action_left(self) -> None:
+        """Select what is to the left in the same row."""
+        self._move(lambda: self._selection.horizontal(-1))
+
+    def action_right(self) -> None:
+        """Select what is to the right in the same row."""
+        self._move(lambda: self._selection.horizontal(1))
+
+    def action_page(self, direction: int) -> None:
+        """Go one screenful up (-1) or down (1)."""
+        step = direction * max(1, self.size.height - 1)
+        self._scroll(self._top + step)
+        self._move(lambda: self._selection.vertical(step))
+
+    def action_first(self) -> None:
+        """Go to the first row."""
+        self._move(lambda: self._selection.edge(False))
+        self._scroll(0)
+
+    def action_last(self) -> None:
+        """Go to the last row."""
+        self._move(lambda: self._selection.edge(True))
+        self._scroll(self._last_top())
+
+    def action_open(self) -> None:
+        """Open what is selected; what is out of sight is shown first."""
+        if self._hidden_by():
+            self._follow()
+        elif self.target is not None:
+            self.post_message(Opened(self.target))
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the cell that was clicked; a second click opens it."""
+        event.stop()
+        was, y = self._selection.spot, self._top + event.y
+        if not self._move(lambda: self._selection.at(event.x, y)):
+            return
+        if self._selection.spot == was:
+            self.action_open()
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down."""
+        event.stop()
+        self._scroll(self._top + WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up."""
+        event.stop()
+        self._scroll(self._top - WHEEL_ROWS)
+
+    def on_focus(self) -> None:
+        """Show the selection."""
+        self._repaint(self._moved(None, self._selection.spot))
+
+    def on_blur(self) -> None:
+        """Hide the selection: keys go elsewhere."""
+        self._repaint(self._moved(self._selection.spot, None))
+
+
+def _line(rows: Sequence[Row], y: int) -> Line:
+    return (rows[y] if y < len(rows) else _EMPTY).line
+
+
+_ALL = 1 << 30
+"""Farther than any list is long."""
+
+
+class LongBoard(Board):
+    """Moves by asking `move(lines)`; the painter shows what is around the chosen line."""
+
+    def __init__(self, palette: Palette, paint: Painter, move: Callable[[int], None], *, id: str | None = None) -> None:
+        super().__init__(palette, paint, id=id)
+        self._ask = move
+
+    def action_up(self) -> None:
+        """Choose the line above."""
+        self._ask(-1)
+
+    def action_down(self) -> None:
+        """Choose the line below."""
+        self._ask(1)
+
+    def action_page(self, direction: int) -> None:
+        """Go one screenful up (-1) or down (1)."""
+        self._ask(direction * max(1, self.size.height - 2))
+
+    def action_first(self) -> None:
+        """Go to the first line."""
+        self._ask(-_ALL)
+
+    def action_last(self) -> None:
+        """Go to the last line."""
+        self._ask(_ALL)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Move down."""
+        event.stop()
+        self._ask(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Move up."""
+        event.stop()
+        self._ask(-WHEEL_ROWS)

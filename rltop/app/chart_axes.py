@@ -1,0 +1,184 @@
+"""The axes of a chart: limits, ticks and labels for what `view.plot` has read.
+
+Pure: only finite numbers that fit the axis leave this module, because the
+plotting library stops on others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from rltop import units
+from rltop.model import Unit
+from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark
+from rltop.structs import Struct
+
+FAR = 3.0
+"""A level farther away than this many spreads of the data would flatten the line."""
+
+FAR_DECADES = 1.0
+"""The same on a logarithmic axis, where a spread is in decades."""
+
+_LEAST_TICKS = 3
+"""Bottom, middle and top: with fewer nobody can read a value off the axis."""
+
+MINUS = "\N{MINUS SIGN}"
+
+
+class Axes(Struct):
+    """A chart that can be drawn: finite, with limits and ticks.
+
+    Attributes:
+        raw, smooth: what there is to draw of either curve.
+        levels, marks: those inside the picture.
+        first, last: limits of the step axis, never equal.
+        low, high: limits of the value axis, never equal.
+        x_ticks, y_ticks: places on the axes, inside the limits.
+        is_log: the value axis is logarithmic.
+        hidden: how many points a logarithmic axis cannot show.
+        far: levels that lie outside the limits.
+        band: what there is to draw of the edges around the values.
+    """
+
+    raw: Curve
+    smooth: Curve
+    levels: tuple[PlotLevel, ...]
+    marks: tuple[PlotMark, ...]
+    first: int
+    last: int
+    low: float
+    high: float
+    x_ticks: tuple[float, ...]
+    y_ticks: tuple[float, ...]
+    is_log: bool
+    hidden: int
+    far: tuple[PlotLevel, ...]
+    band: tuple[Curve, ...] = ()
+
+
+def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
+    """Fit a chart into a canvas of `columns` × `rows` cells.
+
+    Args:
+        plot: what to draw.
+        columns: cells, which decide how many steps are written below.
+        rows: cells, which decide how many values are written beside.
+        has_smooth: draw the smoothed curve too.
+        has_band: draw the edges around the values too.
+
+    Returns:
+        None when there is no point that could be drawn.
+    """
+    raw, hidden = _drawable(plot.raw, is_log=plot.is_log)
+    smooth, _ = _drawable(plot.smooth if has_smooth else Curve((), ()), is_log=plot.is_log)
+    if not raw.values:
+        return None
+    band = tuple(_drawable(edge, is_log=plot.is_log)[0] for edge in plot.band) if has_band else ()
+    around = [value for edge in band for value in edge.values]
+    around += [end for end in plot.declared or () if end > 0 or not plot.is_log]
+    low, high, far = _limits((*raw.values, *smooth.values, *around), plot.levels, is_log=plot.is_log)
+    first, last = plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1)
+    steps = nice_ticks(first, last, max(2, columns // 16))
+    return Axes(
+        raw=raw,
+        smooth=smooth,
+        levels=tuple(level for level in plot.levels if level not in far),
+        marks=tuple(mark for mark in plot.marks if first <= mark.step <= last),
+        first=first,
+        last=last,
+        low=low,
+        high=high,
+        x_ticks=tuple(step for step in steps if step == int(step)) or (float(first),),
+        y_ticks=log_ticks(low, high, rows) if plot.is_log else value_ticks(low, high, rows),
+        is_log=plot.is_log,
+        hidden=hidden,
+        far=far,
+        band=band,
+    )
+
+
+def _drawable(curve: Curve, *, is_log: bool) -> tuple[Curve, int]:
+    """The points that the axis can show, and how many it cannot."""
+    kept = [
+        (x, y) for x, y in zip(curve.steps, curve.values, strict=True) if math.isfinite(y) and (y > 0 or not is_log)
+    ]
+    return Curve(tuple(x for x, _ in kept), tuple(y for _, y in kept)), len(curve.steps) - len(kept)
+
+
+def _limits(
+    values: Iterable[float], levels: Iterable[PlotLevel], *, is_log: bool
+) -> tuple[float, float, tuple[PlotLevel, ...]]:
+    """The value axis: all data, and the levels that do not flatten them."""
+    scaled = [math.log10(value) if is_log else value for value in values]
+    low, high = min(scaled), max(scaled)
+    reach = FAR_DECADES if is_log else FAR * ((high - low) or abs(high) or 1.0)
+    far = []
+    for level in levels:
+        if not math.isfinite(level.value) or (is_log and level.value <= 0):
+            far.append(level)
+            continue
+        at = math.log10(level.value) if is_log else level.value
+        if low - reach <= at <= high + reach:
+            low, high = min(low, at), max(high, at)
+        else:
+            far.append(level)
+    if high == low:
+        margin = 0.5 if is_log else abs(high) * 0.1
+        low, high = (low - margin, high + margin) if margin else (0.0, 1.0)
+    return (10.0**low, 10.0**high, tuple(far)) if is_log else (low, high, tuple(far))
+
+
+def nice_ticks(low: float, high: float, wanted: int) -> tuple[float, ...]:
+    """Round numbers (1, 2 or 5 times a power of ten) between `low` and `high`."""
+    span = high - low
+    if not span > 0 or not math.isfinite(span):
+        return (low,)
+    raw = span / max(1, wanted)
+    power = 10.0 ** math.floor(math.log10(raw))
+    distance = next((factor * power for factor in (1, 2, 5) if factor * power >= raw), 10 * power)
+    first = math.ceil(low / distance - 1e-9)
+    last = math.floor(high / distance + 1e-9)
+    return tuple(i * distance for i in range(first, last + 1)) or (low,)
+
+
+def value_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
+    """Round numbers beside `rows` cells: one in three of them, but three at least where they have room."""
+    ticks: tuple[float, ...] = ()
+    for wanted in range(max(2, rows // 3), max(3, rows) + 1):
+        ticks = nice_ticks(low, high, wanted)
+        if len(ticks) >= _LEAST_TICKS:
+            break
+    return ticks
+
+
+def log_ticks(low: float, high: float, rows: int) -> tuple[float, ...]:
+    """Powers of ten, thinned out to the rows; 2 and 5 between them where they are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if high <= 100 * low else (1,)
+    every = max(1, math.ceil((last - first + 1) / max(2, rows // 2)))
+    ticks = tuple(
+        factor * 10.0**power
+        for power in range(first, last + 1, every)
+        for factor in factors
+        if low * 0.999 <= factor * 10.0**power <= high * 1.001
+    )
+    return ticks if len(ticks) > 1 else value_ticks(low, high, rows)
+
+
+def value_labels(ticks: Sequence[float], unit: Unit) -> list[str]:
+    """Labels of the value axis; fractions are written as per cent, as everywhere."""
+    if unit is Unit.FRACTION:
+        return [f"{label} %" for label in tick_labels([tick * 100 for tick in ticks])]
+    return tick_labels(ticks)
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Labels with as many decimals as it takes to tell neighbours apart."""
+    distance = min((abs(b - a) for a, b in pairwise(ticks)), default=0.0)
+    largest = max((abs(tick) for tick in ticks), default=0.0)
+    if distance <= 0 or largest >= 1e6 or distance < 1e-5:
+        return [units.number(tick) for tick in ticks]
+    decimals = max(0, -math.floor(math.log10(distance) + 1e-9))
+    return [f"{tick:,.{decimals}f}".replace("-", MINUS) if abs(tick) > 1e-12 else "0" for tick in ticks]

@@ -1,0 +1,60 @@
+"""What the screens show: which run, at which step, and whether the picture stands still."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+
+from rltop.pages.source import RunSource, part_of, step_in
+from rltop.rows.glyphs import Glyphs
+from rltop.structs import Struct, replace
+
+
+class Moment(Struct):
+    """Everything that a page needs besides its own target.
+
+    Attributes:
+        run: the run that is shown.
+        glyphs: the signs to draw with.
+        at_step: the time cursor; None follows the newest step.
+        is_paused: the picture stands still.
+        left_out: paths that belong to what is followed and cannot be read, each with the reason.
+    """
+
+    run: RunSource
+    glyphs: Glyphs
+    at_step: int | None = None
+    is_paused: bool = False
+    left_out: Sequence[tuple[str, str]] = ()
+
+    def within(self, stream: str) -> Moment:
+        """The same moment in another stream of the run, at the step of the same time."""
+        part = part_of(self.run, stream)
+        return self if part is self.run else replace(self, run=part, at_step=step_in(part, self.run, self.at_step))
+
+
+def travelled(run: RunSource, at_step: int | None, by: int) -> int | None:
+    """The step that lies `by` records from `at_step`; None is the newest.
+
+    Goes along the steps that are held in memory. Before them, where only the file
+    has every record, it goes along the step numbers.
+
+    Returns:
+        None when the way leads past the newest step: live again.
+    """
+    newest = run.stream.last_step
+    first = run.stream.first_step
+    if newest is None or first is None:
+        return None
+    steps = run.stream.steps()
+    here = newest if at_step is None else at_step
+    if not len(steps) or here < steps[0]:
+        to = here + by
+        if len(steps) and by > 0:
+            to = min(to, steps[0])
+    else:
+        index = bisect_left(steps, here) + by if by < 0 else bisect_right(steps, here) - 1 + by
+        if index >= len(steps):
+            return None
+        to = steps[index] if index >= 0 else steps[0] + index
+    return None if to >= newest else max(first, to)

@@ -1,0 +1,48 @@
+"""The themes that the application can wear, and how it changes them."""
+
+from __future__ import annotations
+
+from rltop.app.options import UiOptions
+from rltop.app.page import Page
+from rltop.app.styles import textual_theme
+from rltop.app.textual_shim import DressedOnce, FaultKeeper
+from rltop.errors import ThemeError
+from rltop.rows.themes import Palette, find_palettes, load_palette
+
+
+class Wardrobe(DressedOnce, FaultKeeper):
+    """An application in one of several themes."""
+
+    options: UiOptions
+    palette: Palette
+
+    @property
+    def theme_names(self) -> list[str]:
+        """Every theme there is, the user's own included."""
+        return sorted(find_palettes(self.options.themes_folder))
+
+    def action_next_theme(self) -> None:
+        """Switch to the theme after the present one."""
+        names = self.theme_names
+        at = names.index(self.palette.name) if self.palette.name in names else -1
+        self.dress_in(names[(at + 1) % len(names)])
+
+    def dress_in(self, name: str) -> None:
+        """Switch to the theme called `name`; a broken one is reported and left."""
+        try:
+            self.palette = self._load(name)
+        except ThemeError as error:
+            self.notify(str(error), title="theme", severity="error", markup=False)
+            return
+        self._dress()
+
+    def _load(self, name: str) -> Palette:
+        palette = load_palette(name, self.options.themes_folder)
+        return palette if self.options.has_colour else palette.without_colour()
+
+    def _dress(self) -> None:
+        self.register_theme(textual_theme(self.palette))
+        self.theme = self.palette.name
+        for page in self.screen_stack:
+            if isinstance(page, Page) and page.is_mounted:
+                page.set_palette()

@@ -1,0 +1,89 @@
+"""The time cursor: which step every page shows, and what freezes it.
+
+Owns where the cursor stands and the keys that move it; what a page shows of the
+step is the page's business.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from rltop.app.moment import travelled
+from rltop.app.textual_shim import FaultKeeper
+from rltop.run.run import TrackedRun
+
+
+class TimeTravel(FaultKeeper):
+    """An application whose pages show a step: the newest, a frozen one, or one gone back to."""
+
+    _cursor: int | None = None
+    _frozen: int | None = None
+    _awaits_recall = False
+    _has_travelled = False
+    _is_paused = False
+
+    @property
+    @abstractmethod
+    def followed(self) -> TrackedRun:
+        """The run on the screen."""
+
+    @abstractmethod
+    def draw(self) -> None:
+        """Paint the page on top."""
+
+    @property
+    def at_step(self) -> int | None:
+        """The step that is shown; None is the newest, followed."""
+        return self._cursor if self._cursor is not None else self._frozen
+
+    @property
+    def is_live(self) -> bool:
+        """The newest step is shown, and followed."""
+        return self._cursor is None and not self._is_paused
+
+    def action_travel(self, by: int) -> None:
+        """Move the time cursor by records; past the newest one it is live again."""
+        self._go_to(travelled(self.followed, self.at_step, by))
+
+    def action_live(self) -> None:
+        """Follow the newest step again."""
+        self._frozen = None
+        self._is_paused = False
+        self._go_to(None)
+
+    def action_pause(self) -> None:
+        """Freeze the picture at the step that it shows, or go on; reading never stops."""
+        self._is_paused = not self._is_paused
+        self._frozen = self.followed.stream.last_step if self._is_paused else None
+        self.draw()
+
+    def show_step(self, step: int | None) -> None:
+        """Set the time cursor to a step; the newest one is live."""
+        newest = self.followed.stream.last_step
+        self._go_to(None if step is None or newest is None or step >= newest else step)
+
+    def _go_to(self, step: int | None) -> None:
+        """Set the time cursor; what it shows is drawn behind the keys that wait.
+
+        A key that is held down brings more of them than pages can be painted.
+        """
+        self._cursor = step
+        if not self._has_travelled:
+            self._has_travelled = True
+            self.call_later(self._arrive)
+
+    def _arrive(self) -> None:
+        """Draw the step at the cursor, and have the file read again where memory has folded it."""
+        self._has_travelled = False
+        step = self._cursor
+        if step is not None:
+            self.followed.recall(step)
+        self._awaits_recall = step is not None and self.followed.stream.folded_range(step) is not None
+        self.draw()
+
+    def _has_recalled(self) -> bool:
+        """Whether the step at the cursor has come back from the file since it was asked for."""
+        if not self._awaits_recall or self._cursor is None:
+            return False
+        self._awaits_recall = self.followed.stream.folded_range(self._cursor) is not None
+        return not self._awaits_recall

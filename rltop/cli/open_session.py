@@ -1,0 +1,140 @@
+"""Sessions over what was found."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltop import units
+from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
+from rltop.cli.resolve_paths import look, say_left_out, stand_somewhere
+from rltop.clock import Clock
+from rltop.config import Config
+from rltop.errors import NoMetricsError, SourceError, cannot_read
+from rltop.formats.kinds import HEAD_BYTES, kind_of
+from rltop.run.discover import named
+from rltop.run.found import Found
+from rltop.run.options import IngestOptions, OpenFeed
+from rltop.run.session import Session
+from rltop.sources.events import ONCE, ONE_SHOT, TailOptions
+from rltop.sources.feed import DirectFeed
+
+if TYPE_CHECKING:
+    from rltop.run.run import TrackedRun
+    from rltop.sources.reader import Reader, ThreadedFeed
+
+
+_SLICE_MS = 1_000.0
+
+
+def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
+    """Feeds that read when asked; with `ONCE`, no more of a file than it holds when it is first looked at."""
+
+    def open_feed(path: str, last_lines: int | None) -> DirectFeed:
+        return DirectFeed(path, clock=clock, options=options, last_lines=last_lines)
+
+    return open_feed
+
+
+def threaded(reader: Reader) -> OpenFeed:
+    """Feeds that are read by daemon threads: the screen."""
+
+    def open_feed(path: str, last_lines: int | None) -> ThreadedFeed:
+        return reader.follow(path, last_lines=last_lines)
+
+    return open_feed
+
+
+def runs_of(path: str) -> list[Found]:
+    """The run in a file, or every run in a directory or behind a glob, newest first.
+
+    Raises:
+        SourceError: the file does not exist or cannot be read.
+        NoMetricsError: the directory holds no run, or nothing matches.
+    """
+    if path != STANDARD_INPUT:
+        stand_somewhere([path])
+    # A Path raises where it may not look; what is wrong then comes out where the file is opened.
+    if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
+        looked = look([path])
+        say_left_out(looked.left_out)
+        if not looked.found:
+            raise NoMetricsError(
+                f"nothing matches {path}" if looked.missing else f"no metric stream in {path}", "name the file"
+            )
+        return looked.found
+    if path == STANDARD_INPUT:
+        return [piped_found()]
+    try:
+        size = file_size(path)
+        # Some files of /proc and /sys wait for the kernel to say something; nothing here waits for them.
+        with open(path, "rb", opener=_without_waiting) as file:
+            kind = kind_of(file.read(HEAD_BYTES) or b"", path, is_all=True)
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    # Only where workers are timed one by one does the kind decide how a run is followed.
+    return [Found(path, named(path, kind), size, kind=kind if kind is not None and kind.has_spans else None)]
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def file_size(path: str) -> int:
+    """Bytes of a file that can be read again and again.
+
+    Raises:
+        OSError: there is none.
+        SourceError: it is a pipe or a device: opening one may wait for ever, and what was read of it is gone.
+    """
+    info = Path(path).stat()
+    if not stat.S_ISREG(info.st_mode):
+        hint = f"read it through standard input: {STANDARD_INPUT} < {path}"
+        raise SourceError(f"{path} is not a regular file", hint)
+    return info.st_size
+
+
+def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
+    """A session in which one run has been read to its end and judged; `run` as found, or the path of its file.
+
+    Standard input is read until whoever writes to it has closed it.
+
+    Raises:
+        SourceError: a path that cannot be read.
+    """
+    found = runs_of(run)[0] if isinstance(run, str) else run
+    options = config.ingest._replace(has_preview=False)
+    if found.path == STANDARD_INPUT:
+        return read_pipe(take_standard_input(), clock, options)
+    session = Session([found], direct(clock, ONCE), clock, options)
+    session.drain()
+    return session
+
+
+def not_read(run: TrackedRun) -> SourceError | None:
+    """Why a run that was to be read to its end has not been; None where it has."""
+    error = run.trouble
+    if error is None or not run.stream.rows:
+        return error
+    read = f"{units.count(run.stream.rows)} records before that, up to step {units.step(run.stream.last_step or 0)}"
+    return SourceError(f"{error.message}; {read}", error.hint)
+
+
+def read_pipe(pipe: int, clock: Clock, options: IngestOptions) -> Session:
+    """A session in which a pipe has been read to its end."""
+    from rltop.sources.pipe import PipeFeed
+
+    has_data = threading.Event()
+    feed = PipeFeed(pipe, has_data.set)
+    session = Session([piped_found()], lambda _path, _lines: feed, clock, options)
+    while not feed.is_over:
+        has_data.wait()
+        has_data.clear()
+        while session.step(_SLICE_MS):
+            pass
+    session.drain()
+    return session

@@ -1,0 +1,149 @@
+"""What was asked for: the configuration, and the files that paths mean.
+
+Light on purpose: all that stands between the typed command and the first frame.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltop.cli.output import complain, complain_of
+from rltop.clock import SystemClock
+from rltop.config import Config, load
+from rltop.errors import SourceError
+from rltop.model import Label
+from rltop.run.discover import Discovery
+from rltop.run.found import Found
+from rltop.run.look import Look
+from rltop.trainers.setup_hints import HOWTO
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+LOOK_DEADLINE_S = 2.0
+"""How long the first look at a path may take before the screen comes up without it, or text says how far it is."""
+SAY_S = 10.0
+"""How often text says so again."""
+GIVE_UP_S = 60.0
+"""Without a screen, a file system that has shown nothing more for so long is given up."""
+_MOST_LEFT_OUT = 12
+
+
+def load_config(arguments: Namespace) -> Config:
+    """Settle every option from flags, environment and file.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
+    """
+    return load(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
+
+
+def look(paths: Sequence[str]) -> Discovery:
+    """Find what `paths` mean, however long that takes, and say so where it does.
+
+    Raises:
+        SourceError: the paths cannot be used, or the file system has not answered for long.
+    """
+    begun = begin_look(paths)
+    wait_s = LOOK_DEADLINE_S
+    while not begun.wait(wait_s):
+        if begun.silent_s >= GIVE_UP_S:
+            raise SourceError(
+                f"no answer from the file system for {begun.silent_s:.0f} s while looking in {', '.join(paths) or '.'}",
+                "see whether `ls` gets an answer there; name the metric file itself and the screen waits for it",
+            )
+        from rltop.run.discover import progress_words
+
+        complain(progress_words(paths, begun.so_far, begun.silent_s))
+        wait_s = SAY_S
+    return begun.result()
+
+
+def look_each(paths: Sequence[str]) -> list[tuple[str, Discovery]]:
+    """What each of the paths means; one of several that cannot be used is said, and does not stop the others.
+
+    Raises:
+        SourceError: none of them can be used, or standard input is among them.
+    """
+    _refuse_standard_input(paths)
+    looked: list[tuple[str, Discovery]] = []
+    failed: list[SourceError] = []
+    for path in paths or ["."]:
+        try:
+            looked.append((path, look([path])))
+        except SourceError as error:
+            failed.append(error)
+    if not looked:
+        raise failed[0]
+    for failure in failed:
+        complain_of(failure)
+    return looked
+
+
+def begin_look(paths: Sequence[str]) -> Look:
+    """Begin to find what `paths` mean, in a thread: a dead server must hang nobody.
+
+    Raises:
+        SourceError: standard input is among them.
+    """
+    _refuse_standard_input(paths)
+    return Look(paths, SystemClock())
+
+
+def _refuse_standard_input(paths: Sequence[str]) -> None:
+    if "-" in paths:
+        raise SourceError("standard input cannot be watched together with files", "name - alone")
+    stand_somewhere(paths)
+
+
+def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
+    """Say what could not be read, and why; a few of many."""
+    if not left_out:
+        return
+    lines = [f"  {path}: {reason}" if reason else f"  {path}" for path, reason in left_out[:_MOST_LEFT_OUT]]
+    if len(left_out) > _MOST_LEFT_OUT:
+        lines.append(f"  and {len(left_out) - _MOST_LEFT_OUT:,} more")
+    complain(f"left out, because it cannot be read ({len(left_out):,}):", *lines)
+
+
+def stand_somewhere(paths: Sequence[str]) -> None:
+    """See that relative paths mean something: that the current directory has not been deleted.
+
+    Raises:
+        SourceError: it has.
+    """
+    if paths and all(os.path.expanduser(path).startswith("/") for path in paths):  # noqa: PTH111
+        return
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError as error:
+        raise SourceError(
+            f"the current directory cannot be used: {error.strerror}", "cd into one that exists, or name whole paths"
+        ) from error
+
+
+def one_of_several(found: Sequence[Found]) -> str:
+    """Which run is taken where only one can be, and which others there are."""
+    others = [Label.of(each.path).display for each in found[1:4]]
+    more = f" and {len(found) - 4} more" if len(found) > 4 else ""
+    return f"this is {Label.of(found[0].path).display}, one of {len(found)} runs; also: {', '.join(others)}{more}"
+
+
+def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
+    """What was looked at, and how each trainer is made to write metrics."""
+    lines = [f"no metric stream in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
+    lines += [f"nothing matches {path}" for path in discovery.missing]
+    if discovery.passed_over:
+        lines.append("looked at:")
+        lines += [f"  {path}: {reason}" for path, reason in discovery.passed_over[:12]]
+        if len(discovery.passed_over) > 12:
+            lines.append(f"  and {len(discovery.passed_over) - 12} more")
+    lines.append("how each trainer writes one:")
+    width = max(len(each.trainer) for each in HOWTO)
+    for each in sorted(HOWTO, key=lambda each: not each.is_followed):
+        what = each.summary if each.is_followed else f"{each.kind.value}, not read yet: {each.summary}"
+        lines.append(f"  {each.trainer:<{width}}  {what}")
+    return lines

@@ -1,0 +1,185 @@
+"""A decoder that finds out from the first bytes what it is reading.
+
+So a file that does not exist yet, a pipe and a file with the wrong name are all
+decoded as what they turn out to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rltop.errors import DecodeError, SourceError, refusing
+from rltop.formats.decoder import Decoder, Envelope, Introduced, Piecemeal, SpanSource
+from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.kinds import MAGIC_BYTES, Codec, Kind, codec_of, kind_of
+from rltop.model import Counts, Record, TimedSpan
+
+MOST_LAYERS = 4
+"""Layers of compression that are taken off one another; each costs a decoder, and nobody packs a log more often."""
+
+
+class AutoDecoder:
+    """Holds the first bytes back until they tell their kind.
+
+    Attributes:
+        kind: what it turned out to be, or None so far.
+    """
+
+    def __init__(self, name: str, options: JsonlOptions, layers: int = 0) -> None:
+        """Nothing is known yet.
+
+        Args:
+            name: of the file; decides only where bytes do not.
+            options: for lines of JSON.
+            layers: how many layers of compression have been taken off what it is given.
+        """
+        self.kind: Kind | None = None
+        self._layers = layers
+        self._refusal = ""
+        self._name = name
+        self._options = options
+        self._damage = ""
+        self._held = b""
+        self._start: tuple[int, int] = (0, 0)
+        self._inner: Decoder | None = None
+        self._span_source: SpanSource | None = None
+        self._piecemeal: Piecemeal | None = None
+        self._earlier = Counts()
+
+    @property
+    def counts(self) -> Counts:
+        """Everything read and not understood."""
+        if self._inner is None or not self._earlier.lines:
+            return self._earlier if self._inner is None else self._inner.counts
+        total = Counts()
+        total.add(self._earlier)
+        total.add(self._inner.counts)
+        return total
+
+    @property
+    def is_finished(self) -> bool:
+        """As the decoder of its kind says."""
+        return self._inner is not None and self._inner.is_finished
+
+    @property
+    def failure(self) -> str:
+        """As the decoder of its kind says."""
+        return "" if self._inner is None else self._inner.failure
+
+    @property
+    def stopped(self) -> str:
+        """Why it cannot be unpacked, what has ended it, or as the decoder of its kind says."""
+        return self._damage or self._refusal or ("" if self._inner is None else self._inner.stopped)
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, where the file holds the settings of the run."""
+        inner = self._inner
+        return inner.group_size if isinstance(inner, Introduced) else None
+
+    @property
+    def kind_note(self) -> str:
+        """As its kind says; what is compressed is not being written."""
+        return "" if self.kind is None else self.kind.note
+
+    @property
+    def envelope(self) -> Envelope:
+        """How the rows are wrapped."""
+        return "" if self._inner is None else self._inner.envelope
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode what has come, or hold it until its kind is known."""
+        if self._inner is not None:
+            return self._guarded(lambda inner: inner.feed(data, offset, generation))
+        if self._refusal:
+            return []
+        if not self._held:
+            self._start = (offset, generation)
+        self._held += data
+        return self._settle(is_all=False)
+
+    @property
+    def has_more(self) -> bool:
+        """As the decoder of its kind says."""
+        return self._piecemeal is not None and not self._damage and self._piecemeal.has_more
+
+    def go_on(self) -> list[Record]:
+        """The next piece, from the decoder of its kind."""
+        piecemeal = self._piecemeal
+        return [] if piecemeal is None else self._guarded(lambda _: piecemeal.go_on())
+
+    def flush(self) -> list[Record]:
+        """What has been gathered of a row that may go on."""
+        return self._guarded(lambda inner: inner.flush())
+
+    def take_spans(self) -> list[TimedSpan]:
+        """As the decoder of its kind gives them; most have none."""
+        return [] if self._span_source is None else self._span_source.take_spans()
+
+    def finish(self) -> list[Record]:
+        """Nothing more will come."""
+        records = self._settle(is_all=True) if self._inner is None and self._held else []
+        return [*records, *self._guarded(lambda inner: inner.finish())]
+
+    @property
+    def is_rewritten(self) -> bool:
+        """As its kind is; nobody knows before that."""
+        return self._inner is not None and self._inner.is_rewritten
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins. A compressed one may be followed by a plain one: kind is found out again."""
+        self._held, self._refusal, self._damage = b"", "", ""
+        if self._inner is None:
+            return
+        if self.kind is None:
+            self._earlier.add(self._inner.counts)
+            self._inner = self._span_source = self._piecemeal = None
+        else:
+            self._inner.reset(is_restart=is_restart)
+
+    def _settle(self, *, is_all: bool) -> list[Record]:
+        head = self._held
+        if len(head) < MAGIC_BYTES and not is_all:
+            return []
+        codec = codec_of(head)
+        if codec is not None:
+            try:
+                self._inner = self._unpacked(codec)
+            except SourceError as error:
+                return self._refuse(error)
+        else:
+            self.kind = kind_of(head, self._name, is_all=is_all)
+            if self.kind is None:
+                return []
+            self._inner = self.kind.make(self._name, self._options)
+        self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
+        self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None
+        self._held = b""
+        return self._guarded(lambda inner: inner.feed(head, *self._start))
+
+    def _guarded(self, read: Callable[[Decoder], list[Record]]) -> list[Record]:
+        """What the decoder of its kind makes of it; damage that it does not see through itself ends the file."""
+        if self._inner is None or self._damage:
+            return []
+        try:
+            with refusing("it cannot be read any further"):
+                return read(self._inner)
+        except DecodeError as error:
+            self._damage = error.message
+            counts = self._inner.counts
+            counts.refuse(counts.lines + 1, error.message)
+            return []
+
+    def _unpacked(self, codec: Codec) -> Decoder:
+        from rltop.formats.compressed import CompressedDecoder  # noqa: PLC0415
+
+        if self._layers >= MOST_LAYERS:
+            raise SourceError(f"compressed more than {MOST_LAYERS} times over", "unpack it first")
+        return CompressedDecoder(codec, AutoDecoder(self._name, self._options, self._layers + 1))
+
+    def _refuse(self, error: SourceError) -> list[Record]:
+        """It cannot be unpacked: said, counted, and nothing of it is kept; the next file may be another."""
+        self._refusal = error.message
+        self._earlier.refuse(self._earlier.lines + 1, error.message)
+        self._held = b""
+        return []

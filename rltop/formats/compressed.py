@@ -1,0 +1,261 @@
+"""Compressed history: `.gz`, `.bz2` and `.zst` in front of any other decoder.
+
+Known by magic bytes, not by name. What was decoded before a stream ends early or
+breaks is kept; several members in a row are one stream, as their tools read them.
+A few bytes may stand for any number: they are unpacked and decoded a piece at a time,
+and what is unpacked and waits is never more than a few MiB.
+"""
+
+from __future__ import annotations
+
+import bz2
+import importlib
+import zlib
+from collections import deque
+from typing import Any, Protocol
+
+from rltop.errors import SourceError
+from rltop.formats.decoder import Decoder, Envelope, Piecemeal
+from rltop.formats.kinds import Codec
+from rltop.model import Counts, Record
+
+SLICE_BYTES = 16 * 1024
+"""Decompressed bytes decoded at a time: at worst, as nothing but line ends, some 10 ms."""
+_PIECE_BYTES = 4 * 1024
+"""Compressed bytes given to a codec at a time: what it made of the piece in which a stream breaks is lost."""
+
+
+class _Inflater(Protocol):
+    """One compressed member, decompressed piece by piece."""
+
+    @property
+    def is_over(self) -> bool:
+        """Is the member complete?"""
+        ...
+
+    @property
+    def rest(self) -> bytes:
+        """What follows the complete member."""
+        ...
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        """Decompress some of `data`: about a slice out, and what of `data` was not used."""
+        ...
+
+
+class _Gzip:
+    def __init__(self) -> None:
+        self._inner = zlib.decompressobj(wbits=31)
+
+    @property
+    def is_over(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inner.unused_data
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        return self._inner.decompress(data, SLICE_BYTES), self._inner.unconsumed_tail
+
+
+class _Bzip2:
+    def __init__(self) -> None:
+        self._inner = bz2.BZ2Decompressor()
+
+    @property
+    def is_over(self) -> bool:
+        return self._inner.eof
+
+    @property
+    def rest(self) -> bytes:
+        return self._inner.unused_data
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        out = self._inner.decompress(data, SLICE_BYTES)
+        # It keeps unused input itself: asked again with nothing, it goes on.
+        return out, b""
+
+
+class _Zstd:
+    """The package holds back no output, so input goes in by small pieces.
+
+    Four bytes are a block at least, and a block is 128 KiB at most: 8 MiB come out at once.
+    """
+
+    _PIECE_BYTES = 256
+
+    def __init__(self, package: Any) -> None:
+        self._inner = package.ZstdDecompressor().decompressobj()
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self._inner.eof)
+
+    @property
+    def rest(self) -> bytes:
+        return bytes(self._inner.unused_data)
+
+    def pull(self, data: bytes) -> tuple[bytes, bytes]:
+        piece = data[: self._PIECE_BYTES]
+        return bytes(self._inner.decompress(piece)), data[self._PIECE_BYTES :]
+
+
+class CompressedDecoder:
+    """Decompresses in front of `inner`; places are offsets in the decompressed stream.
+
+    Attributes:
+        inner: what decodes the decompressed bytes.
+        note: what is wrong with the compressed stream, for a person; empty when nothing is.
+
+    Raises:
+        SourceError: the codec is zstd and no package for it is installed.
+    """
+
+    def __init__(self, codec: Codec, inner: Decoder) -> None:
+        self.codec = codec
+        self.inner = inner
+        self.note = ""
+        self._package = _zstd_package() if codec is Codec.ZSTD else None
+        self._errors = _errors_of(self._package)
+        self._inflater: _Inflater | None = None
+        self._piecemeal = inner if isinstance(inner, Piecemeal) else None
+        self._packed: deque[bytes] = deque()
+        self._unpacked = memoryview(b"")
+        self._may_give = False
+        self._generation = 0
+        self._offset = 0
+        self._members = 0
+        self._is_broken = False
+
+    @property
+    def counts(self) -> Counts:
+        """The counts of the inner decoder."""
+        return self.inner.counts
+
+    @property
+    def is_rewritten(self) -> bool:
+        """As the inner decoder says."""
+        return self.inner.is_rewritten
+
+    @property
+    def is_finished(self) -> bool:
+        """As the inner decoder says."""
+        return self.inner.is_finished
+
+    @property
+    def failure(self) -> str:
+        """As the inner decoder says."""
+        return self.inner.failure
+
+    @property
+    def stopped(self) -> str:
+        """What is wrong with the compressed stream, or as the inner decoder says."""
+        return self.note or self.inner.stopped
+
+    @property
+    def envelope(self) -> Envelope:
+        """The envelope that the inner decoder saw."""
+        return self.inner.envelope
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decompress and decode the first piece of what has come."""
+        self._generation = generation
+        if not self._is_broken:
+            self._packed.extend(data[at : at + _PIECE_BYTES] for at in range(0, len(data), _PIECE_BYTES))
+        return self.go_on()
+
+    @property
+    def has_more(self) -> bool:
+        """Is there anything left to unpack, unpacked and not decoded, or left to the inner decoder?"""
+        if self._packed or self._unpacked or self._may_give:
+            return True
+        return self._piecemeal is not None and self._piecemeal.has_more
+
+    def go_on(self) -> list[Record]:
+        """Decode a slice; unpack one where none waits."""
+        if self._piecemeal is not None and self._piecemeal.has_more:
+            return self._piecemeal.go_on()
+        if not self._unpacked:
+            self._unpack()
+        piece, self._unpacked = bytes(self._unpacked[:SLICE_BYTES]), self._unpacked[SLICE_BYTES:]
+        at, self._offset = self._offset, self._offset + len(piece)
+        return self.inner.feed(piece, at, self._generation) if piece else []
+
+    def flush(self) -> list[Record]:
+        """What the inner decoder has gathered."""
+        return self.inner.flush()
+
+    def finish(self) -> list[Record]:
+        """Decode all that is left and the end of it; say so if the stream ends early."""
+        records: list[Record] = []
+        while self.has_more:
+            records += self.go_on()
+        if self._inflater is not None and not self._is_broken:
+            self.note = f"the {self.codec} stream ends early; what was whole has been read"
+        return records + self.inner.finish()
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins."""
+        self.inner.reset(is_restart=is_restart)
+        self._inflater = None
+        self._packed.clear()
+        self._unpacked, self._may_give = memoryview(b""), False
+        self._offset = self._members = 0
+        self._is_broken = False
+        self.note = ""
+
+    def _unpack(self) -> None:
+        """Unpack the next slice; some bytes, those of a beginning or an end, give nothing."""
+        piece = self._packed.popleft() if self._packed else b""
+        if self._inflater is None:
+            piece = self._before_member(piece)
+            if not piece:
+                return
+            self._inflater = self._new_inflater()
+        inflater = self._inflater
+        try:
+            out, piece = inflater.pull(piece)
+        except self._errors as error:
+            self._break(f"the {self.codec} stream is damaged ({error}); what came before has been read")
+            return
+        self._unpacked = memoryview(out)
+        # A codec that has filled a slice may hold more, whether or not it has taken all of its input.
+        self._may_give = bool(out) and not inflater.is_over
+        if inflater.is_over:
+            self._inflater = None
+            self._members += 1
+            piece = inflater.rest + piece
+        if piece:
+            self._packed.appendleft(piece)
+
+    def _before_member(self, data: bytes) -> bytes:
+        """What is left of `data` once the padding that may follow a member is gone."""
+        return data.lstrip(b"\0") if self._members else data
+
+    def _new_inflater(self) -> _Inflater:
+        if self.codec is Codec.GZIP:
+            return _Gzip()
+        return _Bzip2() if self.codec is Codec.BZIP2 else _Zstd(self._package)
+
+    def _break(self, note: str) -> None:
+        self._is_broken = True
+        self._packed.clear()
+        self._may_give = False
+        self.note = note
+        self.counts.refuse(self.counts.lines + 1, note)
+
+
+def _zstd_package() -> Any:
+    try:
+        return importlib.import_module("zstandard")
+    except ImportError:
+        raise SourceError(
+            "compressed with zstd, and the package zstandard cannot be imported",
+            "install rltop again: it brings zstandard along; or decompress it first: zstd -d FILE",
+        ) from None
+
+
+def _errors_of(package: Any) -> tuple[type[Exception], ...]:
+    own = (zlib.error, OSError, EOFError, ValueError)
+    return own if package is None else (*own, package.ZstdError)

@@ -1,0 +1,217 @@
+"""Console logs → records: the `slurm-123.out` that every run leaves.
+
+A log is mostly not metrics. Lines are turned away by searching for a few bytes;
+only what is left is decoded and matched. A carriage return ends a line as a line
+feed does: progress bars stand in front of metric lines, and thousands of them may
+make one endless line.
+
+What is counted: `lines` are lines of the file, `rows` are records, and a metric
+line that was cut or run into other text is one bad line, though what was whole in
+it is kept. A line that is no metric line is no bad line.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rltop.formats.console.errors import ConsoleError, read_error
+from rltop.formats.console.lines import Found, read_line, strip_escapes
+from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
+from rltop.formats.console.steps import StepCounter, read_bar
+from rltop.formats.decoder import Envelope
+from rltop.formats.rows import RecordBuilder, number_of
+from rltop.model import Counts, Label, Place, Record
+from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.structs import Struct
+
+_MAX_BAR_BYTES = 1024
+_MAX_WAITING = 256
+"""Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
+_OWN_STEP_KEYS = ("step", "global_step")
+
+
+class ConsoleOptions(Struct):
+    """How a console log is read.
+
+    Attributes:
+        may_count_rows: rows that name no step are numbered; off where reading
+            begins in the middle, where their number means nothing.
+    """
+
+    may_count_rows: bool = True
+
+
+class _Waiting(Struct, frozen=False):
+    """A row that waits for its step: a training row for its own, another for that of the row before."""
+
+    found: Found
+    place: Place
+    is_training: bool
+
+
+class ConsoleDecoder:
+    """Metric lines of veRL, OpenRLHF, TRL and transformers, Trinity, ROLL, slime and torchtune in a console log.
+
+    Attributes:
+        last_error: the newest line that tells of a failure, or None.
+    """
+
+    is_rewritten = False
+    is_finished = False
+    stopped = ""
+
+    def __init__(self, options: ConsoleOptions | None = None) -> None:
+        self.options = options or ConsoleOptions()
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self.last_error: ConsoleError | None = None
+        self._scanner = LineScanner(self.counts)
+        self._builder = RecordBuilder(self.counts)
+        self._steps = StepCounter()
+        self._next_steps = StepCounter()
+        self._last_step = 0
+        self._named_total: int | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._is_summed_up = False
+        self._generation = 0
+
+    @property
+    def failure(self) -> str:
+        """The newest error line, if no metric row has come since: the run went on after the others."""
+        error = self.last_error
+        return error.text.raw if error is not None and error.rows_before == self.counts.rows else ""
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every line that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        for hit in self._scanner.feed(data, offset):
+            self._take(hit, records)
+        return records
+
+    def flush(self) -> list[Record]:
+        """Rows that wait for a progress bar which is drawn, but not drawn over yet: it has no line end until then."""
+        records: list[Record] = []
+        if self._waiting:
+            self._take_bar(self._scanner.pending[:_MAX_BAR_BYTES], records)
+        return records
+
+    def finish(self) -> list[Record]:
+        """Decode the last line, whole or torn, and rows that waited for a step."""
+        records: list[Record] = []
+        for hit in self._scanner.finish():
+            self._take(hit, records)
+        self._release(self._steps.flush(), records)
+        self._release_rest(records)
+        return records
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins: forget the half line; if the writer began anew, also the numbers of rows and the error."""
+        self._scanner.reset()
+        if not is_restart:
+            return
+        self.counts.no_step_lines += len(self._waiting)
+        self._waiting.clear()
+        self._steps, self._last_step = StepCounter(), 0
+        self._named_total = None
+        self._is_summed_up = False
+        self.last_error = None
+
+    def _take(self, hit: Hit, records: list[Record]) -> None:
+        if hit.kind & Kind.BAR:  # a bar stands at the beginning, so it was drawn before what follows it in the line
+            self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
+        if hit.kind & Kind.METRIC and len(hit.line) <= MAX_METRIC_BYTES:
+            for found in read_line(hit.line.decode("utf-8", "replace"), is_ended=hit.is_ended):
+                self._take_row(found, hit, records)
+        if hit.kind & Kind.ERROR:
+            self._note_error(hit)
+
+    def _take_bar(self, line: bytes, records: list[Record]) -> None:
+        bar = read_bar(strip_escapes(line.decode("utf-8", "replace")))
+        if bar is None:
+            return
+        if bar.is_named:
+            self._named_total = bar.total
+        else:
+            self._release(self._steps.see(bar), records)
+            if self._is_summed_up:
+                self._next_steps.see(bar)
+
+    def _note_error(self, hit: Hit) -> None:
+        error = read_error(strip_escapes(hit.line[:2048].decode("utf-8", "replace")))
+        if error is None:
+            return
+        text, is_exception = error
+        before = self.last_error
+        if before is not None and before.is_exception and not is_exception and before.rows_before == self.counts.rows:
+            return  # that a job was ended says less than the exception that ended it
+        self.last_error = ConsoleError(hit.number, hit.offset, Label.of(text), self.counts.rows, is_exception)
+
+    # -- rows -------------------------------------------------------------------------------------------------------
+
+    def _take_row(self, found: Found, hit: Hit, records: list[Record]) -> None:
+        place = Place(self._generation, hit.offset)
+        if not self.envelope:
+            self.envelope = "flat"
+        if found.lost:
+            self._note_lost(found, hit.number)
+        self.counts.nested_values += found.nested
+        if found.step is not None:
+            records.append(self._builder.build(found.step, found.row, place, self._named_total))
+        elif any(key in found.row for key in _OWN_STEP_KEYS):
+            record = self._builder.from_row(found.row, place)
+            if record is not None:
+                records.append(record)
+        elif self.options.may_count_rows:
+            self._count_row(found, place, records)
+        else:
+            self.counts.no_step_lines += 1
+
+    def _note_lost(self, found: Found, number: int) -> None:
+        reason = f"a metric line was cut or run into; {len(found.row)} values were whole"
+        self.counts.refuse(number, reason, is_lost=False)
+
+    def _count_row(self, found: Found, place: Place, records: list[Record]) -> None:
+        """A row that names no step: numbered by the order of logging."""
+        is_training = any(not (is_evaluation_key(key) or is_bookkeeping_key(key)) for key in found.row)
+        if is_training and self._is_summed_up:
+            self._begin_anew(records)
+        self._waiting.append(_Waiting(found, place, is_training))
+        if is_training:
+            epoch = number_of(found.row.get("epoch"))
+            self._release(self._steps.add(epoch if isinstance(epoch, float) else None), records)
+        elif len(self._waiting) == 1:
+            self._release_rest(records)
+        if len(self._waiting) > _MAX_WAITING:
+            self._release(self._steps.flush(), records)
+        if "train_runtime" in found.row:
+            self._release(self._steps.flush(), records)
+            self._is_summed_up = True
+            self._next_steps = StepCounter()
+
+    def _begin_anew(self, records: list[Record]) -> None:
+        """The log holds another training run: its rows are counted from 1 again."""
+        self._release(self._steps.flush(), records)
+        self._steps, self._last_step = self._next_steps, 0
+        self._is_summed_up = False
+
+    def _release(self, steps: list[int], records: list[Record]) -> None:
+        """Give out training rows whose steps are known, and what stands between and behind them."""
+        for step in steps:
+            while self._waiting:
+                row = self._waiting.popleft()
+                if row.is_training:
+                    self._last_step = step
+                records.append(self._record(row))
+                if row.is_training:
+                    break
+        if steps:
+            self._release_rest(records)
+
+    def _release_rest(self, records: list[Record]) -> None:
+        """Give out evaluation and summary rows that follow the newest training row."""
+        while self._waiting and not self._waiting[0].is_training:
+            records.append(self._record(self._waiting.popleft()))
+
+    def _record(self, row: _Waiting) -> Record:
+        return self._builder.build(self._last_step, row.found.row, row.place, self._steps.total)

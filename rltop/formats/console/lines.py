@@ -1,0 +1,282 @@
+"""What stands in one line of a trainer's console output, if it is a metric line.
+
+Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`.
+Everything is cut out with patterns; nothing that a log holds is ever evaluated.
+Knows nothing of files, steps that are not written, or records.
+"""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+
+from rltop.formats.rows import flat_items, number_of
+from rltop.model import NonFinite
+from rltop.structs import Struct, field
+
+MAX_METRIC_CHARS = 256 * 1024
+"""A longer line is no metric line: printed rollouts and configurations are."""
+CAPTURE_CHARS = 4096
+"""Capturing tools cut a console line here (wandb's output.log): the last value of such a line cannot be trusted."""
+_MAX_PIECE_CHARS = 640
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf(?:inity)?|NaN|Inf(?:inity)?)"
+_WRAPPED = rf"(?:np|numpy)\.\w{{1,16}}\(\s*(?P<np>{_NUMBER}|True|False)\s*\)"
+_TENSOR = rf"tensor\(\s*(?P<tensor>{_NUMBER}|True|False)\s*(?:,[^()]{{0,80}})?\)"
+_BARE = rf"(?P<bare>{_NUMBER}|True|False|None|null|true|false)"
+_SCALAR = rf"(?:{_WRAPPED}|{_TENSOR}|{_BARE})"
+
+_STEP_LINE = re.compile(r"(?<![A-Za-z_./@-])step:(\d{1,15}) - ")
+_PAIR = re.compile(
+    rf"(?P<key>[^\s:=(){{}}\[\]'\"%|<>][^:=(){{}}\[\]'\"%|<>]*?(?::[^:\s]*?)??):\s?{_SCALAR}(?P<after>.?)"
+)
+_GLUED_DATE = re.compile(r"(?:19|20)\d\d-\d\d-\d\d[ T]")
+_UNSURE_AFTER = frozenset("0123456789.,%:-+/_")
+"""What may not follow a whole number: the number may have been joined with one that another process wrote."""
+
+_STEP_DICT = re.compile(
+    r"(?<![A-Za-z_])(?:(?i:global )?[Ss]tep)[ :]{1,2}(\d{1,15})(?: \[[^\]]{0,64}\])?\s*:\s*(?=\{)",
+)
+_STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| ?(?=\S)")
+_BAR_PAIR = re.compile(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
+# What a string may hold is never given back: a long one costs no room to try again.
+_ITEM = re.compile(
+    r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*"
+    rf"(?:(?P<text_quote>['\"])(?P<text>(?:(?!(?P=text_quote))[^\\]|\\.)*+)(?P=text_quote)|{_SCALAR}(?=\s*[,}}]))"
+)
+_KEY_ONLY = re.compile(r"\s*(?P<quote>['\"])(?P<key>(?:(?!(?P=quote))[^\\]|\\.){1,512}+)(?P=quote)\s*:\s*")
+_MARKS = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\\?$)|[\[\](){},]", re.DOTALL)
+"""Strings as a whole, brackets, commas. A string that never ends reaches to the end, or this would be quadratic."""
+
+Row = dict[str, object]
+
+
+class Found(Struct, frozen=False):
+    """Metrics found in a line.
+
+    Attributes:
+        step: the step that the line names, or None.
+        row: numbers, texts that may be numbers, None, booleans.
+        lost: pieces that were cut off or run into other text.
+        nested: values that are no scalars.
+    """
+
+    step: int | None
+    row: Row = field(default_factory=dict)
+    lost: int = 0
+    nested: int = 0
+
+
+def strip_escapes(text: str) -> str:
+    """The text without terminal escape sequences."""
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
+def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
+    """The metrics of a line, at most one set per step that it names; empty if it is no metric line.
+
+    Args:
+        text: one line; escape sequences, prefixes of launchers and text of other
+            processes may stand in it.
+        is_ended: False where the line has no end yet: its last value may be half of one.
+    """
+    if len(text) > MAX_METRIC_CHARS:
+        return []
+    is_cut = not is_ended or len(text) == CAPTURE_CHARS
+    if "step:" in text:
+        found = _read_step_lines(strip_escapes(text), is_cut=is_cut)
+        if found:
+            return found
+    text = strip_escapes(text)
+    if "{" in text:
+        one = _read_object(text, is_cut=is_cut)
+        if one is not None:
+            return [one]
+    bar = _STEP_BAR.search(text)
+    return [] if bar is None else _read_bar_line(text, bar, is_cut=is_cut)
+
+
+# -- step:N - k:v - … ----------------------------------------------------------------------------------------------
+
+
+def _read_step_lines(text: str, *, is_cut: bool) -> list[Found]:
+    """Every `step:N - …` of a line: two may have been joined where a line feed was lost."""
+    starts = list(_STEP_LINE.finditer(text))
+    found = []
+    for i, start in enumerate(starts):
+        is_last = i + 1 == len(starts)
+        end = len(text) if is_last else starts[i + 1].start()
+        one = Found(int(start[1]))
+        pieces = text[start.end() : end].split(" - ")
+        for j, piece in enumerate(pieces):
+            _read_piece(piece, one, is_unsure=is_cut and is_last and j + 1 == len(pieces))
+        if one.row:
+            found.append(one)
+    return found
+
+
+def _read_piece(piece: str, into: Found, *, is_unsure: bool) -> None:
+    if not piece.strip():
+        return
+    if not is_unsure:
+        piece = _before_date(piece[:_MAX_PIECE_CHARS])
+        pair = _PAIR.match(piece.lstrip())
+        if pair is not None and pair["after"] not in _UNSURE_AFTER and _is_key(pair["key"]):
+            into.row[pair["key"].rstrip()] = _scalar(pair)
+            return
+    into.lost += 1
+
+
+def _before_date(piece: str) -> str:
+    """The piece without a log line of another process that begins right behind the value."""
+    date = _GLUED_DATE.search(piece)
+    return piece if date is None else piece[: date.start()]
+
+
+def _is_key(key: str) -> bool:
+    """Whether this may be a key: blanks stand only behind a slash, in the name of a data set."""
+    head = key.split(None, 1)[0] if key.strip() else ""
+    return bool(head) and (head == key.rstrip() or "/" in head)
+
+
+def _scalar(match: re.Match[str]) -> object:
+    text = match["bare"] or match["np"] or match["tensor"]
+    word = text.lower()
+    if word in ("true", "false"):
+        return word == "true"
+    return None if word in ("none", "null") else text
+
+
+# -- {…}: dictionaries as printed, and JSON --------------------------------------------------------------------------
+
+
+def _read_object(text: str, *, is_cut: bool) -> Found | None:
+    named = _STEP_DICT.search(text)
+    if named is not None:
+        return _nonempty(_read_dict(text, named.end(), int(named[1]), is_cut=is_cut))
+    tag = text.find("metrics_tag: {")
+    if tag >= 0:
+        return _read_tagged(text[tag + len("metrics_tag: ") :])
+    start = _dict_start(text)
+    if start is None:
+        return None
+    found = _read_dict(text, start, None, is_cut=is_cut)
+    return found if _is_log_row(found) else None
+
+
+def _nonempty(found: Found) -> Found | None:
+    """The row, unless it is mostly text: what agents do is printed as `Step N: {…}` too."""
+    numbers = sum(isinstance(number_of(value), float | NonFinite) for value in found.row.values())
+    return found if numbers and 2 * numbers >= len(found.row) else None
+
+
+def _read_tagged(text: str) -> Found | None:
+    """`{"step": N, "metrics": {…}}`: JSON, with NaN where training blew up."""
+    start = text.find('"metrics": {')
+    step = re.search(r'"step":\s*(\d{1,15})\b', text[:start] if start >= 0 else "")
+    if step is None:
+        return None
+    try:
+        parsed = orjson.loads(text.strip())
+    except orjson.JSONDecodeError:
+        return _nonempty(_read_dict(text, start + len('"metrics": '), int(step[1]), is_cut=False))
+    metrics = parsed.get("metrics") if isinstance(parsed, dict) else None
+    if not isinstance(metrics, dict):
+        return None
+    return _nonempty(Found(int(step[1]), dict(flat_items(metrics))))
+
+
+def _dict_start(text: str) -> int | None:
+    """Where the dictionary of a line begins that names no step in front of it."""
+    for opening in ("{'", '{"'):
+        start = text.find(opening)
+        if start >= 0:
+            return start
+    return None
+
+
+_LOG_MARKS = frozenset({"epoch", "train_runtime"})
+_STEP_NAMES = ("step", "global_step")
+
+
+def _is_log_row(found: Found) -> bool:
+    """Is this what a trainer logs, rather than a configuration or a sample?
+
+    Every row of transformers has the epoch beside at least one other number; a
+    hand-made row names its step. Rows of either kind are flat.
+    """
+    row = found.row
+    if found.nested or not all(isinstance(number_of(value), float | NonFinite) for value in row.values()):
+        return False
+    if not any(key not in _LOG_MARKS and key not in _STEP_NAMES for key in row):
+        return False
+    if found.lost and "loss" in row:  # the epoch is written last, and may have been cut off
+        return "learning_rate" in row or "grad_norm" in row
+    return not _LOG_MARKS.isdisjoint(row) or any(name in row for name in _STEP_NAMES)
+
+
+def _read_dict(text: str, start: int, step: int | None, *, is_cut: bool) -> Found:
+    """The items of the dictionary whose brace stands at `start`, as far as they are whole."""
+    found = Found(step)
+    at = start + 1
+    while at < len(text):
+        item = _ITEM.match(text, at)
+        if item is not None:
+            found.row[item["key"]] = item["text"] if item["text_quote"] else _scalar(item)
+            at = item.end()
+        else:
+            key = _KEY_ONLY.match(text, at)
+            if key is None:
+                break
+            end = _skip_value(text, key.end())
+            if end is None:
+                found.lost += 1
+                return found
+            found.nested += 1
+            at = end
+        at, is_over = _after_item(text, at)
+        if is_over:
+            return found
+    rest = text[at:].lstrip()
+    if not rest.startswith("}"):
+        found.lost += 1
+    return found
+
+
+def _after_item(text: str, at: int) -> tuple[int, bool]:
+    while at < len(text) and text[at].isspace():
+        at += 1
+    if at < len(text) and text[at] == ",":
+        return at + 1, False
+    return at, at < len(text) and text[at] == "}"
+
+
+def _skip_value(text: str, at: int) -> int | None:
+    """The end of a value that is no scalar: the comma or brace behind it, brackets and strings left whole."""
+    depth = 0
+    for token in _MARKS.finditer(text, at):
+        mark = token[0]
+        if mark in "[({":
+            depth += 1
+        elif mark in "])}":
+            if depth == 0:
+                return token.start()
+            depth -= 1
+        elif mark == "," and depth == 0:
+            return token.start()
+    return None
+
+
+# -- Step N | k:v k:v ------------------------------------------------------------------------------------------------
+
+
+def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found]:
+    found = Found(int(bar[1]))
+    for pair in _BAR_PAIR.finditer(text, bar.end()):
+        if is_cut and pair.end() == len(text):
+            found.lost += 1
+        else:
+            found.row[pair["key"]] = _scalar(pair)
+    return [found] if found.row else []

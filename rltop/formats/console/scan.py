@@ -1,0 +1,183 @@
+"""Finds the few lines of a console log that are worth reading.
+
+Searches a whole block for each of a few byte strings, so that noise costs no more
+than that search; lines are cut out only around a hit. A carriage return ends a
+line as a line feed does, but only line feeds are counted.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+from rltop.formats.lines import HOLE_BYTES, MAX_LINE_BYTES, without_holes
+from rltop.model import Counts
+from rltop.structs import NamedTuple
+
+
+class Kind(enum.IntFlag):
+    """What a line may be."""
+
+    METRIC = 1
+    BAR = 2
+    ERROR = 4
+
+
+_METRIC = (b"step:", b"Step ", b"step ", b"Step:", b"{'", b'{"')
+_BAR = (b"%|",)
+_ERROR = (
+    b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
+    b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"died with", b"exitcode",
+)  # fmt: skip
+NEEDLES: tuple[tuple[bytes, Kind], ...] = (
+    *((needle, Kind.METRIC) for needle in _METRIC),
+    *((needle, Kind.BAR) for needle in _BAR),
+    *((needle, Kind.ERROR) for needle in _ERROR),
+)
+"""Byte strings one of which stands in every line of each kind."""
+
+
+MAX_METRIC_BYTES = 1024 * 1024
+"""A longer line is no metric line."""
+_HEAD_BYTES = 4096
+"""What is kept of a line that is too long for metrics: bars and errors stand at its beginning."""
+
+
+class Hit(NamedTuple):
+    """A line worth reading.
+
+    Attributes:
+        line: its bytes without the end.
+        offset: where it begins in the file.
+        number: its number, from 1.
+        kind: what it may be.
+        is_ended: False for a last line that was never ended: its last value may be half of one.
+    """
+
+    line: bytes
+    offset: int
+    number: int
+    kind: Kind
+    is_ended: bool
+
+
+class LineScanner:
+    """Cuts the lines worth reading out of a stream, in whatever pieces it comes.
+
+    Attributes:
+        lines: line feeds seen in the file, plus 1 where a line without one was finished.
+    """
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._start = 0
+        self._end = 0
+        self._is_skipping = self._is_cut = False
+        self._number = 1
+
+    def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
+        """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
+        if b"\0" in data:
+            self._counts.nul_bytes += data.count(b"\0")
+            for part, start in without_holes(data, offset):
+                yield from self._cut(part, start)
+        else:
+            yield from self._cut(data, offset)
+
+    def _cut(self, data: bytes, offset: int) -> Iterator[Hit]:
+        if (self._parts or self._is_skipping) and offset - self._end >= HOLE_BYTES:
+            before = self._number, self._counts.lines
+            yield from self.finish()
+            self._number, self._counts.lines = before
+        elif self._parts and offset > self._end:
+            self._parts.append(bytes(offset - self._end))  # so that the lines behind it stand where they stand
+        self._end = offset + len(data)
+        cut = max(data.rfind(b"\n"), data.rfind(b"\r"))
+        if cut < 0:
+            self._hold(data, offset)
+            return
+        if self._is_skipping:
+            first = _end_of_line(data)
+            self._number += data.count(b"\n", 0, first + 1)
+            self._counts.lines += data.count(b"\n", 0, first + 1)
+            self._is_skipping = False
+            body, start = data[first + 1 : cut + 1], offset + first + 1
+        elif self._is_cut:
+            first = _end_of_line(data)
+            yield from self._scan(self._parts[0] + data[first : first + 1], self._start)
+            self._is_cut = False
+            body, start = data[first + 1 : cut + 1], offset + first + 1
+        elif self._parts:
+            body, start = b"".join((*self._parts, data[: cut + 1])), self._start
+        else:
+            body, start = data[: cut + 1], offset
+        self._parts, self._held = [], 0
+        yield from self._scan(body, start)
+        if cut + 1 < len(data):
+            self._hold(data[cut + 1 :], offset + cut + 1)
+
+    @property
+    def pending(self) -> bytes:
+        """The unfinished last line, as far as it has come; it is kept."""
+        return b"".join(self._parts)
+
+    def finish(self) -> Iterator[Hit]:
+        """Yield the unfinished last line, if there is one and it is worth reading; it is forgotten."""
+        body, start = b"".join(self._parts), self._start
+        self._parts, self._held, self._is_skipping = [], 0, False
+        if body:
+            yield from self._scan(body, start)
+            self._is_cut = False
+            self._counts.lines += 1
+            self._number += 1
+
+    def reset(self) -> None:
+        """A new file begins: forget the unfinished line and count from 1."""
+        self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
+        self._is_cut = False
+
+    def _hold(self, part: bytes, offset: int) -> None:
+        if self._is_skipping:
+            return
+        if not self._parts:
+            self._start = offset
+        self._held += len(part)
+        if self._held > MAX_LINE_BYTES:
+            self._counts.oversize_lines += 1
+            self._parts, self._held, self._is_skipping, self._is_cut = [], 0, True, False
+        elif self._held > MAX_METRIC_BYTES:
+            if not self._is_cut:
+                self._parts, self._is_cut = [b"".join((*self._parts, part))[:_HEAD_BYTES]], True
+        elif part:
+            self._parts.append(part)
+
+    def _scan(self, raw: bytes, start: int) -> Iterator[Hit]:
+        """The hits of whole lines. The last of `raw` may be unfinished."""
+        body = raw.replace(b"\r", b"\n") if b"\r" in raw else raw
+        found: dict[int, Kind] = {}
+        wanted = ~Kind.METRIC if self._is_cut else ~Kind(0)
+        for needle, kind in NEEDLES:
+            at = body.find(needle)
+            while at >= 0:
+                begin = body.rfind(b"\n", 0, at) + 1
+                found[begin] = found.get(begin, Kind(0)) | kind
+                end = body.find(b"\n", at)
+                at = body.find(needle, end) if end >= 0 else -1
+        counted = 0
+        for begin in sorted(found):
+            self._number += raw.count(b"\n", counted, begin)
+            counted = begin
+            end = body.find(b"\n", begin)
+            line = body[begin:] if end < 0 else body[begin:end]
+            if b"\0" in line:
+                line = line.replace(b"\0", b"")
+            yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0)
+        self._number += raw.count(b"\n", counted)
+        self._counts.lines += raw.count(b"\n")
+
+
+def _end_of_line(data: bytes) -> int:
+    """Where the first line of some bytes ends, in which one does."""
+    return min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)

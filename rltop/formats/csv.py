@@ -1,0 +1,174 @@
+"""CSV files → records: `progress.csv`, `metrics.csv`, and tables made by hand.
+
+The first record is the header. A quoted cell may hold line feeds (printed arrays
+do), so a record ends at a line feed outside quotes. Trainers that meet a new key
+write the whole file again with another header: rows that come again are not given
+out twice.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+
+from rltop.formats.decoder import Envelope
+from rltop.formats.lines import LineFramer
+from rltop.formats.rows import RecordBuilder, RepeatedRows, number_of, step_of
+from rltop.model import Counts, Place, Record
+from rltop.model.keys import STEP_KEYS
+
+MAX_RECORD_BYTES = 4 * 1024 * 1024
+"""A quote that is never closed may swallow so much, no more."""
+MAX_COLUMNS = 20_000
+_DELIMITERS = (",", "\t", ";")
+
+
+class CsvDecoder:
+    """Rows under a header; an empty cell was not logged.
+
+    The step is the first documented step key of the header, or the number of the
+    row where the header has none. A later line of names alone is a new header.
+
+    Args:
+        step_key: the column that holds the step; empty: the documented list.
+    """
+
+    is_rewritten = True
+    is_finished = False
+    failure = ""
+    stopped = ""
+
+    def __init__(self, step_key: str = "") -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self._step_key = step_key
+        self._framer = LineFramer(self.counts)
+        self._builder = RecordBuilder(self.counts, step_key)
+        self._repeated = RepeatedRows()
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._open_start = 0
+        self._is_quoted = False
+        self._header: list[str] = []
+        self._delimiter = ","
+        self._has_step = False
+        self._row_number = 0
+        self._generation = 0
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every record that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        for line, start in self._framer.feed(data, offset):
+            records.extend(self._take_line(line, start))
+        return records
+
+    def flush(self) -> list[Record]:
+        """Nothing: a row is given out when a line is whole."""
+        return []
+
+    def finish(self) -> list[Record]:
+        """Decode the last record if it has a cell for every column; a shorter one was cut off."""
+        records: list[Record] = []
+        last = self._framer.finish()
+        if last is not None:
+            records.extend(self._take_line(*last, is_ended=False))
+        if self._open:
+            self._open.clear()
+            self._refuse("a record that was cut off")
+        return records
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """The file begins anew, with a header, whoever goes on writing it."""
+        self._framer.reset()
+        self._open.clear()
+        self._header = []
+        self._row_number = 0
+        self._repeated.rewind()
+
+    def _take_line(self, line: bytes, start: int, *, is_ended: bool = True) -> Iterator[Record]:
+        """One line: a record, or a part of one whose quotes are still open."""
+        self.counts.lines += 1
+        if not self._open:
+            self._open_start, self._open_bytes, self._is_quoted = start, 0, False
+        self._open.append(line)
+        self._open_bytes += len(line)
+        if self._open_bytes > MAX_RECORD_BYTES:
+            self._open.clear()
+            self._refuse("a quote that is never closed")
+            return
+        self._is_quoted ^= line.count(b'"') % 2 == 1
+        if self._is_quoted:
+            return
+        text = b"\n".join(self._open).decode("utf-8", "replace")
+        self._open.clear()
+        yield from self._take_record(text.removesuffix("\r"), is_ended=is_ended)
+
+    def _take_record(self, text: str, *, is_ended: bool) -> Iterator[Record]:
+        is_comment = not self._header and text.startswith("#")  # what some monitors write above the header
+        if is_comment or not text.strip():
+            return
+        cells = self._cells(text) if self._header else None
+        if not self._header or (cells is not None and self._is_new_header(cells)):
+            self._take_header(text)
+            return
+        reason = self._why_not(cells, is_ended=is_ended)
+        if cells is None or reason:
+            self._refuse(reason)
+            return
+        record = self._record(cells if is_ended else cells[:-1])
+        if record is not None and self._repeated.is_new(record):
+            yield record
+        elif record is not None:
+            self.counts.rows -= 1
+
+    def _is_new_header(self, cells: list[str]) -> bool:
+        return len(cells) == len(self._header) and _is_header(cells) and not any(_is_number(cell) for cell in cells)
+
+    def _why_not(self, cells: list[str] | None, *, is_ended: bool) -> str:
+        """Why a record is no row; empty if it is one."""
+        if cells is None:
+            return "a record that is no CSV"
+        if len(cells) > len(self._header):
+            return "more cells than the header has"
+        return "a record that was cut off" if len(cells) < len(self._header) and not is_ended else ""
+
+    def _record(self, cells: list[str]) -> Record | None:
+        row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell}
+        place = Place(self._generation, self._open_start)
+        self._row_number += 1
+        if self._has_step:
+            return self._builder.from_row(row, place)
+        self.counts.numbered_rows += 1
+        return self._builder.build(self._row_number, row, place)
+
+    def _take_header(self, text: str) -> None:
+        self._delimiter = max(_DELIMITERS, key=text.count)
+        names = self._cells(text)
+        if names is None or len(names) > MAX_COLUMNS:
+            self._refuse("a header that is no CSV")
+            return
+        self._header = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        wanted = (self._step_key,) if self._step_key else STEP_KEYS
+        self._has_step = any(key in self._header for key in wanted)
+        self._builder = RecordBuilder(self.counts, self._step_key)
+        self.envelope = self.envelope or "flat"
+
+    def _cells(self, text: str) -> list[str] | None:
+        """The cells of a record; None if they are none."""
+        try:
+            return next(csv.reader([text], delimiter=self._delimiter), [])
+        except csv.Error:
+            return None
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.refuse(self.counts.lines, reason)
+
+
+def _is_number(cell: str) -> bool:
+    return number_of(cell) is not None or step_of(cell) is not None
+
+
+def _is_header(cells: list[str]) -> bool:
+    """Names for every column, no two alike."""
+    return all(cell.strip() for cell in cells) and len(set(cells)) == len(cells) and len(cells) > 1

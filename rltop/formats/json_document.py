@@ -1,0 +1,318 @@
+"""Whole JSON documents → records: `trainer_state.json`, and lists or tables of rows.
+
+Such a file is written anew each time, and not atomically: half a document is not
+an error but "not yet". Rows that were there before are not given out twice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import cast
+
+import orjson
+
+from rltop.formats.allowance import MEMORY_BYTES
+from rltop.formats.decoder import Envelope
+from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
+from rltop.formats.lines import BOM
+from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, number_of
+from rltop.model import Counts, Place, Record
+
+AT_ONCE_BYTES = 512 * 1024
+"""A smaller document is parsed at once, in some milliseconds; a larger one in pieces."""
+_MAX_EARLY_ATTEMPTS = 64
+_ENTRIES_AT_ONCE = 1000
+_ROWS_AT_ONCE = 100
+"""Values parsed and rows made at once: some milliseconds."""
+_ROW_LISTS = ("log_history", "history", "metrics", "logs", "rows", "records", "data")
+"""Where the rows of a document may stand, most trusted first; else under the only list of objects."""
+
+_TOLD, _LONGEST_KEY = 4, 40
+
+Row = Mapping[str, object]
+
+
+class DocumentDecoder:
+    """Rows of a document that is only readable as a whole.
+
+    Bytes of one generation are collected until they are a document; `reset` begins
+    the next. A document that begins with the rows of the one before yields only
+    the rest, so whoever follows the file need not expect a restart at a rewrite. It is
+    `Piecemeal`: 70 MB take seconds to parse, and as long again to be made rows of.
+
+    Attributes:
+        is_waiting: there are bytes, but no whole document yet.
+    """
+
+    is_rewritten = True
+    is_finished = False
+    failure = ""
+    stopped = ""
+
+    def __init__(self, step_key: str = "") -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self._builder = RecordBuilder(self.counts, step_key)
+        self._repeated = RepeatedRows()
+        self._known_rows: array[int] = array("q")
+        self._place = Place(0, 0)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._bytes = bytearray()
+        self._attempts = 0
+        self._tried_bytes = 0
+        self._has_lines, self._line_ends = False, 0
+        self._is_done = self._is_too_large = self._is_overfull = False
+        self._parsing: Parsing | None = None
+        self._broken = 0
+        self._rows: Iterator[Record | None] | None = None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Has something come, but no whole document?"""
+        return bool(self._bytes) and not self._is_done
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Collect; begin to decode once what has come may be a whole document."""
+        if self._is_done:
+            self._look_behind(data)
+        if self._is_done or self._is_too_large:
+            return self.go_on()
+        if len(self._bytes) + len(data) > MEMORY_BYTES:
+            self._is_too_large = True
+            self._bytes = bytearray()
+            self._parsing = None
+            self.counts.oversize_lines += 1
+            return []
+        if not self._bytes:
+            self._place = Place(generation, offset)
+        self._has_lines = self._has_lines or b"\n" in self._bytes[-1:] + data.rstrip()
+        self._line_ends += data.count(b"\n")
+        self._bytes += data
+        self._parsing = None
+        if self._attempts >= _MAX_EARLY_ATTEMPTS or not self._may_be_whole():
+            return []
+        self._attempts += 1
+        return self._try()
+
+    @property
+    def has_more(self) -> bool:
+        """Is a document being parsed, or are rows being made of it?"""
+        return self._parsing is not None or self._rows is not None
+
+    def go_on(self) -> list[Record]:
+        """Parse the next values of the document, or make its next rows."""
+        if self._parsing is not None:
+            self._parse_on(self._parsing)
+            return []
+        if self._rows is None:
+            return []
+        made = list(islice(self._rows, _ROWS_AT_ONCE))
+        if len(made) < _ROWS_AT_ONCE:
+            self._rows = None
+        return [record for record in made if record is not None]
+
+    def flush(self) -> list[Record]:
+        """Nothing has come for a while: what has come may be a document, whatever it ends with."""
+        if self._is_done or len(self._bytes) == self._tried_bytes:
+            return []
+        return self._try()
+
+    def finish(self) -> list[Record]:
+        """Decode what has come, if it is a document; count it as bad if it is none."""
+        records = self._to_end()
+        if self._is_done or not self._bytes.strip():
+            return records
+        records = [*self._try(), *self._to_end()]
+        if not self._is_done:
+            self._refuse("a JSON document that is not whole")
+        return records
+
+    def _to_end(self) -> list[Record]:
+        records: list[Record] = []
+        while self.has_more:
+            records += self.go_on()
+        return records
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """The file begins anew; whether the run does, its rows tell."""
+        self._begin_anew()
+        self._repeated.rewind()
+
+    def _look_behind(self, data: bytes) -> None:
+        """Only white space may follow a document; anything else is counted, once."""
+        if not self._is_overfull and data.strip():
+            self._is_overfull = True
+            self._refuse("text behind the JSON document")
+
+    def _may_be_whole(self) -> bool:
+        """Does it end as a document ends: a bracket at the margin, or on the only line?"""
+        end = self._bytes[-256:].rstrip()
+        if not end.endswith((b"}", b"]")):
+            return False
+        if len(end) < 2 or end[-2:-1] == b"\n":
+            return True
+        # To look at a long line again and again would take longer than to wait for the end of it.
+        return not self._has_lines and len(self._bytes) < AT_ONCE_BYTES
+
+    def _try(self) -> list[Record]:
+        """Decode the document, or begin to, where it is large."""
+        self._tried_bytes = len(self._bytes)
+        if self._tried_bytes >= AT_ONCE_BYTES:
+            text, self._broken = readable_text(_without_mark(self._bytes))
+            self._parsing = DocumentParser(text).parse()
+        else:
+            found = _parse(self._bytes)
+            if found is not None:
+                parsed, self._broken = found
+                self._take(parsed)
+        return self.go_on()
+
+    def _parse_on(self, parsing: Parsing) -> None:
+        chars = 0
+        try:
+            for _ in range(_ENTRIES_AT_ONCE):
+                chars += next(parsing)
+                if chars >= WINDOW_CHARS:
+                    return
+        except StopIteration as end:
+            self._parsing = None
+            self._take(end.value)
+        except (ValueError, RecursionError):
+            self._parsing = None
+
+    def _take(self, parsed: object) -> None:
+        """Begin to make rows of a document."""
+        self._is_done = True
+        self.counts.broken_texts += self._broken
+        self.counts.lines += self._line_ends + (not self._bytes.endswith(b"\n"))
+        self._bytes = bytearray()
+        rows, total = _rows_of(parsed)
+        if not rows:
+            self._refuse(f"a JSON document without rows: {_found_in(parsed)}")
+        self.envelope = self.envelope or "flat"
+        self._rows = self._records(rows, total)
+
+    def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
+        """What is new in each row; None where nothing is."""
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict):
+                self._refuse("an entry that is no object")
+                self._note_row(number, 0)
+                yield None
+                continue
+            mark = _mark_of(row)
+            if mark and number < len(self._known_rows) and self._known_rows[number] == mark:
+                self._repeated.repeat()
+                yield None
+                continue
+            record = self._builder.from_row(row, self._place)
+            self._note_row(number, mark if record is not None else 0)
+            if record is None:
+                yield None
+                continue
+            if total is not None and record.total_steps is None:
+                record = record._replace(total_steps=total)
+            if self._repeated.is_new(record):
+                yield record
+            else:
+                self.counts.rows -= 1
+                yield None
+
+    def _note_row(self, number: int, mark: int) -> None:
+        """Remember a row that is not the one that stood here before; what was behind that one says nothing now."""
+        del self._known_rows[number:]
+        self._known_rows.append(mark)
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.refuse(1, reason)
+
+
+def _parse(data: bytearray) -> tuple[object, int] | None:
+    """The document, and how many of its texts are broken; None if it is not whole. See `patient_loads`."""
+    raw = bytes(_without_mark(data))
+    try:
+        return orjson.loads(raw), 0
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return patient_loads(raw)
+    except ValueError:
+        return None
+
+
+def _without_mark(data: bytearray) -> bytearray:
+    return data[len(BOM) :] if data.startswith(BOM) else data
+
+
+def _mark_of(row: Row) -> int:
+    """What tells a row from others, in a fraction of the time that it takes to read it; 0 where that cannot be had."""
+    try:
+        return hash((tuple(row), tuple(row.values())))
+    except TypeError:  # a value that is a list or an object
+        return 0
+
+
+def _found_in(document: object) -> str:
+    """What a document holds that has no rows, in words."""
+    if not isinstance(document, dict):
+        return "an empty list" if document == [] else "neither a list nor an object"
+    columns = {key: len(value) for key, value in document.items() if isinstance(value, list)}
+    if len(columns) > 1:
+        told = ", ".join(f"{key[:_LONGEST_KEY]} {size:,}" for key, size in list(columns.items())[:_TOLD])
+        return f"{len(columns)} lists that are not of one length ({told}{', …' if len(columns) > _TOLD else ''})"
+    told = ", ".join(key[:_LONGEST_KEY] for key in list(document)[:_TOLD])
+    return f"an object of {told}{', …' if len(document) > _TOLD else ''}" if told else "an empty object"
+
+
+def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
+    """The rows of a document, and how many steps the run wants to make."""
+    if isinstance(document, list):
+        return document, None
+    if not isinstance(document, dict):
+        return (), None
+    total = number_of(document.get("max_steps"))
+    steps = int(total) if isinstance(total, float) and 0 < total < MAX_STEP else None
+    for key in _ROW_LISTS:
+        if _is_row_list(document.get(key)):
+            return cast(list[object], document[key]), steps
+    lists = [value for value in document.values() if _is_row_list(value)]
+    if len(lists) == 1:
+        return cast(list[object], lists[0]), steps
+    inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
+    for each in (document, *cast(list[Row], inner)):
+        rows = _by_step(each) or _by_column(each)
+        if rows:
+            return rows, steps
+    return (), steps
+
+
+def _is_row_list(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _by_step(document: Row) -> list[Row]:
+    """Rows of `{"10": {…}, "20": {…}}`: the key is the step."""
+    rows: list[Row] = []
+    for key, value in document.items():
+        if not key.isdecimal() or not isinstance(value, dict):
+            return []
+        rows.append({"step": key, **value})
+    return rows
+
+
+def _by_column(document: Row) -> list[Row]:
+    """Rows of `{"step": […], "loss": […]}`; without a step column the row's number is the step."""
+    columns = {key: value for key, value in document.items() if isinstance(value, list)}
+    lengths = {len(column) for column in columns.values()}
+    if len(columns) < 2 or len(lengths) != 1:
+        return []
+    count = lengths.pop()
+    return [{"step": at + 1, **{key: column[at] for key, column in columns.items()}} for at in range(count)]
+
+
+TrainerStateDecoder = DocumentDecoder
+"""`trainer_state.json` is a document whose rows stand in `log_history`."""

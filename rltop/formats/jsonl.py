@@ -1,0 +1,476 @@
+"""JSON text → values, by the parser that suits the amount.
+
+orjson is four times as fast as the standard library, but importing it, with the
+`inspect`, `dataclasses` and `uuid` that it asks for, takes as long as parsing 130
+rows of 300 keys: worth it for a history, not for the rows of a first frame. Both hold
+up everything else until they are done: a large document is parsed in pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from array import array
+from collections.abc import Callable, Generator
+from typing import Any, NoReturn, cast
+
+from rltop.formats.decoder import Envelope
+from rltop.formats.lines import LineFramer
+from rltop.formats.rows import (
+    INF_SENTINEL,
+    MAX_STEP,
+    NAN_SENTINEL,
+    clipped_key,
+    is_out_of_range,
+    number_of,
+    read_cells,
+    step_of,
+    time_of,
+)
+from rltop.model import CellMark, Counts, Place, Record, Shape
+from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
+from rltop.structs import NamedTuple
+
+Loads = Callable[[bytes], object]
+"""Parses strict JSON; raises `ValueError` for anything else, NaN and Infinity included."""
+
+_BROKEN = re.compile("[\udc80-\udcff]")
+"""How Python stands in for a byte that is no UTF-8."""
+_BROKEN_STRING = re.compile('[\udc80-\udcff][^"]*')
+
+_MOST_DIGITS = 400
+"""A longer integer is beyond what a float holds (1.8e308), and past 4,300 digits Python refuses to read it."""
+
+
+def fast_loads() -> Loads:
+    """The parser for many rows: orjson."""
+    import orjson  # noqa: PLC0415 - see the head of this file
+
+    return orjson.loads
+
+
+def ready_loads() -> Loads:
+    """The standard library's, as strict."""
+    decode = json.JSONDecoder(parse_constant=_refuse).decode
+
+    def loads(text: bytes) -> object:
+        try:
+            return cast(object, decode(text.decode()))
+        except RecursionError as error:
+            raise ValueError("nested too deeply") from error
+
+    return loads
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def patient_loads(text: bytes) -> tuple[object, int]:
+    r"""Parse what strict parsers refuse as a whole for the sake of one value.
+
+    NaN and Infinity are read; an integer too large for a float is infinite; a byte
+    that is no UTF-8 is written out in its key or text (`\xe9`), so that keys stay apart.
+
+    Returns:
+        The value, and how many keys and texts held bytes that are no UTF-8.
+
+    Raises:
+        ValueError: it is no JSON even so.
+    """
+    readable, broken = readable_text(text)
+    try:
+        return json.loads(readable, parse_int=_whole), broken
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def readable_text(text: bytes | bytearray) -> tuple[str, int]:
+    """JSON as text, bytes that are no UTF-8 written out as they stand in a string; and how many strings have any."""
+    try:
+        return text.decode(), 0
+    except UnicodeDecodeError:
+        decoded = text.decode("utf-8", "surrogateescape")
+        spelled = _BROKEN.sub(lambda byte: f"\\\\x{ord(byte[0]) & 0xFF:02x}", decoded)
+        return spelled, len(_BROKEN_STRING.findall(decoded))
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+_PATIENT = json.JSONDecoder(parse_int=_whole)
+WINDOW_CHARS = 64 * 1024
+"""What is parsed at a time: some milliseconds."""
+MAX_ENTRIES = 4_000_000
+"""Entries of a document's containers; more than 20 values for each of 100,000 rows."""
+_MAX_DEPTH = 32
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+Parsing = Generator[int, None, object]
+"""Gives after each value how many characters it had, and in the end the document."""
+
+
+class DocumentParser:
+    """Parses a large document a value at a time: what does not fit into a window is taken apart.
+
+    Literal NaN and Infinity are read, and integers of any length.
+    """
+
+    def __init__(self, text: str, window_chars: int = WINDOW_CHARS) -> None:
+        self._text = text
+        self._window_chars = window_chars
+        self._window = ""
+        self._base = 0
+        self._at = 0
+        self._entries = 0
+        self._keys: dict[str, str] = {}
+        self._decode = json.JSONDecoder().raw_decode
+
+    def parse(self) -> Parsing:
+        """The document.
+
+        Raises:
+            ValueError: this is none, or not all of one.
+        """
+        self._skip_space()
+        found = yield from self._value(0)
+        if self._skip_space():
+            raise ValueError("text behind the document")
+        return found
+
+    def _value(self, depth: int) -> Parsing:
+        begin = self._at
+        fitting = self._fitting()
+        if fitting is not None:
+            yield self._at - begin
+            return fitting[0]
+        first = self._text[begin : begin + 1]
+        if first in ("{", "["):
+            if depth == _MAX_DEPTH:
+                raise ValueError("nested too deeply")
+            self._at += 1
+            inside = self._members(depth + 1) if first == "{" else self._elements(depth + 1)
+            return (yield from inside)
+        found, self._at = _PATIENT.raw_decode(self._text, begin)
+        yield self._at - begin
+        return found
+
+    def _fitting(self) -> tuple[object] | None:
+        """The value that begins here, if it ends inside a window."""
+        for _ in range(2):
+            try:
+                found, end = self._decode(self._window, self._at - self._base)
+            except (ValueError, RecursionError):
+                pass
+            else:
+                # A number that goes up to the end of the window may go on behind it.
+                if end < len(self._window) or self._base + end == len(self._text):
+                    self._at = self._base + end
+                    return (self._shared(found),)
+            if self._base == self._at and self._window:
+                break
+            self._base, self._window = self._at, self._text[self._at : self._at + self._window_chars]
+        return None
+
+    def _shared(self, value: object) -> object:
+        """The value with keys of which there is one object each: every row has the same."""
+        if type(value) is not dict:
+            return value
+        keys = self._keys
+        return {keys.setdefault(key, key): each for key, each in value.items()}
+
+    def _members(self, depth: int) -> Parsing:
+        found: dict[str, object] = {}
+        while self._goes_on("}", is_first=not found):
+            if self._text[self._at : self._at + 1] != '"':
+                raise ValueError("a key that is no string")
+            key, self._at = self._decode(self._text, self._at)
+            if self._skip_space() != ":":
+                raise ValueError("a key without a value")
+            self._at += 1
+            self._skip_space()
+            found[key] = yield from self._value(depth)
+        return found
+
+    def _elements(self, depth: int) -> Parsing:
+        found: list[object] = []
+        while self._goes_on("]", is_first=not found):
+            found.append((yield from self._value(depth)))
+        return found
+
+    def _goes_on(self, close: str, *, is_first: bool) -> bool:
+        """Step to the next entry of a container, or behind its end."""
+        sign = self._skip_space()
+        if sign == close:
+            self._at += 1
+            return False
+        self._entries += 1
+        if self._entries > MAX_ENTRIES:
+            raise ValueError("more entries than are read")
+        if not is_first:
+            if sign != ",":
+                raise ValueError("entries without a comma between them")
+            self._at += 1
+            self._skip_space()
+        return True
+
+    def _skip_space(self) -> str:
+        """What comes behind the space that stands here."""
+        space = _SPACE.match(self._text, self._at)
+        self._at = self._at if space is None else space.end()
+        return self._text[self._at : self._at + 1]
+
+
+_SHAPES_KEPT = 1024
+_STEP_KEY_SETTLED = 4
+"""Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
+_IMPLICIT_AFTER = 3
+"""Rows without a step, in a row, before their number is taken for the step."""
+_NAN_TEXT = repr(NAN_SENTINEL).encode()
+_INF_TEXT = repr(INF_SENTINEL).encode()
+
+_TOTAL_KEYS = tuple(key for key in TOTAL_KEYS if key not in STEP_KEYS)
+
+Row = dict[str, Any]
+
+
+class JsonlOptions(NamedTuple):
+    """How rows are read.
+
+    Attributes:
+        step_key: the key that holds the step; empty: the documented list.
+        may_count_rows: a file whose rows have no step is numbered by row; off
+            where reading begins in the middle.
+        is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
+    """
+
+    step_key: str = ""
+    may_count_rows: bool = True
+    is_hurried: bool = False
+
+
+class JsonlDecoder:
+    """Rows of `{"step": N, "data": {…}}` or of flat objects."""
+
+    is_rewritten = False
+    is_finished = False
+    failure = ""
+    stopped = ""
+
+    def __init__(self, options: JsonlOptions | None = None) -> None:
+        self.options = options or JsonlOptions()
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self._loads = ready_loads() if self.options.is_hurried else fast_loads()
+        self._framer = LineFramer(self.counts)
+        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._last_keys: list[str] = []
+        self._last_shape = Shape(())
+        self._step_keys = (self.options.step_key,) if self.options.step_key else STEP_KEYS
+        self._step_key = ""
+        self._step_rows = 0
+        self._stepless: list[tuple[Row, Place]] = []
+        self._row_number: int | None = None
+        self._generation = 0
+        self._may_hold_nonfinite = False
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every line that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        for line, start in self._framer.feed(data, offset):
+            if line:  # a file of line ends alone is not to cost an error each
+                self._decode(line, start, records)
+        return records
+
+    def flush(self) -> list[Record]:
+        """Nothing: a row is given out when a line is whole."""
+        return []
+
+    def finish(self) -> list[Record]:
+        """Decode the last line, whole or torn, and rows that waited for a step."""
+        records: list[Record] = []
+        last = self._framer.finish()
+        if last is not None:
+            self._decode(*last, records)
+        if len(self._stepless) > 1 and self._row_number is None and not self._step_key:
+            self._number_rows(records)
+        self._drop_stepless()
+        return records
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins: forget the half line, and count rows anew if the writer does."""
+        self._framer.reset()
+        self._drop_stepless()
+        if is_restart:
+            self._row_number, self._step_rows = None, 0
+
+    def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
+        counts = self.counts
+        try:
+            row = self._loads(line)
+            self._may_hold_nonfinite = False
+        except ValueError as error:
+            self._may_hold_nonfinite = True
+            row = self._loads_tolerant(line, error)
+            if row is None:
+                return
+        counts.lines += 1
+        if type(row) is not dict:
+            self._refuse("a JSON value that is no object")
+            return
+        record = self._record(row, Place(self._generation, start), records)
+        if record is not None:
+            counts.rows += 1
+            records.append(record)
+
+    def _record(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+        data = row.get("data")
+        outer: Row | None = None
+        if type(data) is dict:
+            outer, row, self.envelope = row, data, "nested"
+            del outer["data"]
+        elif not self.envelope:
+            self.envelope = "flat"
+        total: int | None = None
+        step = self._take_step(row if outer is None else outer)
+        if step is None and outer is not None:
+            step = self._take_step(row)
+        if step is None:
+            return self._without_step({**outer, **row} if outer else row, place, records)
+        if isinstance(step, tuple):
+            step, total = step
+        self._drop_stepless()
+        time_s = self._take_time(row if outer is None else outer)
+        if outer:
+            row = {**outer, **row}
+        if total is None:
+            total = self._read_total(row)
+        return self._build(step, time_s, row, place, total)
+
+    def _build(self, step: int, time_s: float | None, row: Row, place: Place, total: int | None) -> Record:
+        keys = list(row)
+        marks: tuple[CellMark, ...] = ()
+        try:
+            # Packed and taken over as bytes: a quarter of what an array costs that is filled value by value.
+            values = array("d", struct.pack(f"{len(keys)}d", *row.values()))
+        except (TypeError, OverflowError, struct.error):
+            keys, values, marks = read_cells(row, self.counts)
+        else:
+            if self._may_hold_nonfinite:
+                keys, values, marks = read_cells(row, self.counts)
+        shape = self._last_shape if keys == self._last_keys else self._shape(keys)
+        return Record(step, time_s, shape, values, marks, place, total)
+
+    def _shape(self, keys: list[str]) -> Shape:
+        as_tuple = tuple(map(clipped_key, keys))
+        shape = self._shapes.get(as_tuple)
+        if shape is None:
+            if len(self._shapes) >= _SHAPES_KEPT:
+                self._shapes.clear()
+            shape = self._shapes[as_tuple] = Shape(as_tuple)
+        self._last_keys, self._last_shape = keys, shape
+        return shape
+
+    # -- step and time -----------------------------------------------------------------------------------------
+
+    def _take_step(self, row: Row) -> int | tuple[int, int] | None:
+        """Remove the step from a row; None if it has none."""
+        if self._step_key and self._step_key in row:
+            value = row.pop(self._step_key)
+            if type(value) is int:
+                found: int | tuple[int, int] | None = value if -MAX_STEP < value < MAX_STEP else None
+            else:
+                found = step_of(value)
+            self._step_rows += found is not None
+            if found is None:
+                self.counts.unusable_steps += is_out_of_range(value)
+            return found
+        beyond = False
+        for key in self._step_keys if self._step_rows < _STEP_KEY_SETTLED else ():
+            if key in row:
+                if (found := step_of(row[key])) is not None:
+                    del row[key]
+                    self._step_key, self._step_rows = key, 1
+                    return found
+                beyond = beyond or is_out_of_range(row[key])
+        self.counts.unusable_steps += beyond
+        return None
+
+    def _take_time(self, row: Row) -> float | None:
+        for key in TIME_KEYS:
+            if key in row:
+                time_s = time_of(row[key])
+                if time_s is not None:
+                    del row[key]
+                    return time_s
+        return None
+
+    @staticmethod
+    def _read_total(row: Row) -> int | None:
+        for key in _TOTAL_KEYS:
+            value = row.get(key)
+            if isinstance(value, int | float) and 0 < value < MAX_STEP:
+                return int(value)
+        return None
+
+    def _without_step(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+        """A row that names no step: numbered if no row of this file ever does."""
+        if self._step_key or self.options.step_key or not self.options.may_count_rows:
+            self.counts.no_step_lines += 1
+            return None
+        if self._row_number is not None:
+            self._row_number += 1
+            self.counts.numbered_rows += 1
+            return self._build(self._row_number, self._take_time(row), row, place, None)
+        if not any(isinstance(number_of(value), float) for value in row.values()):
+            self.counts.no_step_lines += 1
+            return None
+        self._stepless.append((row, place))
+        if len(self._stepless) >= _IMPLICIT_AFTER:
+            self._number_rows(records)
+        return None
+
+    def _number_rows(self, records: list[Record]) -> None:
+        """Take the number of a row for its step, from the first row on."""
+        for number, (row, place) in enumerate(self._stepless, 1):
+            self._row_number = number
+            self.counts.rows += 1
+            self.counts.numbered_rows += 1
+            records.append(self._build(number, self._take_time(row), row, place, None))
+        self._stepless.clear()
+
+    def _drop_stepless(self) -> None:
+        if self._stepless:
+            self.counts.no_step_lines += len(self._stepless)
+            self._stepless.clear()
+
+    # -- lines that are not strict -----------------------------------------------------------------------------
+
+    def _loads_tolerant(self, line: bytes, error: ValueError) -> object | None:
+        """A line with a value in it that is no JSON, see `patient_loads`; None (and a count) if all of it is none."""
+        if not line.strip():
+            return None
+        if b"NaN" in line or b"Infinity" in line:
+            replaced = line
+            for before in (b":", b": ", b",", b", ", b"["):
+                replaced = replaced.replace(before + b"NaN", before + _NAN_TEXT)
+                replaced = replaced.replace(before + b"Infinity", before + _INF_TEXT)
+                replaced = replaced.replace(before + b"-Infinity", before + b"-" + _INF_TEXT)
+            try:
+                return self._loads(replaced)
+            except ValueError:
+                pass
+        try:
+            row, broken = patient_loads(line)
+        except ValueError:
+            self.counts.lines += 1
+            self._refuse(str(error).split(":", maxsplit=1)[0])
+            return None
+        self.counts.broken_texts += broken
+        return row
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.refuse(self.counts.lines, reason)

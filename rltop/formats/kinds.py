@@ -1,0 +1,238 @@
+"""How a file is compressed, by its magic bytes; unpacking it is the business of `compressed`."""
+
+from __future__ import annotations
+
+import enum
+import re
+import struct
+from collections.abc import Callable
+from pathlib import PurePath
+
+from rltop.formats.decoder import Decoder
+from rltop.formats.jsonl import JsonlDecoder, JsonlOptions, ready_loads
+from rltop.formats.lines import BOM
+from rltop.structs import NamedTuple
+
+MAGIC_BYTES = 4
+"""How many bytes of a file tell its codec."""
+
+
+class Codec(enum.StrEnum):
+    """How a file is compressed."""
+
+    GZIP = "gzip"
+    BZIP2 = "bzip2"
+    ZSTD = "zstd"
+
+
+_MAGIC = ((b"\x1f\x8b", Codec.GZIP), (b"BZh", Codec.BZIP2), (b"\x28\xb5\x2f\xfd", Codec.ZSTD))
+
+
+def codec_of(head: bytes) -> Codec | None:
+    """The codec of a file that begins with `head` (at least `MAGIC_BYTES`); None if it is not compressed."""
+    return next((codec for magic, codec in _MAGIC if head.startswith(magic)), None)
+
+
+HEAD_BYTES = 4096
+"""Bytes that settle the kind of a text file, or its first line if that is shorter."""
+_BINARY_HEAD = 12
+_FIRST_EVENT_BYTES = 1024
+"""The first event of an event file names its version; it is about 40 bytes."""
+_ZIP = b"PK\x03\x04"
+_FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
+"""With which the two kinds of archives that Telescope writes begin."""
+_TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
+"""An event with a phase, alone or in an array, or an object of events."""
+_CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
+
+
+class Kind(NamedTuple):
+    """One format.
+
+    Attributes:
+        name: stable, for options and tests.
+        title: as shown.
+        make: a decoder of it.
+        is_line_based: its last lines can be read without the ones before.
+        has_spans: it says when stages began and ended, worker by worker.
+        note: what a person should know about how fresh its rows are; empty if they are.
+    """
+
+    name: str
+    title: str
+    make: Callable[[str, JsonlOptions], Decoder]
+    is_line_based: bool = False
+    has_spans: bool = False
+    note: str = ""
+
+
+def _jsonl(name: str, options: JsonlOptions) -> Decoder:
+    del name
+    return JsonlDecoder(options)
+
+
+def _tensorboard(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.tensorboard.decoder import TensorBoardDecoder  # noqa: PLC0415
+
+    del name, options
+    return TensorBoardDecoder()
+
+
+def _wandb(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
+
+    del name, options
+    return WandbDecoder()
+
+
+def _console(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.console.decoder import ConsoleDecoder, ConsoleOptions  # noqa: PLC0415
+
+    del name
+    return ConsoleDecoder(ConsoleOptions(may_count_rows=options.may_count_rows))
+
+
+def _whole_json(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.json_document import DocumentDecoder  # noqa: PLC0415
+
+    del name
+    return DocumentDecoder(options.step_key)
+
+
+def _csv(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.csv import CsvDecoder  # noqa: PLC0415
+
+    del name
+    return CsvDecoder(options.step_key)
+
+
+def _trace(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.trace import ChromeTraceDecoder  # noqa: PLC0415
+
+    del name, options
+    return ChromeTraceDecoder()
+
+
+def _telescope(name: str, options: JsonlOptions) -> Decoder:
+    from rltop.formats.telescope.decoder import TelescopeDecoder  # noqa: PLC0415
+
+    del name, options
+    return TelescopeDecoder()
+
+
+JSONL = Kind("jsonl", "JSON lines", _jsonl, is_line_based=True)
+TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard)
+WANDB = Kind("wandb", "W&B run", _wandb, note="W&B writes 32 KiB at a time: the newest steps may lag")
+CONSOLE = Kind("console", "console log", _console, is_line_based=True)
+WHOLE_JSON = Kind("whole_json", "JSON document", _whole_json, note="updates only when a checkpoint is saved")
+CSV = Kind("csv", "CSV", _csv)
+TELESCOPE = Kind(
+    "telescope",
+    "Telescope archives",
+    _telescope,
+    has_spans=True,
+    note="the timing of a step is known once the next begins",
+)
+TRACE = Kind("trace", "Chrome trace", _trace, has_spans=True, note="a step is shown when it has ended")
+
+KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV, TELESCOPE, TRACE)
+"""Every format that is read, compressed ones aside: those are unpacked first."""
+
+_OF_ROWS = (".jsonl", ".ndjson")
+"""Names that say JSON lines: decisive only where the first line is no row, being torn or a header."""
+_COMPRESSED_SUFFIXES = (".gz", ".bz2", ".zst")
+
+
+def bare_name(name: str) -> str:
+    """A file's name without the suffixes of compression and rotation: `x.jsonl.1.gz` is `x.jsonl`."""
+    path = PurePath(name)
+    while path.suffix in _COMPRESSED_SUFFIXES or (path.suffix[1:].isdecimal() and PurePath(path.stem).suffix):
+        path = PurePath(path.stem)
+    return path.name
+
+
+def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
+    """The kind of a file by its first bytes; None if these are too few to tell.
+
+    Args:
+        head: the beginning of the file, uncompressed.
+        name: the file's name; decides only where bytes do not.
+        is_all: there is no more to come.
+    """
+    name = bare_name(PurePath(name).name)
+    known = _kind_of_start(head, name)
+    if known is not None:
+        return known
+    head = head[:HEAD_BYTES]
+    if len(head) < _BINARY_HEAD and not is_all:
+        return None
+    (length,) = struct.unpack_from("<Q", head.ljust(8, b"\0"))
+    if 0 < length <= _FIRST_EVENT_BYTES:
+        if len(head) < _BINARY_HEAD + length and not is_all:
+            return None
+        if b"brain.Event" in head[_BINARY_HEAD : _BINARY_HEAD + length]:
+            return TENSORBOARD
+    return _kind_of_text(head, name, is_all=is_all or len(head) == HEAD_BYTES)
+
+
+def _kind_of_start(head: bytes, name: str) -> Kind | None:
+    """The kind of a file that says so in its first bytes, or that has a name of its own."""
+    if head.startswith(b":W&B"):
+        return WANDB
+    if "tfevents" in name:
+        return TENSORBOARD
+    return TELESCOPE if _is_telescope(head) else None
+
+
+def _is_telescope(head: bytes) -> bool:
+    """Is this the beginning of one of Telescope's archives? By the name of the first file in it."""
+    size = int.from_bytes(head[26:28], "little")
+    return head.startswith(_ZIP) and head[30 : 30 + size] in _FIRST_TABLES
+
+
+def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
+    text = head.removeprefix(BOM).lstrip(b"\0 \t\r\n")
+    if not text and not is_all:
+        return None
+    if text.startswith((b"[", b"{")):
+        return TRACE if _TRACE.match(text) else _kind_of_json(text, name, is_all=is_all)
+    line, end, _ = text.partition(b"\n")
+    if not end and not is_all:
+        return None
+    if name.endswith(_OF_ROWS):
+        return CSV if _CSV_HEADER.match(line) else JSONL
+    return CSV if name.endswith(".csv") or _CSV_HEADER.match(line) else CONSOLE
+
+
+def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
+    if text.startswith(b"["):
+        return _kind_of_array(text, name, is_all=is_all)
+    rest = text[1:].lstrip(b" \t\r")
+    if name == "trainer_state.json" or rest.startswith(b"\n"):
+        return WHOLE_JSON
+    # A printed Python dict: the standard output of transformers, where its bars go to another file.
+    is_printed = rest.startswith(b"'") and not name.endswith((*_OF_ROWS, ".json"))
+    return CONSOLE if is_printed else JSONL if rest or is_all else None
+
+
+def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:
+    """A bracket first: a document of rows, a line that is no row, or a log that begins with a time or a rank."""
+    line, end, behind = text.partition(b"\n")
+    inside = line[1:].strip()
+    if not inside:
+        return WHOLE_JSON if end or is_all else None
+    if inside.startswith(b"{"):
+        if not name.endswith(_OF_ROWS) or (end and not inside.endswith(b"]")):
+            return WHOLE_JSON
+        return JSONL if behind.strip() else WHOLE_JSON if is_all else None
+    if not end and not is_all:
+        return None
+    return JSONL if name.endswith(_OF_ROWS) or _is_json(line) else CONSOLE
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        ready_loads()(line)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Parquet tables of numbers and text."""

@@ -1,0 +1,248 @@
+"""One row of a rollout dump → a step and a `Completion`: which trainer calls what how.
+
+Owns the names. Rows name their step, their group and their numbers in one of the
+ways below; the first name that a row has counts. What is written down here for
+rows of our own is `docs/rollouts.md`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+from rltop.formats.rows import MAX_STEP, number_of
+from rltop.model.completions import OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.structs import NamedTuple
+
+Row = Mapping[str, object]
+
+STEP = ("step", "global_step", "training_step", "train_step", "iteration", "model_version")
+GROUP = (
+    "group", "group_id", "prompt_uid", "prompt_id", "prompt_index", "problem_id", "example_id", "task_id", "uid",
+)  # fmt: skip
+PROMPT_NAMES = ("prompt_id", "prompt_uid", "problem_id", "example_id", "task_id")
+"""What stands for a prompt whose text the dump leaves out."""
+NUMBER = ("sample", "sample_id", "completion_id", "rollout", "rollout_id", "sample_index", "run_id")
+REWARD = ("reward", "score", "total_reward", "reward_sum", "rewards")
+TOKENS = (
+    "completion_tokens", "completion_length", "response_tokens", "response_length", "completion_len",
+    "output_tokens", "num_tokens", "tokens",
+)  # fmt: skip
+ADVANTAGE = ("advantage", "advantages")
+STOP = ("stop_reason", "finish_reason", "stop_condition", "truncate_status")
+TRUNCATED = ("is_truncated", "truncated", "clipped")
+TURNS = ("turns", "num_turns", "n_turns", "num_generations")
+TOOL_CALLS = ("tool_calls", "num_tool_calls", "tool_call_count", "tool_call_counts")
+OFF_POLICY = ("off_policy_steps", "staleness", "policy_lag")
+DISCARDED = ("discarded", "discard_reason", "filtered")
+TEXT = ("completion", "response", "output", "response_text", "text", "generation")
+PROMPT = ("prompt", "input", "prompt_text", "question", "problem")
+ANSWER = ("gts", "ground_truth", "answer", "solution", "target")
+
+MAX_FACTS = 48
+_TOO_LARGE = 1e100
+"""Squares and sums of smaller numbers are numbers still; no reward and no length is larger."""
+_TEXT_KEYS = frozenset((*TEXT, *PROMPT, *ANSWER, "messages", "tools"))
+_TOLD = (
+    STEP, GROUP, NUMBER, REWARD, TOKENS, ADVANTAGE, STOP, TRUNCATED, TURNS, TOOL_CALLS, OFF_POLICY, DISCARDED,
+)  # fmt: skip
+_CUT_WORDS = ("length", "max_tokens", "truncated", "overlong", "limit", "exhausted")
+_MOST_PARTS = 3
+_MAX_DEPTH = 4
+
+
+class PlacedRow(NamedTuple):
+    """One row of a dump: its step (None where the row does not say) and what it is."""
+
+    step: int | None
+    completion: Completion
+
+
+def _first(row: Row, names: Iterable[str]) -> object:
+    return next((row[name] for name in names if row.get(name) is not None), None)
+
+
+def finite(value: object) -> float | None:
+    """A number that can be counted with; a list of one counts as that one."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, (int, float, str)):
+        return None
+    number = number_of(value)
+    return number if isinstance(number, float) and abs(number) < _TOO_LARGE else None
+
+
+def whole_step(value: object) -> int | None:
+    """A step number, or None."""
+    number = finite(value)
+    return int(number) if number is not None and 0 <= number <= MAX_STEP and number == int(number) else None
+
+
+def text_of(value: object) -> str:
+    """A text, or a conversation as `role: words`, one message after the other."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        content = value.get("content")
+        role = value.get("role")
+        words = text_of(content) if content is not None else ""
+        return f"{role}: {words}" if isinstance(role, str) else words or text_of(value.get("text"))
+    if isinstance(value, list):
+        return "\n".join(text_of(each) for each in value)
+    return "" if value is None else str(value)
+
+
+def texts_of(row: Row) -> tuple[str, str]:
+    """The prompt and the answer of a row, whole."""
+    completion = _first(row, TEXT)
+    if completion is None:
+        completion = row.get("messages")
+    return text_of(_first(row, PROMPT)), text_of(completion)
+
+
+def read_text(row: Row) -> RolloutText:
+    """Everything that a row says, passage by passage, and the fields that are neither text nor known by name."""
+    passages: list[Passage] = []
+    for heading, names in (("prompt", PROMPT), ("completion", TEXT)):
+        passages += _passages(heading, _first(row, names))
+    if _first(row, TEXT) is None:
+        passages += _passages("messages", row.get("messages"))
+    reference = text_of(_first(row, ANSWER))
+    if reference:
+        passages.append(Passage("reference answer", reference))
+    return RolloutText(tuple(passages), tuple(_facts(row, _told(row))))
+
+
+def _told(row: Row) -> frozenset[str]:
+    """The keys of a row that are shown under names of our own, or are texts."""
+    told = (next((name for name in names if row.get(name) is not None), "") for names in _TOLD)
+    return frozenset((*told, *_TEXT_KEYS))
+
+
+def _passages(heading: str, value: object) -> list[Passage]:
+    """A text as one passage, a conversation as one for each message."""
+    if isinstance(value, list) and value and all(isinstance(each, Mapping) for each in value):
+        found = []
+        for message in value:
+            role = message.get("role")
+            text = text_of(message.get("content")) or text_of(message.get("text"))
+            found.append(Passage(f"{heading}: {role}" if isinstance(role, str) else heading, text))
+        return found
+    return [] if value is None else [Passage(heading, text_of(value))]
+
+
+def _facts(row: Row, told: frozenset[str], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Short fields besides the texts, nested ones by their path; at most `MAX_FACTS`."""
+    left = MAX_FACTS
+    for key, value in row.items():
+        if key in told or not left:
+            continue
+        if isinstance(value, Mapping):
+            if depth < _MAX_DEPTH:
+                for fact in _facts(value, told, f"{prefix}{key}/", depth + 1):
+                    if not left:
+                        return
+                    left -= 1
+                    yield fact
+        elif isinstance(value, (int, float, str)) and value != "":
+            left -= 1
+            yield f"{prefix}{key}"[:OPENING_CHARS], str(value)[:OPENING_CHARS]
+
+
+def placed(row: Row, place: TextPlace) -> PlacedRow:
+    """Read one row, whichever trainer wrote it."""
+    eid = row.get("eid")
+    if isinstance(eid, Mapping):
+        return _trinity(row, eid, place)
+    step, texts = whole_step(_first(row, STEP)), texts_of(row)
+    group, number = _group_of(row, texts[0])
+    return PlacedRow(step, _completion(row, texts, group, number, place))
+
+
+def step_of_row(row: Row) -> int | None:
+    """The step of a row alone: what an index needs."""
+    eid = row.get("eid")
+    return whole_step(eid.get("batch") if isinstance(eid, Mapping) else _first(row, STEP))
+
+
+def _group_of(row: Row, prompt: str) -> tuple[str, str]:
+    """What the row calls its prompt and itself; the prompt's own text where it names no group."""
+    uid = row.get("uid")
+    if isinstance(uid, str) and "output" in row and not any(name in row for name in GROUP if name != "uid"):
+        # veRL: <uid of the prompt>_<rollout>_<output of the rollout>; several outputs are turns of one rollout.
+        parts = uid.rsplit("_", _MOST_PARTS - 1)
+        if len(parts) == _MOST_PARTS and parts[1].isdecimal() and parts[2].isdecimal():
+            return parts[0], parts[1]
+    group = _first(row, GROUP)
+    number = _first(row, NUMBER)
+    return (by_prompt(prompt) if group is None else text_of(group)[:OPENING_CHARS]), _name(number)
+
+
+def by_prompt(prompt: str) -> str:
+    """A short name for the answers to one prompt, where the dump gives them none: a digest of its text."""
+    if not prompt:
+        return ""
+    return "#" + hashlib.blake2s(prompt.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
+
+
+def _name(value: object) -> str:
+    return "" if value is None else text_of(value)[:OPENING_CHARS]
+
+
+def _trinity(row: Row, eid: Row, place: TextPlace) -> PlacedRow:
+    """Trinity: (batch, task) is the group, run the answer, and every step of a run a row of its own."""
+    texts = texts_of(row)
+    group = f"{text_of(eid.get('batch'))}/{text_of(eid.get('task'))}"
+    completion = _completion(row, texts, group, _name(eid.get("run")), place)
+    return PlacedRow(whole_step(eid.get("batch")), completion)
+
+
+def _completion(row: Row, texts: tuple[str, str], group: str, number: str, place: TextPlace) -> Completion:
+    prompt, text = texts
+    stop = _first(row, STOP)
+    word = stop if isinstance(stop, str) else ""
+    discarded = _first(row, DISCARDED)
+    calls, turns = _first(row, TOOL_CALLS), finite(_first(row, TURNS))
+    return Completion(
+        group=group,
+        number=number,
+        reward=finite(_first(row, REWARD)),
+        tokens=_length(row),
+        characters=len(text) if text or _first(row, TEXT) is not None else None,
+        advantage=finite(_first(row, ADVANTAGE)),
+        stop=word[:OPENING_CHARS],
+        is_truncated=_is_truncated(row, word),
+        turns=int(turns) if turns is not None and turns >= 0 else None,
+        tool_calls=float(len(calls)) if isinstance(calls, (list, dict)) else finite(calls),
+        off_policy_steps=finite(_first(row, OFF_POLICY)),
+        discarded=discarded[:OPENING_CHARS] if isinstance(discarded, str) else "yes" if discarded is True else "",
+        opening=text[:OPENING_CHARS],
+        prompt=gist(prompt or _name(_first(row, PROMPT_NAMES))),
+        places=(place,),
+    )
+
+
+def _length(row: Row) -> float | None:
+    """Tokens of the completion; a list of token ids is counted."""
+    value = _first(row, TOKENS)
+    if isinstance(value, list):
+        return float(len(value))
+    number = finite(value)
+    return number if number is not None and number >= 0.0 else None
+
+
+def _is_truncated(row: Row, stop: str) -> bool | None:
+    said = _first(row, TRUNCATED)
+    if isinstance(said, (bool, int, float)):
+        return bool(said)
+    if stop:
+        return any(word in stop.lower() for word in _CUT_WORDS)
+    # Trinity writes a status only for what was cut.
+    return False if "truncate_status" in row else None
+
+
+def has_answer(row: Row) -> bool:
+    """Does a row look like an answer to a prompt: is there a text, or a group with a length or a reward?"""
+    if isinstance(row.get("eid"), Mapping) or _first(row, TEXT) is not None:
+        return True
+    return _first(row, GROUP) is not None and (_first(row, TOKENS) is not None or _first(row, REWARD) is not None)

@@ -1,0 +1,1 @@
+"""Telescope's archives of parquet tables."""

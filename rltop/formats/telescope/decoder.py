@@ -1,0 +1,330 @@
+"""Telescope's archives → records: zip files of parquet tables, written anew every few seconds.
+
+Owns when a step is given out. A step is whole when the trainer has begun a later
+one: then its timing will not change any more. Until then what is known of the
+step being trained can be asked for with `flush`. The archives overlap, and none
+is written atomically: what cannot be opened is left for the next time it is
+written, and what was read before is never taken back. Tables are read in Python: those
+of a large archive take seconds, which a thread spends on them.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
+
+from rltop.errors import DecodeError, SourceError, refusing
+from rltop.formats.allowance import MEMORY_BYTES, Allowance
+from rltop.formats.decoder import Envelope
+from rltop.formats.parquet.table import ParquetTable
+from rltop.formats.rows import RecordBuilder, clipped_key
+from rltop.formats.telescope.events import EventTables, StepEvents
+from rltop.formats.telescope.samples import SampleTables, rows_of, whole
+from rltop.model import Counts, Place, Record, TimedSpan
+
+TABLES = frozenset(
+    {"metrics", "samples_data", "generations", "prompts", "rollouts_metrics", "trainer", "orchestrator",
+     "events_infra", "samples_data_discarded"}
+)  # fmt: skip
+"""What is read; the other tables hold texts and machine metrics."""
+
+AT_ONCE_BYTES = 256 * 1024
+AT_ONCE_ROWS = 5_000
+"""An archive of no more, unpacked, is read at once: some 50 ms at worst."""
+WAIT_S = 0.004
+"""How long a call waits for the tables of a larger one: the slice of a session."""
+STEPS_AT_ONCE = 32
+"""Steps given out in one call."""
+_END = b"PK\x05\x06"
+_END_BYTES = 22
+_NOT_WHOLE = (zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError, EOFError, OSError)
+"""What an archive raises that is being written."""
+_LATE_STEPS = 2
+"""When the trainer has metrics of so many steps further on, the events of a step are not waited for any more."""
+_FIRST_STEPS = (0, 1)
+"""A run counts its steps from one of these; only its first step begins with the training loop."""
+
+
+class TelescopeDecoder:
+    """Rows of a run, from archives that are given one after the other with a `reset` between them.
+
+    Attributes:
+        unread: archives that could not be opened, because they were being written.
+        group_size: samples of most groups in the newest step of which all are known.
+    """
+
+    is_rewritten = True
+    is_finished = False
+    failure = ""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self.stopped = ""
+        self.unread = 0
+        self.group_size: int | None = None
+        self._builder = RecordBuilder(self.counts)
+        self._archive = bytearray()
+        self._is_taken = False
+        self._reader: threading.Thread | None = None
+        self._outcome: Exception | None = None
+        self._giving: Iterator[Record] | None = None
+        self._place = Place(0, 0)
+        self._metrics: dict[int, dict[str, float]] = {}
+        self._samples = SampleTables()
+        self._values: dict[int, dict[str, float]] = {}
+        self._events = EventTables()
+        self._given = -1
+        self._shown: dict[str, float] = {}
+        self._seen: tuple[int, int] = (-1, 0)
+        self._before_s: float | None = None
+        self._spans: list[TimedSpan] = []
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Collect; read the tables once the archive is whole."""
+        if self._is_taken:
+            return []
+        if len(self._archive) + len(data) > MEMORY_BYTES:
+            self._is_taken, self._archive = True, bytearray()
+            self._refuse(f"an archive of more than {MEMORY_BYTES:,} bytes")
+            return []
+        if not self._archive:
+            self._place = Place(generation, offset)
+        self._archive += data
+        if not self._archive.startswith(_END, max(0, len(self._archive) - _END_BYTES)):
+            return []
+        if self._is_small():
+            self._read()
+            return self._give_on(self._whole_steps()) if self._has_read() else []
+        self._reader = threading.Thread(target=self._read, name="archive", daemon=True)
+        self._reader.start()
+        return self.go_on()
+
+    @property
+    def has_more(self) -> bool:
+        """Are the tables of an archive still being read, or are there more steps to give out?"""
+        return self._reader is not None or self._giving is not None
+
+    def go_on(self) -> list[Record]:
+        """Give out some more steps, or wait for the tables, but not long."""
+        if self._giving is not None:
+            return self._give_on(self._giving)
+        return self._give_on(self._whole_steps()) if self._wait(WAIT_S) else []
+
+    def _give_on(self, giving: Iterator[Record]) -> list[Record]:
+        """Some of what there is to give out; the rest of it the next time."""
+        found = list(islice(giving, STEPS_AT_ONCE))
+        self._giving = giving if len(found) == STEPS_AT_ONCE else None
+        return found
+
+    def _wait(self, most_s: float | None = None) -> bool:
+        """Wait for the tables that are being read; True if they have been, just now."""
+        if self._reader is None:
+            return False
+        self._reader.join(most_s)
+        if self._reader.is_alive():
+            return False
+        self._reader = None
+        return self._has_read()
+
+    def flush(self) -> list[Record]:
+        """Steps that nothing more is expected of, and what is known so far of the one being trained.
+
+        All that has been written has been read by now: a step whose events are still
+        missing while the trainer is well past it has none.
+        """
+        self._wait()
+        return self._give_on(self._expected_steps())
+
+    def _expected_steps(self) -> Iterator[Record]:
+        trained = max(self._metrics, default=-1)
+        ahead = _LATE_STEPS if self._events.newest >= 0 else 1
+        while (step := self._next()) is not None and (self._events.newest > step or trained >= step + ahead):
+            yield from self._give(step)
+        if step is not None:
+            yield from self._known_of(step)
+
+    def _known_of(self, step: int) -> list[Record]:
+        row = dict(self._metrics.get(step, {})) | self._values.get(step, {})
+        samples = self._samples.steps.get(step)
+        if samples is not None:
+            # Samples are logged one by one: they are all there once the step has metrics, or their number stands still.
+            count = len(samples.samples)
+            if row or self._seen == (step, count):
+                row |= samples.values()
+            self._seen = (step, count)
+        new = {key: value for key, value in row.items() if key not in self._shown}
+        self._shown.update(new)
+        return self._record(step, new)
+
+    def finish(self) -> list[Record]:
+        """Nothing more will come: every step as far as it is known."""
+        self._wait()
+        self._giving = None
+        if self._archive and not self._is_taken:
+            self._note_unread()
+        known = sorted({*self._metrics, *self._samples.steps, *self._values})
+        return [record for step in known for record in self._give(step)]
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """Another archive follows."""
+        self._wait()
+        if self._archive and not self._is_taken:
+            self._note_unread()
+        self._archive = bytearray()
+        self._is_taken = False
+
+    def take_spans(self) -> list[TimedSpan]:
+        """True spans of the steps that were given out since the last call."""
+        spans, self._spans = self._spans, []
+        return spans
+
+    def _note_unread(self) -> None:
+        """An archive of which only a part was seen: it is written anew within seconds."""
+        self.unread += 1
+
+    def _is_small(self) -> bool:
+        """Can the tables be read in a moment?"""
+        if len(self._archive) > AT_ONCE_BYTES:
+            return False
+        try:
+            with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
+                if sum(info.file_size for info in _wanted(archive)) > AT_ONCE_BYTES:
+                    return False
+                tables = _tables(archive, lambda _: suppress(DecodeError))
+                return sum(table.rows for table in tables.values()) <= AT_ONCE_ROWS
+        except (DecodeError, *_NOT_WHOLE):
+            return True
+
+    def _read(self) -> None:
+        """Take in the tables of the archive; what hinders it is dealt with by `_has_read`, in the caller's thread."""
+        try:
+            with zipfile.ZipFile(io.BytesIO(self._archive)) as archive:
+                self._take(_tables(archive, self._counting))
+            self._outcome = None
+        except Exception as error:
+            self._outcome = error
+
+    def _has_read(self) -> bool:
+        """Have the tables of the archive been taken in? Says what hindered it."""
+        error, self._outcome = self._outcome, None
+        if isinstance(error, _NOT_WHOLE):
+            return False
+        self._is_taken = True
+        if isinstance(error, SourceError):
+            self.stopped = f"{error.message}: {error.hint}"
+            return False
+        if isinstance(error, DecodeError):
+            self._refuse(error.message)
+            return False
+        if error is not None:
+            raise error
+        self._archive = bytearray()
+        self.envelope = "flat"
+        return True
+
+    def _take(self, tables: Mapping[str, ParquetTable]) -> None:
+        for name, table in tables.items():
+            with self._counting(name):
+                if name == "metrics":
+                    self._take_metrics(table)
+                self._samples.take({name: table}, self._given, self._values)
+                self._events.take({name: table}, self._given)
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        """Keep the aggregates of every step but the newest, of which samples may still be missing."""
+        newest = max(self._samples.steps, default=-1)
+        for step in [known for known in self._samples.steps if known < newest]:
+            samples = self._samples.steps.pop(step)
+            self.group_size = samples.group_size or self.group_size
+            self._values[step] = samples.values()
+
+    def _take_metrics(self, table: ParquetTable) -> None:
+        for step, section, group, metric, value in rows_of(table, "step", "section", "group", "metric", "value"):
+            known = whole(step)
+            if known is None or known <= self._given or not isinstance(metric, str) or not isinstance(value, float):
+                continue
+            levels = [part for part in (section, group, metric) if isinstance(part, str) and part]
+            if len(levels) > 1 and levels[0] == "General":
+                levels = levels[1:]
+            self._metrics.setdefault(known, {}).setdefault(clipped_key("/".join(levels)), value)
+
+    # -- giving out ------------------------------------------------------------------------------------------------
+
+    def _next(self) -> int | None:
+        """The oldest step that is known and not given out; one of which there are only events does not count."""
+        return min((*self._metrics, *self._samples.steps, *self._values), default=None)
+
+    def _whole_steps(self) -> Iterator[Record]:
+        while (step := self._next()) is not None and self._events.newest > step:
+            yield from self._give(step)
+
+    def _give(self, step: int) -> list[Record]:
+        row = dict(self._metrics.pop(step, {}))
+        samples = self._samples.steps.pop(step, None)
+        row |= self._values.pop(step, {}) if samples is None else samples.values()
+        row |= self._timing(step)
+        new = {key: value for key, value in row.items() if key not in self._shown}
+        self._given, self._shown = step, {}
+        return self._record(step, new)
+
+    def _record(self, step: int, row: dict[str, float]) -> list[Record]:
+        if not row:
+            return []
+        self.counts.lines += 1
+        return [self._builder.build(step, row, self._place)]
+
+    def _timing(self, step: int) -> dict[str, float]:
+        """Timing and discards of a step, after which its events are forgotten with those of the steps before."""
+        events = self._events.steps.pop(step, StepEvents())
+        is_first = self._given < 0 and step in _FIRST_STEPS
+        before_s = self._events.loop_start_s if is_first else self._before_s
+        row = events.timings(before_s)
+        if self._events.has_discards and events.bounds is not None:
+            row |= events.discards()
+        self._spans += events.timed(step, before_s)
+        self._before_s = None if events.bounds is None else events.bounds[1]
+        if self._before_s is not None:
+            row["timestamp"] = self._before_s
+        for older in [known for known in self._events.steps if known < step]:
+            del self._events.steps[older]
+        return row
+
+    @contextmanager
+    def _counting(self, name: str) -> Iterator[None]:
+        """A table that is damaged is counted, and the others are read."""
+        try:
+            with refusing("damaged"):
+                yield
+        except DecodeError as error:
+            self._refuse(f"{name}.parquet: {error.message}")
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.refuse(self.counts.lines + 1, reason)
+
+
+def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
+    """The tables of the archive that are read."""
+    names = {f"{name}.parquet" for name in TABLES}
+    return [info for info in archive.infolist() if info.filename in names]
+
+
+def _tables(
+    archive: zipfile.ZipFile, guarding: Callable[[str], AbstractContextManager[None]]
+) -> dict[str, ParquetTable]:
+    """The tables of an archive by name; `guarding` a name deals with the damage of that table."""
+    wanted, allowance = _wanted(archive), Allowance()
+    for info in wanted:
+        allowance.spend(info.file_size, info.filename)
+    found = {}
+    for info in wanted:
+        name, data = info.filename.removesuffix(".parquet"), archive.read(info)
+        with guarding(name):
+            found[name] = ParquetTable(data)
+    return found

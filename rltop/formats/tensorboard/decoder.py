@@ -1,0 +1,320 @@
+"""TensorBoard event files → records, without any of TensorBoard.
+
+Tags of one step arrive one by one or many in an event; they are gathered until the
+step changes. The fast paths: a stretch of events that looks like an earlier one is read
+as a whole (`moulds.py`); a single event that differs from an earlier one only in wall
+time and value is recognised by its other bytes, which costs one slice and one look-up.
+Source of the messages: tensorflow/core/util/event.proto, framework/summary.proto,
+framework/tensor.proto.
+"""
+
+from __future__ import annotations
+
+import struct
+from itertools import chain
+
+from rltop.formats.decoder import Envelope
+from rltop.formats.protobuf import (
+    FIXED32,
+    FIXED64,
+    SPAN,
+    VARINT,
+    MalformedMessageError,
+    encode_varint,
+    fields,
+    signed,
+    varint,
+)
+from rltop.formats.rows import Shapes, cells_of, shortened
+from rltop.formats.tensorboard.framing import HEADER_BYTES, TfRecordFramer
+from rltop.formats.tensorboard.templates import STEP_AT, Cast, Mould, Moulds
+from rltop.formats.tensorboard.tensors import scalar_of
+from rltop.model import Counts, Place, Record, Shape
+from rltop.structs import NamedTuple
+
+_TAGS_KEPT = 20_000
+_EXAMPLES_KEPT = 8
+_EXAMPLE_CHARS = 80
+_SHAPES_KEPT = 64
+_MAX_STEP = 2**53
+_EPOCH_S = (1e9, 1e11)
+"""A wall time between 2001 and 5138, as in JSON rows."""
+
+_DOUBLE = struct.Struct("<d")
+_FLOAT = struct.Struct("<f")
+
+
+class _Event(NamedTuple):
+    """The fields of an event that matter here; `summary` is a span of the payload."""
+
+    wall_time_s: float | None
+    step: int
+    summary: tuple[int, int] | None
+
+
+class TensorBoardDecoder:
+    """Scalars of an event file as rows, one per step.
+
+    Simple values and tensors of one number are values; histograms, pictures, sound,
+    text and tensors of several numbers are counted. Tags are kept as written.
+    A row is given out when the step changes, or by `flush`, which may be called
+    whenever no bytes are left: what still comes for that step is a further record.
+    """
+
+    is_rewritten = False
+    is_finished = False
+    failure = ""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self._framer = TfRecordFramer(self.counts)
+        self._shapes = Shapes()
+        self._tags: dict[bytes, str] = {}
+        self._names: dict[bytes, str] = {}
+        self._moulds = Moulds()
+        self._cells: dict[str, float] = {}
+        self._casts: list[Cast] = []
+        self._shapes_cast: dict[tuple[Mould, ...], Shape | None] = {}
+        self._in_row = 0
+        self._records: list[Record] = []
+        self._step: int | None = None
+        self._step_field = b""
+        self._time_s: float | None = None
+        self._place = Place(0, 0)
+        self._generation = 0
+
+    @property
+    def stopped(self) -> str:
+        """Why the rest of the file cannot be read; empty while all is well."""
+        return self._framer.stopped
+
+    @property
+    def bad_bytes(self) -> int:
+        """Bytes that belong to no record."""
+        return self._framer.bad_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a record, or of a region of zeros, whose rest has not come."""
+        return self._framer.held_bytes
+
+    @property
+    def resume_offset(self) -> int:
+        """From here on bytes may be given again, where they were zeros or torn before."""
+        return self._framer.resume_offset
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every event that `data` completes; rows whose step is over are given out."""
+        self._generation = generation
+        self._framer.feed_to(self, data, offset)
+        return self._given_out()
+
+    def take(self, payload: bytes, at: int) -> None:
+        """An event, from the framer, that no mould has read."""
+        if self._in_row and payload.startswith(self._step_field, STEP_AT) and payload[0] == 9:
+            tag = self._tags.get(payload[STEP_AT + len(self._step_field) : -4])
+            if tag is not None:
+                self._melt()
+                self._cells[tag] = _FLOAT.unpack_from(payload, len(payload) - 4)[0]
+                self._moulds.add(payload, self._in_row, 1)
+                self._in_row += 1
+                return
+        self._decode(payload, at)
+
+    def read_ahead(self, data: bytes, pos: int, at: int) -> int:
+        """As many events at `data[pos]` as a mould reads at once, in bytes; 0 if none fits."""
+        is_same_row = data.startswith(self._step_field, pos + HEADER_BYTES + STEP_AT)
+        if is_same_row and self._moulds.run:
+            return 0
+        cast = self._moulds.fit(data, pos, self._in_row if is_same_row else 0)
+        if cast is None:
+            return 0
+        if cast.step_field != self._step_field or self._step is None:
+            step = _step_of(cast.step_field)
+            if step is None:
+                return 0
+            if step != self._step:
+                self._begin_row(step)
+        if not self._in_row:
+            self._begin_with(cast.wall_time_s, at)
+        if self._cells:
+            self._cells.update(zip(cast.mould.tags, cast.numbers, strict=True))
+        else:
+            self._casts.append(cast)
+        self._in_row += len(cast.numbers)
+        self.counts.lines += cast.mould.events
+        return cast.mould.size
+
+    def flush(self) -> list[Record]:
+        """The row gathered so far, although its step may go on."""
+        self._give_out()
+        return self._given_out()
+
+    def finish(self) -> list[Record]:
+        """The last row. A torn last event is normal: it is not counted."""
+        return self.flush()
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins: forget the torn event and the row that was never given out."""
+        del is_restart
+        self._framer.reset()
+        self._moulds.clear()
+        self._cells, self._step, self._step_field = {}, None, b""
+        self._casts, self._in_row = [], 0
+
+    # -- one event -------------------------------------------------------------------------------------------------
+
+    def _decode(self, payload: bytes, at: int) -> None:
+        try:
+            event = _event(payload)
+            if event.summary is None:
+                self._moulds.close()
+                return
+            values = self._values(payload, *event.summary)
+        except MalformedMessageError as error:
+            self.counts.refuse(self.counts.lines, str(error))
+            return
+        if not values:
+            self._moulds.close()
+            return
+        if not -_MAX_STEP < event.step < _MAX_STEP:
+            self.counts.no_step_lines += 1
+            return
+        if event.step != self._step:
+            self._begin_row(event.step)
+        if not self._in_row:
+            self._begin_with(event.wall_time_s, at)
+        self._melt()
+        self._cells.update(values)
+        self._moulds.add(payload, self._in_row, len(values))
+        self._in_row += len(values)
+        if len(values) == 1:
+            self._remember(payload, values[0][0])
+
+    def _values(self, payload: bytes, start: int, stop: int) -> list[tuple[str, float]]:
+        """Tag and number of every scalar in a summary; the rest is counted."""
+        found: list[tuple[str, float]] = []
+        for number, wire, a, b in fields(payload, start, stop):
+            if number != 1 or wire != SPAN:
+                continue
+            tag, value = "", None
+            kind = ""
+            for inner, inner_wire, c, d in fields(payload, a, b):
+                if inner == 1 and inner_wire == SPAN:
+                    tag = self._name(payload[c:d])
+                elif inner == 2 and inner_wire == FIXED32:
+                    value = float(_FLOAT.unpack_from(payload, c)[0])
+                elif inner == 8 and inner_wire == SPAN:
+                    value, kind = scalar_of(payload, c, d)
+                elif inner in _OTHER_VALUES:
+                    kind = _OTHER_VALUES[inner]
+            if value is not None:
+                found.append((tag, value))
+            elif kind:
+                self._count_other(tag, kind)
+        return found
+
+    def _name(self, raw: bytes) -> str:
+        name = self._names.get(raw)
+        if name is None:
+            if len(self._names) >= _TAGS_KEPT:
+                self._names.clear()
+            name = self._names[raw] = shortened(raw.decode("utf-8", "replace"))
+        return name
+
+    def _remember(self, payload: bytes, tag: str) -> None:
+        """Learn how events of this tag look, if this one has the plainest of forms."""
+        raw = tag.encode("utf-8", "replace")
+        value = b"\x0a" + encode_varint(len(raw)) + raw + b"\x15"
+        summary = b"\x0a" + encode_varint(len(value) + 4) + value
+        expected = b"\x2a" + encode_varint(len(summary) + 4) + summary
+        begin = STEP_AT + len(self._step_field)
+        if payload[0] == 9 and payload.startswith(self._step_field, STEP_AT) and payload[begin:-4] == expected:
+            if len(self._tags) >= _TAGS_KEPT:
+                self._tags.clear()
+            self._tags[expected] = tag
+
+    def _count_other(self, tag: str, kind: str) -> None:
+        if kind == "text":
+            self.counts.text_values += 1
+        else:
+            self.counts.nested_values += 1
+        if len(self.counts.examples) < _EXAMPLES_KEPT:
+            self.counts.examples.setdefault(tag[:_EXAMPLE_CHARS], kind)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _begin_row(self, step: int) -> None:
+        self._moulds.close()
+        self._give_out()
+        self._step = step
+        self._step_field = b"\x10" + encode_varint(step % (1 << 64)) if step else b""
+
+    def _begin_with(self, wall_time_s: float | None, at: int) -> None:
+        """The first event of a row, or of what comes of it after it was given out, says when it was."""
+        is_epoch = wall_time_s is not None and _EPOCH_S[0] < wall_time_s < _EPOCH_S[1]
+        self._time_s = wall_time_s if is_epoch else None
+        self._place = Place(self._generation, at)
+
+    def _melt(self) -> None:
+        """Numbers that moulds have read become cells, where others come in between."""
+        for cast in self._casts:
+            self._cells.update(zip(cast.mould.tags, cast.numbers, strict=True))
+        self._casts.clear()
+
+    def _give_out(self) -> None:
+        if not self._in_row or self._step is None:
+            return
+        shape = self._shape_cast() if self._casts else None
+        if shape is not None:
+            values, marks = cells_of(tuple(chain.from_iterable(cast.numbers for cast in self._casts)))
+            self._casts.clear()
+        else:
+            self._melt()
+            values, marks = cells_of(tuple(self._cells.values()))
+            shape = self._shapes.of(list(self._cells))
+        self._records.append(Record(self._step, self._time_s, shape, values, marks, self._place))
+        self.counts.rows += 1
+        self.envelope = "flat"
+        self._cells, self._in_row = {}, 0
+
+    def _given_out(self) -> list[Record]:
+        records, self._records = self._records, []
+        return records
+
+    def _shape_cast(self) -> Shape | None:
+        """The shape of a row that moulds alone have read; None if a tag is in it twice."""
+        moulds = tuple(cast.mould for cast in self._casts)
+        if moulds not in self._shapes_cast:
+            if len(self._shapes_cast) >= _SHAPES_KEPT:
+                self._shapes_cast.clear()
+            tags = [tag for mould in moulds for tag in mould.tags]
+            self._shapes_cast[moulds] = self._shapes.of(tags) if len(set(tags)) == len(tags) else None
+        return self._shapes_cast[moulds]
+
+
+_OTHER_VALUES = {3: "histogram", 4: "image", 5: "histogram", 6: "audio"}
+
+
+def _event(payload: bytes) -> _Event:
+    wall_time: float | None = None
+    step, summary = 0, None
+    for number, wire, a, b in fields(payload, 0, len(payload)):
+        if number == 1 and wire == FIXED64:
+            wall_time = _DOUBLE.unpack_from(payload, a)[0]
+        elif number == 2 and wire == VARINT:
+            step = signed(a)
+        elif number == 5 and wire == SPAN:
+            summary = (a, b)
+    return _Event(wall_time, step, summary)
+
+
+def _step_of(field: bytes) -> int | None:
+    """The step in a whole field of an event; None if it is not one, or too large."""
+    try:
+        number, stop = varint(field, 1, len(field))
+    except MalformedMessageError:
+        return None
+    step = signed(number)
+    return step if field[:1] == b"\x10" and stop == len(field) and -_MAX_STEP < step < _MAX_STEP else None

@@ -1,0 +1,344 @@
+"""W&B's own run file (`run-<id>.wandb`) → records, without any of W&B.
+
+A row of history is a row; samples of the machine become keys under `system/` of
+the row that follows them. Source of the messages: wandb/proto/wandb_internal.proto.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+import orjson
+
+from rltop.formats.decoder import Envelope
+from rltop.formats.protobuf import SPAN, VARINT, MalformedMessageError, fields, signed
+from rltop.formats.rows import Shapes, cells_of, flat_items, number_of, shortened
+from rltop.formats.wandb.framing import BlockLogFramer
+from rltop.formats.wandb.items import ItemReader
+from rltop.formats.wandb.run import RunInfo, read_config
+from rltop.model import CellMark, Counts, NonFinite, Place, Record
+from rltop.model.keys import STEP_KEYS
+from rltop.structs import NamedTuple
+
+MAGIC = b":W&B\xe1\xbe\x00"
+"""Name, magic number 0xBEE1 big-endian, version 0."""
+SYSTEM = "system/"
+
+_HISTORY, _CONFIG, _STATS, _RUN, _EXIT = 2, 5, 7, 17, 18
+_HISTORY_ITEM, _HISTORY_STEP, _STATS_ITEM = 1, 2, 3
+
+_OWN_STEP_KEYS = tuple(key for key in STEP_KEYS if key != "_step")
+_ROW_NUMBER = "_step"
+_ROW_TIME = "_timestamp"
+_ROWS_HELD = 3
+"""Rows without a step of the trainer's own, from the first on, before W&B's is taken for good."""
+_MAX_STEP = 2**53
+_EPOCH_S = (1e9, 1e11)
+_NUMBER_TYPES = frozenset({int, float})
+_EXAMPLES_KEPT = 8
+_EXAMPLE_CHARS = 80
+_NUMBERS: dict[NonFinite, float] = {
+    NonFinite.NAN: float("nan"),
+    NonFinite.POS_INF: float("inf"),
+    NonFinite.NEG_INF: float("-inf"),
+}
+
+
+class _Row(NamedTuple):
+    """One row of history before it is known what its step is."""
+
+    cells: dict[str, float]
+    nulls: tuple[str, ...]
+    number: int | None
+    place: Place
+
+
+class WandbDecoder:
+    """History of a `.wandb` file as rows, with system samples and the end of the run.
+
+    The step is the trainer's own where a row holds one under a known key; a row
+    without it belongs to the newest step before it, as in W&B's charts. Only where
+    no row holds one is it W&B's `_step`. Samples of the machine are averaged over
+    the time since the row before, so that they never look like progress.
+
+    Attributes:
+        run: what the file says of the run.
+        exit_code: of the process, once it has ended; None before.
+    """
+
+    is_rewritten = False
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self.run = RunInfo()
+        self.exit_code: int | None = None
+        self._framer = BlockLogFramer(self.counts, MAGIC)
+        self._shapes = Shapes()
+        self._items = ItemReader()
+        self._last_keys: dict[str, None] = {}
+        self._samples: dict[str, list[float]] = {}
+        self._step_key = ""
+        self._last_step: int | None = None
+        self._held: list[_Row] = []
+        self._generation = 0
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, as the settings of the run say."""
+        return self.run.group_size
+
+    @property
+    def step_key(self) -> str:
+        """The key that the steps are read from; empty until a row has told."""
+        return self._step_key
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the run said that it is over?"""
+        return self.exit_code is not None
+
+    @property
+    def failure(self) -> str:
+        """The exit code in words, if it was not 0."""
+        return f"the process ended with exit code {self.exit_code}" if self.exit_code else ""
+
+    @property
+    def stopped(self) -> str:
+        """Why the file cannot be read; empty while all is well."""
+        return self._framer.stopped
+
+    @property
+    def bad_bytes(self) -> int:
+        """Bytes that belong to no record."""
+        return self._framer.bad_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of a record whose rest has not come."""
+        return self._framer.held_bytes
+
+    @property
+    def resume_offset(self) -> int:
+        """From here on bytes may be given again, where they were zeros or torn before."""
+        return self._framer.resume_offset
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every record that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        payloads = self._framer.feed(data, offset)
+        for line, (payload, at) in enumerate(payloads, self.counts.lines - len(payloads) + 1):
+            try:
+                self._decode(payload, at, records)
+            except MalformedMessageError as error:
+                self._refuse(str(error), line)
+        return records
+
+    def flush(self) -> list[Record]:
+        """Nothing: rows are given out as they come."""
+        return []
+
+    def finish(self) -> list[Record]:
+        """Rows that still waited for a step. A torn last block is normal: it is not counted."""
+        records: list[Record] = []
+        if self._held:
+            self._take_row_numbers(records)
+        return records
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """A new file begins: forget the torn block, the samples and how the run ended."""
+        del is_restart
+        self._framer.reset()
+        self._held.clear()
+        self._samples.clear()
+        self.run, self.exit_code = RunInfo(), None
+        self._step_key, self._last_step = "", None
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def _decode(self, payload: bytes, at: int, records: list[Record]) -> None:
+        for number, wire, a, b in fields(payload, 0, len(payload)):
+            if wire != SPAN:
+                continue
+            if number == _HISTORY:
+                self._place_row(self._history(payload, a, b, Place(self._generation, at)), records)
+            elif number == _STATS:
+                self._sample(payload, a, b)
+            elif number == _RUN:
+                self.run = self.run.with_run(payload, a, b)
+            elif number == _CONFIG:
+                self.run = self.run.with_config(read_config(payload, a, b))
+            elif number == _EXIT:
+                code = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
+                self.exit_code = signed(code)
+
+    def _history(self, payload: bytes, start: int, stop: int, place: Place) -> _Row:
+        cells: dict[str, float] = {}
+        nulls: list[str] = []
+        begin = start
+        row = self._items.row(payload, start, stop)
+        if row is not None:
+            keys, texts, begin = row
+            numbers = _numbers(texts)
+            if numbers is None:
+                self._take_texts(zip(keys, texts, strict=True), cells, nulls)
+            else:
+                cells = dict(zip(keys, numbers, strict=True))
+        self._take_texts(self._items.items(payload, begin, stop, _HISTORY_ITEM), cells, nulls)
+        number = _step_in(cells.pop(_ROW_NUMBER, None))
+        if number is None:
+            number = _outer_step(payload, start, stop)
+        return _Row(cells, tuple(nulls), number, place)
+
+    def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: dict[str, float], nulls: list[str]) -> None:
+        for key, text in items:
+            try:
+                cells[key] = float(text)
+            except ValueError:
+                self._take_json(key, text, cells, nulls)
+
+    def _take_json(self, key: str, text: bytes, cells: dict[str, float], nulls: list[str]) -> None:
+        """A value that is no bare number: null, a boolean, text, or an object of numbers."""
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            self._count_other(key, "text")
+            return
+        for name, leaf in flat_items({key: value}):
+            number = number_of(leaf)
+            if isinstance(number, float):
+                cells[shortened(name)] = number
+            elif number is NonFinite.NULL:
+                nulls.append(shortened(name))
+            elif number is not None:
+                cells[shortened(name)] = _NUMBERS[number]
+            else:
+                self._count_other(name, "text" if isinstance(leaf, str) else type(leaf).__name__)
+
+    def _count_other(self, key: str, kind: str) -> None:
+        if kind == "text":
+            self.counts.text_values += 1
+        else:
+            self.counts.nested_values += 1
+        if len(self.counts.examples) < _EXAMPLES_KEPT:
+            self.counts.examples.setdefault(key[:_EXAMPLE_CHARS], kind)
+
+    def _sample(self, payload: bytes, start: int, stop: int) -> None:
+        """Samples of the machine, kept until a row comes."""
+        for key, text in self._items.items(payload, start, stop, _STATS_ITEM):
+            try:
+                value = float(text)
+            except ValueError:
+                self._count_other(SYSTEM + key, "text")
+                continue
+            if value - value == 0.0:
+                sample = self._samples.get(key)
+                if sample is None:
+                    self._samples[key] = [value, 1.0]
+                else:
+                    sample[0] += value
+                    sample[1] += 1.0
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _place_row(self, row: _Row, records: list[Record]) -> None:
+        """Give a row its step, or hold it until it is known which key has the steps."""
+        if not self._step_key:
+            own = next((key for key in _OWN_STEP_KEYS if _step_in(row.cells.get(key)) is not None), None)
+            if own is None:
+                self._held.append(row)
+                if len(self._held) >= _ROWS_HELD:
+                    self._take_row_numbers(records)
+                return
+            self._step_key = own
+            first = _step_in(row.cells[own])
+            for held in self._held:
+                self._give_out(held, _least(held.number, first), records)
+            self._held.clear()
+        if self._step_key == _ROW_NUMBER:
+            self._give_out(row, row.number, records)
+            return
+        step = _step_in(row.cells.get(self._step_key))
+        if step is not None:
+            del row.cells[self._step_key]
+        self._give_out(row, self._last_step if step is None else step, records)
+
+    def _take_row_numbers(self, records: list[Record]) -> None:
+        self._step_key = _ROW_NUMBER
+        for row in self._held:
+            self._give_out(row, row.number, records)
+        self._held.clear()
+
+    def _give_out(self, row: _Row, step: int | None, records: list[Record]) -> None:
+        if step is None:
+            self.counts.no_step_lines += 1
+            return
+        cells = row.cells
+        time_s = cells.pop(_ROW_TIME, None)
+        if time_s is not None and not _EPOCH_S[0] < time_s < _EPOCH_S[1]:
+            time_s = None
+        self._last_step = step
+        for key, (total, count) in self._samples.items():
+            cells[SYSTEM + key] = total / count
+        self._samples.clear()
+        keys = sorted({*cells, *row.nulls}) if row.nulls else self._in_order(cells)
+        values, marks = _values(keys, cells, row.nulls)
+        shape = self._shapes.of(keys)
+        records.append(Record(step, time_s, shape, values, marks, row.place, self.run.total_steps))
+        self.counts.rows += 1
+        self.envelope = "flat"
+
+    def _in_order(self, cells: Mapping[str, float]) -> list[str]:
+        """The keys, sorted: W&B writes the items of a row in any order, another one each time."""
+        if cells.keys() != self._last_keys.keys():
+            self._last_keys = dict.fromkeys(sorted(cells))
+        return list(self._last_keys)
+
+    def _refuse(self, reason: str, line: int) -> None:
+        self.counts.refuse(line, reason)
+
+
+def _values(
+    keys: list[str], cells: Mapping[str, float], nulls: tuple[str, ...]
+) -> tuple[array[float], tuple[CellMark, ...]]:
+    if not nulls:
+        return cells_of(tuple(map(cells.__getitem__, keys)))
+    values, marks = cells_of([cells.get(key, float("nan")) for key in keys])
+    kinds = {mark.cell: mark.kind for mark in marks}
+    kinds.update((cell, NonFinite.NULL) for cell, key in enumerate(keys) if key not in cells)
+    return values, tuple(CellMark(cell, kinds[cell]) for cell in sorted(kinds))
+
+
+def _numbers(texts: list[bytes]) -> list[float] | None:
+    """All texts as numbers at once; None if one of them is anything else, or reads as another number here."""
+    try:
+        found = orjson.loads(b"[" + b",".join(texts) + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    # Here -0 is an integer, and has lost its sign.
+    if len(found) != len(texts) or not _NUMBER_TYPES.issuperset(map(type, found)) or b"-0" in texts:
+        return None
+    return list(map(float, found))
+
+
+def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
+    """W&B's own number of a row where it is no item: field 2, whose number is left out when it is 0."""
+    for field, wire, a, b in fields(payload, start, stop):
+        if field == _HISTORY_STEP and wire == SPAN:
+            return next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
+    return None
+
+
+def _step_in(value: float | None) -> int | None:
+    if value is None or not value.is_integer() or not -_MAX_STEP < value < _MAX_STEP:
+        return None
+    return int(value)
+
+
+def _least(number: int | None, first: int | None) -> int | None:
+    """A row from before the first step of the trainer: W&B's number, unless it would lie behind that step."""
+    if number is None or first is None:
+        return first if number is None else number
+    return min(number, first)

@@ -1,0 +1,460 @@
+"""Small charts of several metrics under one another, aligned at one step.
+
+Owns which steps they cover and how they are put on either side of a line that
+stands for the step; the dots are `spark`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from rltop import units
+from rltop.model import Label, Signal, Verdict
+from rltop.pages.chart import Marker, read_markers
+from rltop.pages.metric import catalogue_title
+from rltop.pages.signals import cadence_of, generic_signal, shown_step, signal_of, whole_of
+from rltop.pages.source import RunSource
+from rltop.rows.cells import RowBuilder
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Line, Piece
+from rltop.rows.sparkline import SparkData, Window, spark_data, sparkline
+from rltop.rules.chains import Fact, Link
+from rltop.rules.diagnosis import links_of, symptom_of
+from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
+from rltop.store.series import Stretch
+from rltop.structs import Struct, replace
+
+LEAST_CELLS = 14
+"""Below this a line says nothing on either side."""
+MOST_CELLS = 100
+
+_LEAST_RECORDS = 8
+_AFTER_TIMES = 1.5
+
+
+class Frame(Struct):
+    """The steps that the charts share.
+
+    Attributes:
+        step: where they are aligned: the first step to the right of the line.
+        stride: steps in half a cell.
+        left, right: cells on either side of the line.
+        first, last: the oldest and the newest step in the picture.
+        is_newest: the picture ends with the newest step of the run.
+    """
+
+    step: int
+    stride: int
+    left: int
+    right: int
+    first: int
+    last: int
+    is_newest: bool
+
+    @property
+    def cells(self) -> int:
+        """Width of a chart, the line included."""
+        return self.left + 1 + self.right
+
+    def cell(self, step: int) -> int:
+        """The cell of a step, the line being the cell between both sides; outside, negative or too large."""
+        cell = self.window.column(step) // 2
+        return cell if step < self.step else cell + 1
+
+    @property
+    def window(self) -> Window:
+        """The columns to read, two to a cell; the line stands between two of them."""
+        return Window(self.step - 2 * self.left * self.stride, self.stride, 2 * (self.left + self.right))
+
+
+def frame_around(run: RunSource, step: int, cells: int, at: int | None = None) -> Frame | None:
+    """Choose what charts around `step` cover in at most `cells` cells.
+
+    Up to 64 records before the step, as many as are judged, and half as many again
+    after it; less where the run has less. None without room, or without a row.
+    """
+    first, last = run.stream.first_step, shown_step(run, at)
+    cells = min(cells, MOST_CELLS)
+    if first is None or last is None or cells < LEAST_CELLS:
+        return None
+    cadence = cadence_of(run.stream)
+    before = min(LOOKBACK_RECORDS * cadence, max(step - first, _LEAST_RECORDS * cadence))
+    after = min(max(last - step + 1, _LEAST_RECORDS * cadence), round(_AFTER_TIMES * before))
+    stride = max(1, -(-(before + after) // (2 * (cells - 1))))
+    left, right = -(-before // (2 * stride)), -(-after // (2 * stride))
+    while left + right + 1 > cells:
+        left, right = (left - 1, right) if left >= right else (left, right - 1)
+    start, stop = max(first, step - 2 * left * stride), min(last, step + 2 * right * stride - 1)
+    return Frame(step, stride, left, right, start, stop, last <= stop)
+
+
+def read_aligned(run: RunSource, signal: Signal, frame: Frame, at: int | None = None) -> SparkData:
+    """The line of a signal over the frame, in the unit of the signal."""
+    window, stream = frame.window, run.stream
+    stop = window.stop if at is None else min(window.stop, at + 1)
+    return spark_data(
+        stream.buckets(signal.key, window.stride, window.start, max(window.start, stop)),
+        window,
+        signal,
+        marks=[mark.step for mark in stream.marks(signal.key) if window.start <= mark.step < stop],
+        restarts=[step for step in stream.seen_restarts if window.start < step < stop],
+    )
+
+
+def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Line:
+    """The chart with the line of the step in its place, in `role`."""
+    pieces: list[Piece] = []
+    cell = 0
+    for text, piece_role in sparkline(data, glyphs):
+        for part in (text[: max(0, frame.left - cell)], text[max(0, frame.left - cell) :]):
+            if cell == frame.left and part:
+                pieces.append(Piece(glyphs.upright, role))
+                cell += 1
+            if part:
+                pieces.append(Piece(part, piece_role))
+                cell += len(part)
+    return tuple(pieces)
+
+
+def add_axis(builder: RowBuilder, frame: Frame, glyphs: Glyphs, role: str) -> RowBuilder:
+    """The axis above the charts: first step, the step of the line in `role`, last step."""
+    start = builder.column
+    first, step = units.step(frame.first), units.step(frame.step)
+    at = start + frame.left
+    if frame.left > len(first) + 2:
+        builder.add(first, "dim").add(" ").add(glyphs.rule * (at - builder.column - 1), "rule").add(" ")
+    builder.to(at).add(step, role)
+    end = "now" if frame.is_newest else units.step(frame.last)
+    rest = start + frame.cells - builder.column - len(end) - 2
+    if rest > 0:
+        builder.add(" ").add(glyphs.rule * rest, "rule").add(f" {end}", "dim")
+    return builder
+
+
+TOGETHER_RECORDS = 1
+"""Moves within so many records of each other have no order that can be told."""
+
+CLEAR_SIGMAS = 6.0
+"""A move has to be as far as this to be called the first: among a dozen links one strays a little by chance."""
+
+_BEFORE_ROWS = 320
+_AFTER_ROWS = 64
+_MOST_CELLS_READ = 200_000
+_MOST_INSTANCES = 16
+_NAMED = 3
+_ONSET = "the onset"
+_FACTS = frozenset(fact.value for fact in Fact)
+_SET = frozenset({"lr", "lr_critic"})
+
+
+class ChainLink(Struct):
+    """One thing that was looked at.
+
+    Attributes:
+        title: what it is called here.
+        question: what looking there tells.
+        signal: what is shown; None for a fact about the run.
+        moved: whether it moved, when, and by how much.
+        records: records from the onset to where it moved, negative before it; None if it did not.
+        line: its line around the onset, or None.
+    """
+
+    title: str
+    question: str
+    signal: Signal | None
+    moved: Movement
+    records: int | None = None
+    line: SparkData | None = None
+
+
+class ChainView(Struct):
+    """The chain of one verdict.
+
+    Attributes:
+        symptom: what the chain is for, in words.
+        onset: the step at which everything is aligned.
+        subject: the metric that the verdict speaks of; None where it speaks of none.
+        links: what the run logs of the chain, in its order.
+        missing: titles of what it does not log.
+        first: number of the link that moved before all others, or None.
+        conclusion: what the order of the moves says, and nothing more.
+        frame: what the lines cover; None without room.
+        markers: what else happened on its steps.
+    """
+
+    symptom: str
+    onset: int
+    subject: ChainLink | None
+    links: tuple[ChainLink, ...]
+    missing: tuple[str, ...]
+    first: int | None
+    conclusion: str
+    frame: Frame | None
+    markers: tuple[Marker, ...] = ()
+
+
+def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) -> ChainView:
+    """Look at every link of a verdict's chain.
+
+    Args:
+        run: the run.
+        verdict: whose chain.
+        at: the step of the time cursor; nothing after it is looked at.
+        cells: room for the charts.
+    """
+    reader = _Reader(run, verdict.since_step, at, frame_around(run, verdict.since_step, cells, at))
+    subject = _subject(run, verdict, reader)
+    links: list[ChainLink] = []
+    missing: list[str] = []
+    for link in links_of(verdict):
+        found = reader.fact(link) if link.fact is not None else reader.metric(link)
+        if found is not None:
+            if not any(reader.says_no_more(found, told) for told in (subject, *links)):
+                links.append(found)
+        elif link.fact is None:
+            missing.append(catalogue_title(link.metrics[0]))
+    first = _first(subject, links)
+    return ChainView(
+        symptom=symptom_of(verdict),
+        onset=verdict.since_step,
+        subject=subject,
+        links=tuple(links),
+        missing=tuple(missing),
+        first=first,
+        conclusion=_conclusion(subject, links, first, verdict),
+        frame=reader.frame,
+        markers=_markers(run, reader.frame, verdict, at),
+    )
+
+
+def _markers(run: RunSource, frame: Frame | None, verdict: Verdict, at: int | None) -> tuple[Marker, ...]:
+    if frame is None:
+        return ()
+    last = frame.last if at is None else min(frame.last, at)
+    return read_markers(run, frame.first, last, verdict.metric)
+
+
+def _subject(run: RunSource, verdict: Verdict, reader: _Reader) -> ChainLink | None:
+    signals = () if run.identity is None else run.identity.signals.get(verdict.metric, ())
+    own = next((signal for signal in signals if signal.key == verdict.key), None)
+    if own is None and verdict.key and run.stream.has(verdict.key):
+        own = signal_of(run, verdict.key)
+    if own is None:
+        own = signals[0] if signals else None
+    return None if own is None else reader.link_of(own, _title(own, len(signals)), "")
+
+
+class _Reader:
+    """Reads the values around the onset once, for all links."""
+
+    def __init__(self, run: RunSource, onset: int, at: int | None, frame: Frame | None) -> None:
+        self.run, self.onset, self.at, self.frame = run, onset, at, frame
+        width = max(1, len(run.stream.keys))
+        before = max(LOOKBACK_RECORDS, min(_BEFORE_ROWS, _MOST_CELLS_READ // width))
+        self._around: Stretch = run.stream.around(onset, before, _AFTER_ROWS)
+        self._columns: Mapping[str, int] = {key: i for i, key in enumerate(run.stream.keys)}
+        self._steps: Sequence[int] = run.stream.steps()
+
+    def metric(self, link: Link) -> ChainLink | None:
+        """The first metric of a link that the run logs; of its instances the one that moved first."""
+        identity = self.run.identity
+        for name in link.metrics:
+            signals = () if identity is None else identity.signals.get(name, ())
+            if not signals:
+                continue
+            found = [
+                self.link_of(signal, _title(signal, len(signals)), link.question, has_line=False)
+                for signal in signals[:_MOST_INSTANCES]
+            ]
+            best = min(found, key=lambda one: math.inf if one.moved.step is None else one.moved.step)
+            return self._with_line(best)
+        return None
+
+    def fact(self, link: Link) -> ChainLink | None:
+        """What the run itself has to say; None where it has nothing."""
+        assert link.fact is not None
+        if link.fact is Fact.RESTART:
+            near = [step for step in self.run.stream.seen_restarts if self._is_near(step)]
+            if not near:
+                return None
+            moved = Movement(near[-1], is_known=True)
+            return ChainLink(link.fact.value, link.question, None, moved, self.records_to(near[-1]))
+        first: tuple[int, str] | None = None
+        for key in self.run.stream.keys:
+            step = next((mark.step for mark in self.run.stream.marks(key) if self._is_near(mark.step)), None)
+            if step is not None and (first is None or step < first[0]):
+                first = (step, key)
+        if first is None:
+            return None
+        moved = Movement(first[0], score=math.inf)
+        shown = ChainLink(link.fact.value, link.question, generic_signal(first[1]), moved, self.records_to(first[0]))
+        return self._with_line(shown)
+
+    def _is_near(self, step: int) -> bool:
+        """Is a step inside what is looked at around the onset?"""
+        steps = self._around.steps
+        first = steps[max(0, self._around.split - LOOKBACK_RECORDS)] if steps else self.onset
+        last = max(self.onset, steps[-1]) if steps else self.onset
+        # A restart clips what is held: the first row of the new segment is the restart itself.
+        return first <= step <= (last if self.at is None else min(last, self.at))
+
+    def says_no_more(self, link: ChainLink, told: ChainLink | None) -> bool:
+        """Is it the same move of the same key, or the same numbers under another name?"""
+        if told is None or link.signal is None or told.signal is None:
+            return False
+        if link.signal.key == told.signal.key:
+            return link.moved.step == told.moved.step
+        # A reward of one part is that part; what stands still is no sign of being the same.
+        if link.moved.before != told.moved.before or link.moved.step != told.moved.step:
+            return False
+        values = self._values(link.signal)
+        return len(set(values)) > 1 and values == self._values(told.signal)
+
+    def _values(self, signal: Signal) -> list[float]:
+        """The finite values around the onset, in the unit of the signal."""
+        column = self._columns.get(signal.key)
+        found = (_cell(row, column) for row in self._around.rows)
+        return [signal.read(value) for value in found if math.isfinite(value)]
+
+    def link_of(self, signal: Signal, title: str, question: str, *, has_line: bool = True) -> ChainLink:
+        """What a signal says of itself."""
+        moved = self._movement(signal)
+        found = ChainLink(title, question, signal, moved, None if moved.step is None else self.records_to(moved.step))
+        return self._with_line(found) if has_line else found
+
+    def _with_line(self, link: ChainLink) -> ChainLink:
+        if self.frame is None or link.signal is None:
+            return link
+        return replace(link, line=read_aligned(self.run, link.signal, self.frame, self.at))
+
+    def _movement(self, signal: Signal) -> Movement:
+        """Whether the signal moved, in its own unit."""
+        column = self._columns.get(signal.key)
+        steps: Sequence[int] = self._around.steps
+        values: Sequence[float] = [_cell(row, column) for row in self._around.rows]
+        if sum(map(math.isfinite, values[: self._around.split])) < LEAST_BEFORE and not self._around.is_approximate:
+            # Logged too seldom for the rows around: all that is held.
+            steps, values = self.run.stream.series(signal.key)
+        marks = [mark.step for mark in self.run.stream.marks(signal.key) if self._is_near(mark.step)]
+        moved = movement(steps, values, self.onset, marks, until=self.at, whole=whole_of(signal))
+        return replace(
+            moved,
+            before=signal.read(moved.before),
+            after=signal.read(moved.after),
+            score=math.copysign(moved.score, moved.score * signal.scale) if moved.score else 0.0,
+        )
+
+    def records_to(self, step: int) -> int:
+        """Records from the onset to a step; steps apart where the rows are no longer held."""
+        if self._steps and self._steps[0] <= min(step, self.onset):
+            return bisect_left(self._steps, step) - bisect_left(self._steps, self.onset)
+        return step - self.onset
+
+
+def _cell(row: Sequence[float], column: int | None) -> float:
+    return row[column] if column is not None and column < len(row) else math.nan
+
+
+def _title(signal: Signal, count: int) -> str:
+    if count < 2 or not signal.instance:
+        return signal.metric.title
+    return Label.of(signal.instance).display
+
+
+def _is_clear(link: ChainLink) -> bool:
+    """Is the move too far for chance? A fact has no distance, and is certain."""
+    return link.signal is None or abs(link.moved.score) >= CLEAR_SIGMAS
+
+
+def _is_set(link: ChainLink) -> bool:
+    """Is it given from outside rather than measured?"""
+    return link.signal is not None and link.signal.metric.name in _SET
+
+
+def _first(subject: ChainLink | None, links: Sequence[ChainLink]) -> int | None:
+    """The link that moved clearly before every other and before the subject."""
+    if subject is not None and subject.moved.is_drift:
+        return None
+    moved = sorted((link.records, i) for i, link in enumerate(links) if link.records is not None and _is_clear(link))
+    if not moved:
+        return None
+    records, i = moved[0]
+    rest = [other for other, _ in moved[1:]]
+    # Where the symptom's own line does not say when it began, its rule does.
+    rest.append(0 if subject is None or subject.records is None else subject.records)
+    return i if all(other - records > TOGETHER_RECORDS for other in rest) else None
+
+
+def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: int | None, verdict: Verdict) -> str:
+    """What the order of the moves says, as far as it can be told."""
+    known = [link for link in links if link.moved.is_known or link.moved.step is not None]
+    if not links:
+        return "the run logs nothing of this chain"
+    if not known:
+        return f"too few records before step {units.step(verdict.since_step)} to say what moved first"
+    has_moved = subject is not None and subject.records is not None
+    name = _quoted(subject.title) if subject is not None and has_moved else _ONSET
+    origin = subject.records if subject is not None and subject.records is not None else 0
+    gaps = sorted(
+        ((link.records - origin, i, link) for i, link in enumerate(links) if link.records is not None),
+        key=lambda one: one[:2],
+    )
+    moved = [(gap, link) for gap, _, link in gaps if _is_clear(link)]
+    drifting = [link.title for link in (*((subject,) if subject is not None else ()), *links) if link.moved.is_drift]
+    if moved:
+        text = _order(moved, first is not None, name)
+    elif drifting and not gaps:
+        text = "nothing in this chain left its course at once"
+    else:
+        text = _faint([link for _, _, link in gaps])
+    if drifting:
+        text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} drifting already"
+    return f"{text}. An order, not yet a cause" if any(gap < -TOGETHER_RECORDS for gap, _ in moved) else text
+
+
+def _faint(links: Sequence[ChainLink]) -> str:
+    """Nothing moved so far that it could not be chance."""
+    if not links:
+        return "nothing else in this chain clearly left its usual range: the symptom stands alone"
+    verb = "strayed, but less" if len(links) == 1 else "strayed, but each less"
+    return f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: no order can be told"
+
+
+def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -> str:
+    """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising."""
+    before = [(-gap, link) for gap, link in moved if gap < -TOGETHER_RECORDS]
+    together = [link.title for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
+    after = [link.title for gap, link in moved if gap > TOGETHER_RECORDS]
+    if before:
+        gap, leader = before[0]
+        verb = "came" if leader.title in _FACTS else "moved"
+        verb += " first," if has_first else ""
+        text = f"{_quoted(leader.title)} {verb} {_records(gap)} before {name}"
+        others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
+        return f"{text}; also before it: {', '.join(others)}" if others else text
+    if together:
+        what = f"{_listed(together)} moved with {name}, within a record: no order can be told"
+        if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
+            what += ", but a learning rate is set, not measured: it did not follow"
+        return f"nothing moved before it; {what}" if after else what
+    did = "" if name == _ONSET else " did"
+    return f"nothing in this chain moved before {name}{did}; {_listed(after)} followed"
+
+
+def _quoted(title: str) -> str:
+    """A title that can stand in a sentence, whatever signs are in it."""
+    return f'"{title}"' if any(sign in title for sign in ",:;") else title
+
+
+def _records(count: int) -> str:
+    return f"{units.count(count)} {'record' if count == 1 else 'records'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in a row, the first few of many."""
+    names = [_quoted(name) for name in names]
+    if len(names) > _NAMED + 1:
+        return f"{', '.join(names[:_NAMED])} and {units.count(len(names) - _NAMED)} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,275 @@
+"""What changed around a step: the metrics that moved most, whatever they are called.
+
+Owns the ranking of all keys by how far they left their usual range at the step,
+and the page that shows it. Reads the rows around the step and no others, so that
+a long run costs what a short one does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rltop import units
+from rltop.model import Label, Signal
+from rltop.model.keys import is_bookkeeping_key
+from rltop.pages.chain import Frame, add_axis, aligned_line, frame_around, read_aligned
+from rltop.pages.signals import generic_signal, shown_step, whole_of
+from rltop.pages.source import RunSource
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.sparkline import SparkData
+from rltop.rows.widths import cell_width
+from rltop.stats.change import SIGMAS, Shift, shift_between
+from rltop.store.series import Stretch
+from rltop.structs import Struct, replace
+
+LEAST = (40, 12)
+BEFORE_VALUES = 32
+"""Values of a key before the step that say what is usual."""
+AFTER_VALUES = 5
+"""Values from the step on that say where it went."""
+
+_AFTER_ROWS = 8
+_BEFORE_ROWS = 160
+_MOST_CELLS_READ = 60_000
+_SHOWN = 60
+_ALWAYS_SHOWN = 5
+_MOST_SIGMAS = 99.0
+_NUMBER = 9
+_ROOMY = 56
+"""Columns from which the usual level has room beside the new one."""
+
+
+class Changed(Struct):
+    """One key and how it moved.
+
+    Attributes:
+        signal: what it is.
+        shift: from where to where, in the unit of the signal.
+        is_nonfinite: a value at the step was not a finite number.
+        line: its line around the step, or None where there is no room.
+        is_one_of_several: the run logs the metric under other keys too.
+    """
+
+    signal: Signal
+    shift: Shift
+    is_nonfinite: bool = False
+    line: SparkData | None = None
+    is_one_of_several: bool = False
+
+    @property
+    def is_outside(self) -> bool:
+        """It has left its usual range."""
+        return self.is_nonfinite or abs(self.shift.score) >= SIGMAS
+
+
+class ChangeView(Struct):
+    """What changed around a step.
+
+    Attributes:
+        step: the step; None while there is no row.
+        rows: the keys that moved most, most first.
+        moved: how many left their usual range.
+        judged: how many keys could be judged.
+        unknown: how many logged something there, but too little before.
+        before: how many records before the step there are to compare with, at most.
+        is_approximate: the rows are means of folded history.
+        frame: what the lines cover.
+    """
+
+    step: int | None
+    rows: tuple[Changed, ...] = ()
+    moved: int = 0
+    judged: int = 0
+    unknown: int = 0
+    before: int = 0
+    is_approximate: bool = False
+    frame: Frame | None = None
+
+
+def build_change(run: RunSource, at: int | None = None, *, width: int = 120) -> ChangeView:
+    """Rank every key by how far it moved at a step.
+
+    Args:
+        run: the run.
+        at: the step; None is the newest one.
+        width: cells that it will be painted in.
+    """
+    step = shown_step(run, at)
+    keys = run.stream.keys
+    if step is None or not keys:
+        return ChangeView(None)
+    rows = max(BEFORE_VALUES + 8, min(_BEFORE_ROWS, _MOST_CELLS_READ // len(keys)))
+    stretch = run.stream.around(step, rows, _AFTER_ROWS)
+    found, unknown = _rank(run, stretch, step)
+    moved = sum(one.is_outside for one in found)
+    frame = frame_around(run, step, width - _line_at(width) - 1)
+    shown = found[: min(_SHOWN, max(moved, _ALWAYS_SHOWN))]
+    return ChangeView(
+        step=step,
+        rows=tuple(_with_line(run, one, frame) for one in shown),
+        moved=moved,
+        judged=len(found),
+        unknown=unknown,
+        before=min(stretch.split, BEFORE_VALUES),
+        is_approximate=stretch.is_approximate,
+        frame=frame,
+    )
+
+
+def _rank(run: RunSource, stretch: Stretch, step: int) -> tuple[list[Changed], int]:
+    """Every key that can be judged, by distance; and how many cannot."""
+    known = _signals_by_key(run)
+    found, unknown = [], 0
+    last = stretch.steps[-1] if stretch.steps else step
+    before, after = stretch.rows[: stretch.split], stretch.rows[stretch.split :]
+    for column, key in enumerate(run.stream.keys):
+        if is_bookkeeping_key(key):
+            continue
+        then = _finite(after, column)[:AFTER_VALUES]
+        is_bad = any(step <= mark.step <= last for mark in run.stream.marks(key))
+        if not then and not is_bad:
+            continue
+        signal = known.get(key) or generic_signal(key)
+        shift = shift_between(_finite(before, column)[-BEFORE_VALUES:], then, whole_of(signal))
+        if shift is not None:
+            read = Shift(
+                signal.read(shift.before),
+                signal.read(shift.after),
+                math.copysign(shift.score, shift.score * signal.scale),
+                shift.is_spike,
+            )
+            found.append(Changed(signal, read, is_bad, is_one_of_several=_has_others(run, signal)))
+        elif is_bad:
+            unlike = Shift(math.nan, math.nan, math.inf)
+            found.append(Changed(signal, unlike, is_bad, is_one_of_several=_has_others(run, signal)))
+        else:
+            unknown += 1
+    found.sort(key=lambda one: (not one.is_nonfinite, -abs(one.shift.score), one.signal.key))
+    return found, unknown
+
+
+def _has_others(run: RunSource, signal: Signal) -> bool:
+    return run.identity is not None and len(run.identity.signals.get(signal.metric.name, ())) > 1
+
+
+def _finite(rows: Sequence[Sequence[float]], column: int) -> list[float]:
+    # A row of an older block is shorter where keys came later.
+    return [row[column] for row in rows if column < len(row) and math.isfinite(row[column])]
+
+
+def _signals_by_key(run: RunSource) -> Mapping[str, Signal]:
+    if run.identity is None:
+        return {}
+    return {signal.key: signal for found in run.identity.signals.values() for signal in found}
+
+
+def _with_line(run: RunSource, one: Changed, frame: Frame | None) -> Changed:
+    if frame is None:
+        return one
+    return replace(one, line=read_aligned(run, one.signal, frame))
+
+
+def _line_at(width: int) -> int:
+    """The column in which the lines begin."""
+    return 90 if width >= 130 else 62 if width >= 96 else 53 if width >= 70 else width
+
+
+def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """Paint the page from the top; what does not fit is cut off below."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    if view.step is None:
+        return fill([text_row("nothing has been logged yet", width, glyphs, "dim")], height)
+    title = RowBuilder(width, glyphs).add(" ").add(f"WHAT CHANGED AT STEP {units.step(view.step)}", "title")
+    rows = [title.row()]
+    rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]
+    rows.append(rule_row(width, glyphs))
+    if view.rows:
+        rows.append(_head(view, width, glyphs))
+    is_quiet = False
+    for one in view.rows:
+        if not one.is_outside and not is_quiet:
+            is_quiet = True
+            rows += [Row(()), text_row("within their usual range, farthest first", width, glyphs, "dim")]
+        rows.append(_paint_changed(one, view.frame, width, glyphs))
+    left_out = view.moved - sum(one.is_outside for one in view.rows)
+    if left_out > 0:
+        rows.append(text_row(f"and {units.count(left_out)} more that moved less", width, glyphs, "dim"))
+    return fill(rows, height)
+
+
+def _summary(view: ChangeView) -> str:
+    if not view.judged:
+        return f"too little before: {view.before} records, and it takes 8 values of a key to say what is usual"
+    keys = "key" if view.judged == 1 else "keys"
+    verb = "has" if view.moved == 1 else "have"
+    text = f"{units.count(view.moved)} of {units.count(view.judged)} {keys} {verb} left the usual range"
+    text += f" ({units.count(SIGMAS)} sigma) of the {view.before} records before"
+    if view.unknown:
+        text += f"; {units.count(view.unknown)} logged too seldom to tell"
+    if view.is_approximate:
+        text += "; older rows are means of folded history"
+    return text
+
+
+def _title_cells(width: int) -> int:
+    return 44 if width >= 130 else 18 if width >= _ROOMY else 16
+
+
+def _name(one: Changed, width: int) -> str:
+    """The key where there is room for it, else what the metric is called; of several of its kind, which of them."""
+    if width >= 130:
+        return one.signal.key
+    return one.signal.instance if one.is_one_of_several and one.signal.instance else one.signal.metric.title
+
+
+def _head(view: ChangeView, width: int, glyphs: Glyphs) -> Row:
+    builder = RowBuilder(width, glyphs).add("   ").left("key" if width >= 130 else "metric", _title_cells(width), "dim")
+    if width >= _ROOMY:
+        builder.right("usual", 9, "dim").add("   ")
+    builder.right("then", 9, "dim").right("sigma", 9, "dim")
+    if view.frame is not None:
+        add_axis(builder.to(_line_at(width)), view.frame, glyphs, "note")
+    return builder.row()
+
+
+def _paint_changed(one: Changed, frame: Frame | None, width: int, glyphs: Glyphs) -> Row:
+    shift = one.shift
+    role = "strong" if one.is_outside else "dim"
+    sign = glyphs.nonfinite if one.is_nonfinite else glyphs.rise if shift.score > 0 else glyphs.fall
+    builder = RowBuilder(width, glyphs).add(
+        f" {sign if one.is_outside else ' '} ", "crit" if one.is_nonfinite else role
+    )
+    cells = _title_cells(width)
+    name = Label.of(_name(one, width)).display
+    builder.left(clip_middle(name, cells - 1), cells, "key" if width >= 130 else "text")
+    if width >= _ROOMY:
+        builder.right(_number(shift.before, one), 9, "value").add(f" {glyphs.arrow} ", "dim")
+    builder.right(
+        "NaN/Inf" if one.is_nonfinite else _number(shift.after, one), 9, "value" if not one.is_nonfinite else "crit"
+    )
+    builder.right(sigma_text(shift.score), 9, role)
+    if shift.is_spike and builder.room > 12 and (frame is None or _line_at(width) - builder.column > 12):
+        builder.add(" one value", "dim")
+    if one.line is not None and frame is not None:
+        builder.to(_line_at(width)).line(aligned_line(one.line, frame, glyphs, "note"))
+    return builder.row(Target(TargetKind.METRIC, one.signal.key))
+
+
+def _number(value: float, one: Changed) -> str:
+    if math.isnan(value):
+        return units.UNKNOWN
+    text = units.measure(value, one.signal.metric.unit)
+    return text if cell_width(text) <= _NUMBER else units.quantity(value, one.signal.metric.unit)[0]
+
+
+def sigma_text(score: float) -> str:
+    """A distance in sigmas with its sign, for example +8.2; far ones are cut at 99."""
+    if math.isinf(score):
+        return ""
+    size = abs(score)
+    text = f">{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
+    return f"{units.MINUS if score < 0 else '+'}{text}"

@@ -1,0 +1,379 @@
+"""The completions of a group, and the text of one of them.
+
+Owns the columns of the first and the lines of the second. Text is broken into
+lines once for a width; what is longer than a person reads is cut in the middle.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+
+from rltop import units
+from rltop.model import Label
+from rltop.model.completions import Completion, Passage, RolloutText, TextPlace
+from rltop.pages.rollouts import (
+    LEAST,
+    RolloutsView,
+    flat,
+    number_or_dash,
+    paint_nothing,
+    paint_parts,
+    paint_trail,
+    reasons,
+)
+from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.widths import cell_width, char_width, is_single
+from rltop.stats.rollouts import GroupSummary
+from rltop.structs import NamedTuple
+
+SHOWN_CHARS = 400_000
+"""Characters of one text that are shown; of a longer one the beginning and the end."""
+_END_CHARS = 100_000
+_TAB = 4
+_ROOMY = 60
+
+
+class CompletionOrder(enum.StrEnum):
+    """What the completions of a group are sorted by, largest first."""
+
+    LENGTH = "length"
+    REWARD = "reward"
+    ADVANTAGE = "advantage"
+
+
+class CompletionsView(NamedTuple):
+    """One group of a step.
+
+    Attributes:
+        rollouts: the step.
+        rank: of the group among those of the step, from 0.
+        group: the group; None where the step has none, or is still being read.
+        completions: in the order that was asked for.
+        order: that order.
+    """
+
+    rollouts: RolloutsView
+    rank: int
+    group: GroupSummary | None
+    completions: tuple[Completion, ...]
+    order: CompletionOrder
+
+    def find(self, place: TextPlace | None) -> tuple[int, Completion] | None:
+        """The completion whose first row stands there, and its rank; else the first."""
+        for i, each in enumerate(self.completions):
+            if each.places[:1] == (place,):
+                return i, each
+        return (0, self.completions[0]) if self.completions else None
+
+
+def build_completions(
+    rollouts: RolloutsView, name: str, order: CompletionOrder = CompletionOrder.LENGTH
+) -> CompletionsView:
+    """One group of a step by its name; where the step has none of that name, its first."""
+    found = rollouts.group(name)
+    if found is None or rollouts.shelved is None:
+        return CompletionsView(rollouts, 0, None, (), order)
+    rank, group = found
+    completions: Sequence[Completion] = group.completions
+    if order is not CompletionOrder.LENGTH:
+        lowest = float("-inf")
+        field = order.value
+        completions = sorted(completions, key=lambda each: -(lowest if (v := getattr(each, field)) is None else v))
+    return CompletionsView(rollouts, rank, group, tuple(completions), order)
+
+
+# -- the completions of a group --------------------------------------------------------------------------------------
+
+
+def paint_completions(
+    view: CompletionsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
+) -> list[Row]:
+    """The group in a few lines, then a row per completion; `is_low` leaves most of the lines to the completions."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    group = view.group
+    if group is None:
+        return fill(
+            [
+                paint_trail(view.rollouts, (), width, glyphs).row(),
+                Row(()),
+                *paint_nothing(view.rollouts, width, glyphs),
+            ],
+            height,
+        )
+    builder = paint_trail(view.rollouts, (f"group {_name(group, width)}",), width, glyphs)
+    note = f"{units.count(view.rank + 1)} of {units.count(len(view.rollouts.groups))} by {view.rollouts.order.value}"
+    if builder.room > len(note) + 3:
+        builder.to(width - len(note) - 1).add(note, "note")
+    rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)[: 3 if is_low else None]]
+    prompt = view.rollouts.prompts[group.name]
+    for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
+        rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
+    rows.append(rule_row(width, glyphs))
+    return fill([*rows, *_paint_list(view, group, width, glyphs)], height)
+
+
+def _name(group: GroupSummary, width: int) -> str:
+    return clip_middle(Label.of(group.name).display or "all", max(8, width - 40))
+
+
+def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list[tuple[str, str]]:
+    parts = [
+        ("", f"{units.count(len(group.completions))} {'completion' if len(group.completions) == 1 else 'completions'}")
+    ]
+    if group.lengths and group.middle is not None:
+        unit = view.rollouts.unit
+        parts.append(("longest ", f"{units.count(group.lengths[0])} {unit}"))
+        parts.append(("median ", units.number(group.middle)))
+    if group.ratio is not None:
+        usual = view.rollouts.usual
+        text = "" if usual is None or width < _ROOMY else f" (one group in 20 is past {units.number(usual.one_group)})"
+        parts.append(("ratio ", units.number(group.ratio) + text))
+    if group.gini is not None:
+        parts.append(("Gini ", units.number(group.gini)))
+    if group.reward_mean is not None:
+        spread = "" if group.reward_std is None else f" ± {units.number(group.reward_std)}"
+        parts.append(("reward ", units.number(group.reward_mean) + spread))
+    if group.cut is not None:
+        parts.append(("cut off ", f"{units.count(group.cut)} of {units.count(len(group.completions))}"))
+    if group.discarded:
+        parts.append(("discarded ", reasons(group.discarded)))
+    return parts
+
+
+class _Columns(NamedTuple):
+    """Which columns there are: those that a completion fills and the width has room for."""
+
+    number: int
+    bar: int
+    has_reward: bool
+    has_advantage: bool
+    stop: int
+    has_turns: bool
+    has_tools: bool
+    has_lag: bool
+
+
+def _columns(view: CompletionsView, width: int) -> _Columns:
+    shown = view.completions
+    number = max((cell_width(_number(view, i, each)) for i, each in enumerate(shown)), default=1)
+    longest = max((cell_width(flat(_stop_text(each))) for each in shown), default=0)
+
+    def has(field: str, least: int) -> bool:
+        return width >= least and any(getattr(each, field) is not None for each in shown)
+
+    return _Columns(
+        number=max(2, min(10 if width >= 60 else 5, number)) + 1,
+        bar=24 if width >= 160 else 16 if width >= 110 else 10 if width >= 70 else 0,
+        has_reward=has("reward", 40),
+        has_advantage=has("advantage", 58),
+        stop=min(longest, 18 if width >= 110 else 9) + 2 if longest and width >= 66 else 0,
+        has_turns=has("turns", 90),
+        has_tools=has("tool_calls", 90),
+        has_lag=has("off_policy_steps", 100),
+    )
+
+
+def _number(view: CompletionsView, index: int, completion: Completion) -> str:
+    """What the dump calls it, else its place in the list."""
+    return Label.of(completion.number).display or str(index + 1)
+
+
+def _stop_text(completion: Completion) -> str:
+    if completion.discarded:
+        return completion.discarded
+    return completion.stop or ("cut off" if completion.is_truncated else "")
+
+
+def _paint_list(view: CompletionsView, group: GroupSummary, width: int, glyphs: Glyphs) -> list[Row]:
+    columns = _columns(view, width)
+    rows = [_paint_head(view, columns, width, glyphs)]
+    shelved = view.rollouts.shelved
+    top = group.lengths[0] if group.lengths else 0.0
+    for i, each in enumerate(view.completions):
+        length = shelved.rollouts.length(each) if shelved is not None else None
+        sign = glyphs.threshold if each.is_truncated else " "
+        builder = RowBuilder(width, glyphs).add(f" {sign}", "warn")
+        builder.left(clip(_number(view, i, each), columns.number - 1), columns.number, "key")
+        builder.right(units.UNKNOWN if length is None else units.count(length), 8, "value")
+        if columns.bar:
+            role = "warn" if each.is_truncated else "spark"
+            builder.add(" ").left(_bar(length, top, columns.bar, glyphs), columns.bar, role)
+        if columns.has_reward:
+            builder.right(number_or_dash(each.reward), 9, "value")
+        if columns.has_advantage:
+            builder.right(number_or_dash(each.advantage), 10, "value")
+        if columns.stop:
+            role = "note" if each.discarded else "warn" if each.is_truncated else "text"
+            builder.add("  ").left(clip(flat(_stop_text(each)), columns.stop - 2), columns.stop - 2, role)
+        for has_it, value in (
+            (columns.has_turns, each.turns),
+            (columns.has_tools, each.tool_calls),
+            (columns.has_lag, each.off_policy_steps),
+        ):
+            if has_it:
+                builder.right(units.UNKNOWN if value is None else units.count(value), 7, "text")
+        if builder.room > 8:
+            builder.add("  ").add(flat(each.opening), "dim")
+        rows.append(builder.row(Target(TargetKind.COMPLETION, _key(each), view.rollouts.step)))
+    return rows
+
+
+def _key(completion: Completion) -> str:
+    """What a row leads to: the completion by where it stands."""
+    place = completion.places[0] if completion.places else TextPlace("", 0)
+    return f"{place.start} {place.size} {place.path}"
+
+
+def place_of(key: str) -> TextPlace:
+    """The place that the target of a completion names."""
+    start, size, path = key.split(" ", 2)
+    return TextPlace(path, int(start), int(size))
+
+
+def _bar(length: float | None, top: float, cells: int, glyphs: Glyphs) -> str:
+    if length is None or top <= 0.0:
+        return ""
+    eighths = len(glyphs.bar_ends)
+    filled = round(length / top * cells * eighths)
+    full, rest = divmod(filled, eighths)
+    return glyphs.bar * full + (glyphs.bar_ends[rest - 1] if rest else "")
+
+
+def _paint_head(view: CompletionsView, columns: _Columns, width: int, glyphs: Glyphs) -> Row:
+    def head(order: CompletionOrder, name: str) -> str:
+        return f"{glyphs.fall}{name}" if order is view.order else name
+
+    unit = view.rollouts.unit if view.rollouts.unit == "tokens" else "chars"
+    builder = RowBuilder(width, glyphs).add("  ").left("#", columns.number, "dim")
+    builder.right(head(CompletionOrder.LENGTH, unit), 8, "dim")
+    if columns.bar:
+        builder.add(" " * (columns.bar + 1))
+    if columns.has_reward:
+        builder.right(head(CompletionOrder.REWARD, "reward"), 9, "dim")
+    if columns.has_advantage:
+        builder.right(head(CompletionOrder.ADVANTAGE, "adv." if width < 80 else "advantage"), 10, "dim")
+    if columns.stop:
+        builder.add("  ").left("stop", columns.stop - 2, "dim")
+    for has_it, name in ((columns.has_turns, "turns"), (columns.has_tools, "tools"), (columns.has_lag, "behind")):
+        if has_it:
+            builder.right(name, 7, "dim")
+    if builder.room > 8:
+        builder.add("  ").add("begins", "dim")
+    return builder.row()
+
+
+# -- one completion --------------------------------------------------------------------------------------------------
+
+
+class CompletionView(NamedTuple):
+    """One completion with its text.
+
+    Attributes:
+        completions: its group.
+        rank: its place in the list, from 0.
+        completion: the completion; None where there is none.
+        text: None while it is being read.
+    """
+
+    completions: CompletionsView
+    rank: int
+    completion: Completion | None
+    text: RolloutText | None
+
+
+def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
+    """What is known of it, then what it says, from the prompt to the end; the board scrolls."""
+    completion, group = view.completion, view.completions.group
+    if completion is None or group is None:
+        return paint_completions(view.completions, width, None, glyphs)
+    number = _number(view.completions, view.rank, completion)
+    trail = (f"group {_name(group, width - 20)}", f"completion {number}")
+    builder = paint_trail(view.completions.rollouts, trail, width, glyphs)
+    count = len(view.completions.completions)
+    note = f"{units.count(view.rank + 1)} of {units.count(count)} by {view.completions.order.value}"
+    if builder.room > len(note) + 3:
+        builder.to(width - len(note) - 1).add(note, "note")
+    rows = [builder.row(), *paint_parts(_facts(view, completion, group), width, glyphs)]
+    text = view.text
+    if text is None:
+        return [*rows, rule_row(width, glyphs), text_row("reading ...", width, glyphs, "dim")]
+    facts = [(f"{Label.of(key).display} ", clip(flat(value), max(8, width // 2))) for key, value in text.facts]
+    rows += paint_parts(facts[:24], width, glyphs)
+    if text.note:
+        rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(text.note).display, width - 2, 3)]
+    for passage in text.passages:
+        rows.append(_heading(passage, width, glyphs))
+        rows += [text_row(line, width, glyphs) for line in _lines(passage.text, width - 2)]
+    return rows
+
+
+def _heading(passage: Passage, width: int, glyphs: Glyphs) -> Row:
+    name = clip(Label.of(passage.heading).display, width - 24)
+    size = f"{units.count(len(passage.text))} {'character' if len(passage.text) == 1 else 'characters'}"
+    builder = RowBuilder(width, glyphs).add(glyphs.rule * 2 + " ", "rule").add(name, "title").add(f"  {size} ", "dim")
+    return builder.add(glyphs.rule * max(0, builder.room), "rule").row()
+
+
+def _facts(view: CompletionView, completion: Completion, group: GroupSummary) -> list[tuple[str, str]]:
+    shelved = view.completions.rollouts.shelved
+    length = shelved.rollouts.length(completion) if shelved is not None else None
+    parts: list[tuple[str, str]] = []
+    if length is not None:
+        times = f", {length / group.middle:.3g}× the median" if group.middle else ""
+        parts.append(("", f"{units.count(length)} {view.completions.rollouts.unit}{times}"))
+    for name, value in (("reward ", completion.reward), ("advantage ", completion.advantage)):
+        if value is not None:
+            parts.append((name, units.number(value)))
+    if completion.stop or completion.is_truncated:
+        cut = ", cut off" if completion.is_truncated else ""
+        parts.append(("stop ", (flat(completion.stop) or "limit") + cut))
+    for name, number in (
+        ("turns ", completion.turns),
+        ("tool calls ", completion.tool_calls),
+        ("steps behind the policy ", completion.off_policy_steps),
+    ):
+        if number is not None:
+            parts.append((name, units.count(number)))
+    if completion.discarded:
+        parts.append(("discarded ", flat(completion.discarded)))
+    return parts
+
+
+def _lines(text: str, width: int) -> Iterator[str]:
+    """A text as lines of at most `width` cells; its own line breaks are kept."""
+    if len(text) > SHOWN_CHARS:
+        left_out = len(text) - SHOWN_CHARS
+        yield from _lines(text[: SHOWN_CHARS - _END_CHARS], width)
+        yield f"... {units.count(left_out)} characters left out ..."
+        text = text[-_END_CHARS:]
+    for line in text.replace("\r\n", "\n").split("\n"):
+        shown = Label.of(line.expandtabs(_TAB)).display
+        if not shown:
+            yield ""
+        while shown:
+            cut = _fitting(shown, width)
+            yield shown[:cut].rstrip()
+            shown = shown[cut:]
+
+
+def _fitting(text: str, width: int) -> int:
+    """How many characters go into one line; a word is parted only where it is as long as a line."""
+    if is_single(text[: width + 1]):
+        if len(text) <= width:
+            return len(text)
+        most = width
+    else:
+        most = cells = 0
+        for char in text:
+            cells += char_width(char)
+            if cells > width:
+                break
+            most += 1
+        if most == len(text):
+            return most
+    blank = text.rfind(" ", 0, most + 1)
+    return blank + 1 if blank > most // 2 else max(1, most)

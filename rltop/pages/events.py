@@ -1,0 +1,420 @@
+"""One event in one row, as every page and report writes it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from rltop import units
+from rltop.model import Event, EventState, Label, Level
+from rltop.pages.signals import shown_step
+from rltop.pages.source import RunSource, outlived, part_of
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import NO_KEYS, KeyNames
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.store.stream import Stream
+from rltop.structs import Struct, field, replace
+
+_EVENT_WORDS = {
+    EventState.FIRING: "fires",
+    EventState.ESCALATED: "is worse",
+    EventState.RECOVERED: "recovered",
+    EventState.FACT: "note",
+}
+
+PROVISIONAL = "provisional: "
+"""Before what the newest row would say if nothing more came of its step."""
+_LEAST_WORDS = 12
+_MOST_ROWS = 6
+
+
+def paint_event(event: Event, width: int, glyphs: Glyphs) -> Row:
+    """One transition in one row."""
+    builder = _head(event, width, glyphs)
+    builder.add(Label.of(event.message).display, _role(event))
+    return builder.row(_target(event))
+
+
+def whole_event(event: Event, width: int, glyphs: Glyphs) -> list[Row]:
+    """One transition with all of its words, in as many rows as they take."""
+    builder = _head(event, width, glyphs)
+    indent = builder.column
+    first, *rest = wrap(Label.of(event.message).display, max(_LEAST_WORDS, width - indent - 1), _MOST_ROWS) or [""]
+    rows = [builder.add(first, _role(event)).row(_target(event))]
+    return rows + [RowBuilder(width, glyphs).to(indent).add(piece, _role(event)).row() for piece in rest]
+
+
+def _head(event: Event, width: int, glyphs: Glyphs) -> RowBuilder:
+    builder = RowBuilder(width, glyphs).add(" ")
+    is_over = event.state in (EventState.RECOVERED, EventState.FACT)
+    role = "dim" if is_over else LEVEL_ROLES[event.level]
+    builder.add("  " if is_over else f"{glyphs.level(event.level)} ", role)
+    builder.right(units.step(event.step), 9, "value").add("  ").left(event.rule, 5, "dim")
+    builder.left(_EVENT_WORDS[event.state], 10, role)
+    builder.add(PROVISIONAL if event.is_provisional else "", "dim")
+    return builder.add(f"{Label.of(event.stream)}: " if event.stream else "", "note")
+
+
+def _role(event: Event) -> str:
+    return "dim" if event.state in (EventState.RECOVERED, EventState.FACT) else "text"
+
+
+def _target(event: Event) -> Target:
+    return Target(TargetKind.VERDICT, event.rule, event.step, event.stream)
+
+
+LEAST = (40, 12)
+LEVELS = (Level.NO_DATA, Level.INFO, Level.WARN, Level.CRIT)
+"""What the level filter goes through; the first lets everything pass."""
+
+_LANE_CELLS = 13
+_MOST_LANES = 14
+_FIXED_ROWS = 4
+
+
+class EventFilter(Struct):
+    """Which events are shown.
+
+    Attributes:
+        family: only this one; empty is all of them.
+        level: at least this; NO_DATA lets everything pass.
+        text: part of the rule, the family or the message, whatever its case.
+    """
+
+    family: str = ""
+    level: Level = Level.NO_DATA
+    text: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """It lets everything pass."""
+        return not self.family and self.level is Level.NO_DATA and not self.text.strip()
+
+    def passes(self, event: Event) -> bool:
+        """Does it let this event pass?"""
+        if (self.family and event.family != self.family) or event.level < self.level:
+            return False
+        text = self.text.strip().casefold()
+        return not text or text in f"{event.rule} {event.family} {event.message}".casefold()
+
+
+class Firing(Struct):
+    """A stretch over which a rule fired.
+
+    Attributes:
+        rule: its id.
+        level: the worst that it reached.
+        first: where it began to fire.
+        last: where it recovered; None while it fires.
+        is_old: a later restart went back behind its beginning.
+    """
+
+    rule: str
+    level: Level
+    first: int
+    last: int | None
+    is_old: bool = False
+
+
+class Lane(Struct, frozen=False):
+    """The events of one family: stretches, and the steps of facts."""
+
+    family: str
+    firings: list[Firing] = field(default_factory=list)
+    facts: list[int] = field(default_factory=list)
+    count: int = 0
+
+    @property
+    def level(self) -> Level:
+        """The worst of them."""
+        return max((firing.level for firing in self.firings), default=Level.INFO)
+
+
+class Timeline(Struct):
+    """The events that pass a filter; made once per log and filter.
+
+    Attributes:
+        wanted: the filter.
+        seen: how many events the log had when this was made.
+        at: the step of the time cursor when this was made.
+        numbers: which events of the log pass, newest first.
+        lanes: by family, the one that began first on top.
+        families: every family of the log, in the same order.
+        first, last: the steps that the axis spans.
+        newest: the newest step when this was made.
+        old: numbers of the events on steps that a later restart went back behind.
+        steps: of events in another stream, by their number: the step of the run at
+            that time, or None where nobody says when that was.
+        stream: of the run that this is about.
+    """
+
+    wanted: EventFilter
+    seen: int
+    at: int | None
+    numbers: tuple[int, ...]
+    lanes: tuple[Lane, ...]
+    families: tuple[str, ...]
+    first: int
+    last: int
+    newest: int
+    old: frozenset[int]
+    steps: Mapping[int, int | None]
+    stream: Stream = field(repr=False, compare=False)
+
+    def step_of(self, number: int, event: Event) -> int | None:
+        """The step of the run at which an event stands; None where there is none, or its row is another now."""
+        if number in self.old:
+            return None
+        return self.steps[number] if event.stream else event.step
+
+    def is_for(self, run: RunSource, wanted: EventFilter, at: int | None) -> bool:
+        """Does it still fit the run and the filter?"""
+        now = (len(run.events), wanted, at, run.stream.last_step or 0)
+        return self.stream is run.stream and (self.seen, self.wanted, self.at, self.newest) == now
+
+
+def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -> Timeline:
+    """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked."""
+    events = run.events
+    families = tuple(dict.fromkeys(event.family for event in events))
+    lanes: dict[str, Lane] = {}
+    numbers = []
+    steps: dict[int, int | None] = {}
+    calendar = _Calendar(run)
+    old = outlived(events)
+    standing: dict[tuple[str, str], Firing] = {}
+    for number, event in enumerate(events):
+        passes = wanted.passes(event)
+        if passes:
+            numbers.append(number)
+        if not passes and not _ends_what_is_shown(event, standing):
+            continue
+        lane = lanes.setdefault(event.family, Lane(event.family))
+        lane.count += passes
+        if event.stream:
+            steps[number] = calendar.step_of(event)
+        step = steps.get(number, event.step)
+        if step is not None:
+            _place(lane, event, step, standing, is_old=number in old)
+    for (rule, _), firing in standing.items():
+        lanes[_family_of(events, rule)].firings.append(firing)
+    begin, end = run.stream.first_step or 0, run.stream.last_step or 0
+    # What was begun anew may have come farther before.
+    reach = max((events[number].step for number in old if not events[number].stream), default=end)
+    return Timeline(
+        wanted,
+        len(events),
+        at,
+        tuple(reversed(numbers)),
+        tuple(lanes.values()),
+        families,
+        begin,
+        max(end, reach),
+        end,
+        old,
+        steps,
+        run.stream,
+    )
+
+
+class _Calendar:
+    """Where events of other streams stand on the steps of the run: what they share is time."""
+
+    def __init__(self, run: RunSource) -> None:
+        self._run = run
+        self._own: tuple[Sequence[float], Sequence[int]] | None = None
+        self._others: dict[str, dict[int, float]] = {}
+
+    def step_of(self, event: Event) -> int | None:
+        """The newest step of the run that had been written then; None where nobody says when that was."""
+        if self._own is None:
+            steps, times = self._run.stream.times()
+            # A clock that was set back must not hide what came after it.
+            self._own = list(accumulate(times, _later)), steps
+        if event.stream not in self._others:
+            part = part_of(self._run, event.stream)
+            known = {} if part is self._run else dict(zip(*part.stream.times(), strict=True))
+            self._others[event.stream] = known
+        when = self._others[event.stream].get(event.step)
+        if when is None or math.isnan(when):
+            return None
+        own_times, own_steps = self._own
+        at = bisect_right(own_times, when) - 1
+        return own_steps[at] if at >= 0 else None
+
+
+def _later(one: float, other: float) -> float:
+    """The later of two times; one that is not known is as early as can be."""
+    one, other = (-math.inf if math.isnan(time_s) else time_s for time_s in (one, other))
+    return max(one, other)
+
+
+def _ends_what_is_shown(event: Event, standing: Mapping[tuple[str, str], Firing]) -> bool:
+    """A recovery that the filter keeps out of the list still ends its bar."""
+    return event.state is EventState.RECOVERED and (event.rule, event.stream) in standing
+
+
+def _family_of(events: Sequence[Event], rule: str) -> str:
+    return next(event.family for event in reversed(events) if event.rule == rule)
+
+
+def _place(
+    lane: Lane, event: Event, step: int, standing: dict[tuple[str, str], Firing], *, is_old: bool = False
+) -> None:
+    whose = (event.rule, event.stream)
+    if event.state is EventState.FACT:
+        lane.facts.append(step)
+    elif event.state is EventState.RECOVERED:
+        begun = standing.pop(whose, None)
+        if begun is not None:
+            # A restart ends it on a step before its own: its bar is its beginning.
+            lane.firings.append(replace(begun, last=max(step, begun.first)))
+    else:
+        begun = standing.get(whose, Firing(event.rule, event.level, step, None, is_old))
+        standing[whose] = replace(begun, level=max(begun.level, event.level))
+
+
+def lane_rows(timeline: Timeline, height: int) -> int:
+    """How many lanes are painted in a page of `height` rows: a third of it at most."""
+    return min(len(timeline.lanes), _MOST_LANES, max(2, height // 3))
+
+
+def list_rows(timeline: Timeline, height: int) -> int:
+    """How many events are painted in a page of `height` rows."""
+    return max(1, height - _FIXED_ROWS - lane_rows(timeline, height))
+
+
+def paint_timeline(
+    run: RunSource, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs, at: int | None = None,
+    keys: KeyNames = NO_KEYS,
+) -> list[Row]:  # fmt: skip
+    """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
+    if width < LEAST[0] or height < LEAST[1]:
+        return too_small(width, height, glyphs, LEAST)
+    rows = [_paint_title(run, timeline, width, glyphs)]
+    if not run.events:
+        text = "nothing has happened yet" if run.loading is None else "history is still being judged"
+        return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
+    axis = _Axis(timeline, width - _LANE_CELLS - 1, shown_step(run, at) if at is not None else None)
+    rows.append(axis.head(width, glyphs))
+    shown = lane_rows(timeline, height)
+    loudest = sorted(timeline.lanes, key=lambda lane: -lane.level)[:shown]
+    rows += [axis.lane(lane, width, glyphs) for lane in timeline.lanes if any(lane is one for one in loudest)]
+    hidden = len(timeline.lanes) - shown
+    rows.append(rule_row(width, glyphs))
+    if not timeline.numbers:
+        rows.append(
+            text_row(f"no event passes the filter{keys.clause('back', '; {} clears it')}", width, glyphs, "dim")
+        )
+        return fill(rows, height)
+    room = list_rows(timeline, height)
+    rows += [
+        _paint_line(run.events[number], number, width, glyphs, at, is_old=number in timeline.old)
+        for number in timeline.numbers[top : top + room]
+    ]
+    rows = fill(rows, height - 1)
+    left = [f"{units.count(hidden)} quieter {'family' if hidden == 1 else 'families'} not drawn"] if hidden else []
+    below = len(timeline.numbers) - top - room
+    left += [f"{units.count(below)} earlier below"] if below > 0 else []
+    return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
+
+
+def _paint_title(run: RunSource, timeline: Timeline, width: int, glyphs: Glyphs) -> Row:
+    wanted = timeline.wanted
+    builder = RowBuilder(width, glyphs).add(" ").add("TIMELINE", "title").add("  ")
+    total = len(run.events)
+    if wanted.is_open:
+        builder.add(f"{units.count(total)} {'event' if total == 1 else 'events'}", "value")
+    else:
+        builder.add(f"{units.count(len(timeline.numbers))} of {units.count(total)} events", "value")
+    parts = []
+    if wanted.family:
+        parts.append(f"family {wanted.family}")
+    if wanted.level is not Level.NO_DATA:
+        parts.append(f"{wanted.level.word} or worse" if wanted.level is not Level.CRIT else "crit only")
+    if wanted.text.strip():
+        parts.append(f"with {Label.of(wanted.text.strip()).display!r}")
+    shown = ", ".join(parts) if parts else "every family, every level"
+    return builder.add("   ").add(shown, "note" if parts else "dim").row()
+
+
+class _Axis:
+    """Steps in columns: half the page's business is to be aligned."""
+
+    def __init__(self, timeline: Timeline, cells: int, cursor: int | None) -> None:
+        self.first, self.last, self.cells = timeline.first, timeline.last, max(8, cells)
+        self.newest = timeline.newest
+        self.cursor = None if cursor is None else self.column(cursor)
+
+    def column(self, step: int) -> int:
+        span = max(1, self.last - self.first)
+        return max(0, min(self.cells - 1, (step - self.first) * (self.cells - 1) // span))
+
+    def head(self, width: int, glyphs: Glyphs) -> Row:
+        builder = RowBuilder(width, glyphs).add(" ").left("family", _LANE_CELLS - 1, "dim")
+        first, last = units.step(self.first), units.step(self.last)
+        builder.add(first, "dim").add(" ")
+        rest = _LANE_CELLS + self.cells - builder.column - len(last) - 1
+        return builder.add(glyphs.rule * max(0, rest), "rule").add(" ").add(last, "dim").row()
+
+    def lane(self, lane: Lane, width: int, glyphs: Glyphs) -> Row:
+        cells: list[tuple[str, str]] = [(" ", "text")] * self.cells
+        # The worst is painted last, and ends over what is drawn along: neither may hide a beginning.
+        # What a restart has gone back behind stands below everything, and dim.
+        firings = sorted(lane.firings, key=lambda one: (not one.is_old, one.level))
+        for firing in firings:
+            role, last = _role_of(firing), self.newest if firing.last is None else firing.last
+            sign = glyphs.bar if firing.level is Level.CRIT else glyphs.rule
+            for column in range(self.column(firing.first), self.column(last) + 1):
+                cells[column] = (sign, role)
+        for step in lane.facts:
+            cells[self.column(step)] = (glyphs.level(Level.INFO), "info")
+        for firing in firings:
+            if firing.last is not None and self.column(firing.last) != self.column(firing.first):
+                cells[self.column(firing.last)] = (glyphs.recovered, "dim")
+        for firing in firings:
+            cells[self.column(firing.first)] = (glyphs.level(firing.level), _role_of(firing))
+        if self.cursor is not None:
+            text, _ = cells[self.cursor]
+            cells[self.cursor] = (glyphs.upright if text == " " else text, "cursor")
+        builder = RowBuilder(width, glyphs).add(" ").left(Label.of(lane.family).display, _LANE_CELLS - 1, "text")
+        for text, role in cells:
+            builder.add(text, role)
+        return builder.row()
+
+
+def _role_of(firing: Firing) -> str:
+    return "dim" if firing.is_old else LEVEL_ROLES[firing.level]
+
+
+_WORDS = {
+    EventState.FIRING: "fires",
+    EventState.ESCALATED: "is worse",
+    EventState.RECOVERED: "recovered",
+    EventState.FACT: "note",
+}
+
+
+def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int | None, *, is_old: bool) -> Row:
+    is_over = is_old or event.state in (EventState.RECOVERED, EventState.FACT)
+    role = "dim" if is_over else LEVEL_ROLES[event.level]
+    sign = glyphs.recovered if event.state is EventState.RECOVERED else glyphs.level(event.level)
+    builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
+    builder.right(
+        units.step(event.step), 9, "cursor" if event.step == at and not event.stream and not is_old else "value"
+    ).add("  ")
+    builder.left(event.rule, 5, "dim")
+    if width >= 100:
+        builder.left(Label.of(event.family).display, 13, "dim")
+    if width >= 60:
+        builder.left(_WORDS[event.state], 10, role)
+    whose = f"{event.stream}: " if event.stream else ""
+    if is_old:
+        whose = f"{whose}before the restart: "
+    if event.is_provisional:
+        builder.add(PROVISIONAL, "dim")
+    builder.add(Label.of(f"{whose}{event.message}").display, "dim" if is_over else "text")
+    return builder.row(Target(TargetKind.EVENT, event.rule, number))

@@ -1,0 +1,321 @@
+"""How much of the terminal the rows of a page get, before Textual and inside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from rltop import units
+from rltop.catalog.dialect import Identity
+from rltop.model import Counts, Label, RunState
+from rltop.pages.signals import cadence_of, shown_step
+from rltop.pages.source import RunSource
+from rltop.pages.stages import TimingView
+from rltop.rows.cells import RowBuilder, clip
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Piece, Row
+from rltop.rows.widths import cell_width
+from rltop.stats.rolling import median
+from rltop.structs import NamedTuple
+
+CHROME_ROWS = 2
+"""The status line and the footer below every page."""
+
+ROOMY_ROWS = 16
+"""From this height on there is room for them; below, the rows need every line."""
+
+
+def body_height(terminal_height: int) -> int:
+    """Rows of the terminal that a page's board is painted in."""
+    return max(1, terminal_height - (CHROME_ROWS if terminal_height >= ROOMY_ROWS else 0))
+
+
+_PACE_ROWS = 50
+STATE_ROLES = {
+    RunState.LIVE: "live",
+    RunState.STALLED: "warn",
+    RunState.LOST: "crit",
+    RunState.PAUSED: "paused",
+    RunState.FINISHED: "ok",
+    RunState.DIED: "crit",
+}
+"""The role in which a state word is written; dim where it is none of these."""
+_OVER = frozenset({RunState.ENDED, RunState.FINISHED, RunState.DIED})
+_UNDER_WAY = frozenset({RunState.LIVE, RunState.QUIET, RunState.PAUSED, RunState.LOADING})
+
+
+class HeaderView(NamedTuple):
+    """What the header says.
+
+    Attributes:
+        name: of the run.
+        dialect: whose keys, empty while unknown.
+        algorithm: what is being trained, empty while unknown.
+        step: the newest step, or None.
+        cursor: the step on the screen where the time cursor is set, else None.
+        behind_bytes: how much has been written and not read yet, where that is worth a word.
+        folded: first and last step of the bucket that stands for it, where memory
+            has thinned it, else None.
+        total_steps: where the run says it.
+        step_s: what a step of `step` takes now: the median of the newest.
+        eta_s: time to the last step at the present pace.
+        state: the state word.
+        age_s: age of the newest record.
+        loading: fraction of the history that was read, None when complete.
+    """
+
+    name: Label
+    dialect: str
+    algorithm: str
+    step: int | None
+    cursor: int | None
+    total_steps: int | None
+    step_s: float | None
+    eta_s: float | None
+    state: RunState
+    age_s: float | None
+    loading: float | None
+    folded: tuple[int, int] | None = None
+    behind_bytes: int = 0
+
+
+def build_header(run: RunSource, timing: TimingView | None, at: int | None = None) -> HeaderView:
+    """Read the header of a run; nothing is guessed that the run does not say."""
+    stream, identity = run.stream, run.identity
+    step_s, wall_s = _paces(run, timing)
+    last, total = stream.last_step, stream.total_steps
+    pace = wall_s if wall_s is not None else step_s
+    eta_s = None
+    if pace is not None and total is not None and last is not None and last < total and run.state in _UNDER_WAY:
+        eta_s = pace * (total - last)
+    return HeaderView(
+        name=run.name,
+        dialect=identity.dialect.name if identity is not None else "",
+        algorithm=_algorithm(run, identity),
+        step=last,
+        cursor=at,
+        total_steps=total if total else None,
+        step_s=step_s,
+        eta_s=eta_s,
+        state=run.state,
+        age_s=run.age_s,
+        loading=run.loading,
+        folded=stream.folded_range(at) if at is not None else None,
+        behind_bytes=run.behind_bytes,
+    )
+
+
+def _algorithm(run: RunSource, identity: Identity | None) -> str:
+    """What is trained, and the profiles that hold besides: thresholds never move silently."""
+    if identity is None:
+        return ""
+    others = [name for name in run.profiles if name != identity.algorithm.value]
+    return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
+
+
+def _paces(run: RunSource, timing: TimingView | None) -> tuple[float | None, float | None]:
+    """Seconds per step of the axis: as the trainer logs it, and by the clock; None where it is not told.
+
+    A trainer whose axis counts minibatches (RLinf's reasoning runners) logs one duration for
+    several of them, and writes their rows together: its durations are shared out, and the
+    clock is read only where there is one. Where a duration just is not logged on every
+    step, the clock tells that it is one step's.
+    """
+    strip = () if timing is None else timing.strip[-_PACE_ROWS:]
+    if not strip:
+        wall_s = wall_pace(run)
+        return wall_s, wall_s
+    step_s = median(step.total_s for step in strip)
+    apart = median(b.step - a.step for a, b in pairwise(strip)) if len(strip) > 1 else 1
+    if timing is None or timing.stream.raw or apart <= cadence_of(run.stream):
+        return step_s, wall_pace(run)
+    wall_s = wall_pace(run, frozenset(step.step for step in strip))
+    if wall_s is not None and step_s > wall_s * math.sqrt(apart):
+        step_s /= apart
+    return step_s, wall_s
+
+
+def wall_pace(run: RunSource, only: Collection[int] = ()) -> float | None:
+    """Seconds per step from the wall times in the rows: the median of the newest gaps.
+
+    None where rows carry no time. `only` are the steps to go by, where not all are.
+    """
+    last = (run.stream.last_step or 0) - min(only) + 1 if only else _PACE_ROWS
+    steps, times = run.stream.times(last=last)
+    rows = [row for row in zip(steps, times, strict=True) if not only or row[0] in only]
+    paces = [
+        (t2 - t1) / (s2 - s1)
+        for (s1, t1), (s2, t2) in pairwise(rows)
+        if s2 > s1 and t2 > t1 and not math.isnan(t2 - t1)
+    ]
+    return median(paces) if paces else None
+
+
+def paint_header(view: HeaderView, width: int, glyphs: Glyphs) -> Row:
+    """One line; what matters least is left out where there is no room."""
+    for level in range(_LEVELS):
+        left, right = _left(view, level), _right(view, level, glyphs)
+        left_width = sum(cell_width(piece.text) for piece in left)
+        right_width = sum(cell_width(piece.text) for piece in right)
+        name_width = min(cell_width(view.name.display), 60)
+        if 1 + name_width + left_width + 2 + right_width + 1 <= width or level == _LEVELS - 1:
+            break
+    name_width = max(4, width - left_width - right_width - 4)
+    builder = RowBuilder(width, glyphs).add(" ").add(clip(view.name.display, name_width), "strong").line(tuple(left))
+    builder.to(max(builder.column + 2, width - right_width - 1))
+    return builder.line(tuple(right)).row()
+
+
+_LEVELS = 7
+
+
+def _left(view: HeaderView, level: int) -> list[Piece]:
+    pieces = []
+    if view.dialect and level < 5:
+        pieces.append(Piece(f" · {view.dialect}", "note"))
+    if view.algorithm and level < 4:
+        pieces.append(Piece(f" · {view.algorithm}", "note"))
+    return pieces
+
+
+def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
+    gap = "   " if level < 2 else "  "
+    pieces: list[Piece] = []
+    if view.cursor is not None and view.step is not None:
+        pieces.append(Piece(_cursor_text(view, view.cursor), "cursor"))
+        if level < 5:
+            pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
+        if _is_mean(view):
+            pieces.append(Piece(" (mean of them)" if level < 3 else " (mean)", "cursor"))
+        pieces.append(Piece(gap))
+    elif view.step is not None:
+        pieces += [Piece("step ", "unit"), Piece(units.step(view.step), "strong")]
+        if view.total_steps is not None and level < 5:
+            pieces.append(Piece(f" / {units.step(view.total_steps)}", "unit"))
+        pieces.append(Piece(gap))
+    if view.step_s is not None and level < 3:
+        pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
+    if view.eta_s is not None and level < 2:
+        pieces += [Piece("ETA ", "unit"), Piece(units.duration(view.eta_s), "value"), Piece(gap)]
+    role = STATE_ROLES.get(view.state, "dim")
+    word = f"{glyphs.state(view.state)} {view.state.value}"
+    if view.state is RunState.LOADING and view.loading is not None:
+        word += f" {units.share(view.loading)}"
+    pieces.append(Piece(word, role))
+    if view.behind_bytes:
+        # The newest row that was read is not the newest that was written: its age would be taken for the run's.
+        pieces.append(Piece(f", {behind_text(view.behind_bytes)}", "warn"))
+    elif view.age_s is not None and level < 6:
+        pieces.append(Piece(f", {age_text(view.age_s)}", "dim"))
+    return pieces
+
+
+def age_text(age_s: float) -> str:
+    """The age of the newest record, in steps of 5 s for the first minute and of 10 s for the second.
+
+    Every change is sent to the terminal, and nobody acts on a second more or less. It
+    keeps its width in the first minutes: the header is flush right, and would move.
+    """
+    if age_s >= 120.0:
+        return units.age(age_s)
+    if age_s < 5.0:
+        return "<5 s ago"
+    return f"{units.age(age_s - age_s % (5.0 if age_s < 60.0 else 10.0)):>8}"
+
+
+def behind_text(behind_bytes: int) -> str:
+    """How far reading is behind the writer."""
+    return f"{units.size(behind_bytes)} behind"
+
+
+def header_clock(run: RunSource) -> tuple[str, str]:
+    """What the header says of time: how old the newest record is or how far behind, and how much has been read."""
+    age_s, loading, behind = run.age_s, run.loading, run.behind_bytes
+    age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
+    return age, "" if loading is None else units.share(loading)
+
+
+def _cursor_text(view: HeaderView, cursor: int) -> str:
+    """Where the time cursor stands; a bucket is not passed off as a step."""
+    if view.folded is None or not _is_mean(view):
+        return f"at step {units.step(cursor)}"
+    return f"at steps {units.step(view.folded[0])}–{units.step(view.folded[1])}"
+
+
+def _is_mean(view: HeaderView) -> bool:
+    return view.folded is not None and view.folded[0] != view.folded[1]
+
+
+_WORDS = (
+    ("unreadable_files", "file cannot be read", "files cannot be read"),
+    ("bad_lines", "bad line", "bad lines"),
+    ("oversize_lines", "line too long", "lines too long"),
+    ("no_step_lines", "line without a step", "lines without a step"),
+    ("unusable_steps", "step too large to be one", "steps too large to be one"),
+    ("numbered_rows", "row without a step, numbered in order", "rows without a step, numbered in order"),
+    ("keys_over_cap", "key over the limit", "keys over the limit"),
+    ("nonfinite_values", "value not finite", "values not finite"),
+    ("crossed_rows", "row of another writer in the same file", "rows of another writer in the same file"),
+    ("late_rows", "late row", "late rows"),
+    ("repeated_rows", "repeated row", "repeated rows"),
+    ("nul_bytes", "NUL byte", "NUL bytes"),
+    ("broken_texts", "text that is not UTF-8", "texts that are not UTF-8"),
+    ("null_values", "null value", "null values"),
+    ("text_values", "text value", "text values"),
+    ("nested_values", "list or object", "lists or objects"),
+)
+
+
+_ALARMING = frozenset({"bad", "file", "files"})
+"""Second words of counts of what was lost, not merely noticed."""
+
+
+def count_words(counts: Counts) -> list[str]:
+    """What was not understood, or was out of the ordinary; what matters most comes first."""
+    words = []
+    for name, one, many in _WORDS:
+        value = getattr(counts, name)
+        if not value:
+            continue
+        text = f"{units.count(value)} {one if value == 1 else many}"
+        if name == "bad_lines" and counts.first_bad_line is not None:
+            reason = f": {Label.of(counts.first_bad_reason)}" if counts.first_bad_reason else ""
+            text += f" (first at {units.step(counts.first_bad_line)}{reason})"
+        if name == "unreadable_files":
+            text += f" ({Label.of(counts.first_unreadable)})"
+        words.append(text)
+    return words
+
+
+def freshness(run: RunSource) -> str:
+    """How fresh a file of this kind can be, where that matters: while more is expected."""
+    return "" if run.state in _OVER else run.kind_note
+
+
+def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:
+    """One quiet row, or none when every line was understood and there is no `note` on how fresh the rows are."""
+    words = count_words(counts)
+    if note:
+        words.insert(1 if counts.bad_lines else 0, note)
+    if not words:
+        return []
+    builder = RowBuilder(width, glyphs).add(" file: ", "dim")
+    for i, word in enumerate(words):
+        if i and builder.room < cell_width(word) + 3:
+            break
+        builder.add(" · " if i else "", "dim").add(
+            word, "warn" if _ALARMING.intersection(word.split(" ")[1:2]) else "dim"
+        )
+    return [builder.row()]
+
+
+def newest_word(run: RunSource, at: int | None) -> str:
+    """The step on the screen in words, for titles of panels."""
+    step = shown_step(run, at)
+    return units.UNKNOWN if step is None else f"step {units.step(step)}"
+
+
+def join_words(words: Sequence[str]) -> str:
+    """One sentence's worth of words, set apart."""
+    return " · ".join(word for word in words if word)

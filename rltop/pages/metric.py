@@ -1,0 +1,338 @@
+"""The page of one metric: its chart's data, its numbers, what it means, its relatives.
+
+Owns which numbers are told; the chart itself is drawn from `PlotData` by the
+screen.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rltop import units
+from rltop.catalog.aliases import spelling_of
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Direction, Label, Level
+from rltop.pages.badges import verdicts_at
+from rltop.pages.chart import PlotData, Zoom, build_plot
+from rltop.pages.key_metrics import change_text, value_text
+from rltop.pages.signals import (
+    SignalReading,
+    band_around,
+    cadence_of,
+    families_of,
+    formula,
+    read_signal,
+    shown_step,
+    signal_of,
+)
+from rltop.pages.source import RunSource
+from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.rows import Hot, Row, Target, TargetKind
+from rltop.rows.sparkline import fitted, sparkline
+from rltop.stats.rolling import median
+from rltop.structs import Struct
+
+LEAST = (40, 12)
+_RECENT = 50
+_RELATED = 8
+_PLACES = 6
+_DIRECTIONS = {
+    Direction.UP: "higher is better",
+    Direction.DOWN: "lower is better",
+    Direction.TARGET: "neither high nor low is good by itself",
+    Direction.NONE: "",
+}
+
+
+class Statistic(Struct):
+    """One number of the table: its name, its value, and a remark."""
+
+    name: str
+    value: str
+    unit: str = ""
+    remark: str = ""
+    role: str = "value"
+
+
+class MetricView(Struct):
+    """Everything the page of one metric shows.
+
+    Attributes:
+        reading: the signal at the step on the screen.
+        statistics: the table, in order.
+        help: what the metric means, or that nobody has said.
+        direction: which way is good, in words; may be empty.
+        bounds: what holds by definition, in words; may be empty.
+        related: readings of its relatives that this run logs.
+        plot: what the chart is drawn from.
+        siblings: readings of the other statistics of the same quantity, each with the trainer's word for it.
+        family: what the quantity is called; empty where there are no others.
+    """
+
+    reading: SignalReading
+    statistics: tuple[Statistic, ...]
+    help: str
+    direction: str
+    bounds: str
+    related: tuple[SignalReading, ...]
+    plot: PlotData
+    siblings: tuple[tuple[str, SignalReading], ...] = ()
+    family: str = ""
+
+
+def build_metric(
+    run: RunSource,
+    key: str,
+    at: int | None = None,
+    *,
+    columns: int = 160,
+    zoom: Zoom | None = None,
+    is_log: bool = False,
+) -> MetricView:
+    """Read one metric for its page.
+
+    Args:
+        run: the run.
+        key: the trainer's key.
+        at: the step of the time cursor; None is the newest.
+        columns: columns of the chart's canvas.
+        zoom: the stretch of steps in the chart; None is all of it.
+        is_log: draw the chart on a logarithmic axis.
+    """
+    signal = signal_of(run, key)
+    metric = signal.metric
+    verdicts = verdicts_at(run, at)
+    cadence = cadence_of(run.stream)
+    reading = read_signal(run, signal, columns, at=at, verdicts=verdicts, cadence=cadence)
+    family = families_of(run).get(key)
+    members = () if family is None else tuple(member for member in family.members if member.key != key)
+    siblings = tuple(
+        (
+            member.word or member.statistic.value,
+            read_signal(run, signal_of(run, member.key), 64, at=at, verdicts=verdicts, cadence=cadence),
+        )
+        for member in members
+    )
+    shown = {key, *(member.key for member in members)}
+    related = []
+    for name in metric.related:
+        other = None if run.identity is None else run.identity.primary(name)
+        if other is not None and other.key not in shown:
+            related.append(read_signal(run, other, 64, at=at, verdicts=verdicts, cadence=cadence))
+    return MetricView(
+        reading=reading,
+        statistics=tuple(_statistics(run, reading, at)),
+        help=metric.help or _unknown(run, key),
+        direction=_DIRECTIONS[metric.direction],
+        bounds=_bounds(metric.low, metric.high),
+        related=tuple(related[:_RELATED]),
+        plot=build_plot(
+            run,
+            reading,
+            verdicts,
+            at=at,
+            columns=columns,
+            zoom=zoom,
+            is_log=is_log,
+            band=None if family is None else band_around(run, signal, family),
+        ),
+        siblings=siblings,
+        family="" if family is None else family.name,
+    )
+
+
+def _unknown(run: RunSource, key: str) -> str:
+    """What there is to say of a key that stands for no metric of the catalogue."""
+    told = "" if run.identity is None else spelling_of(run.identity.dialect).caution(key)
+    return told or "Not in the catalogue: shown as the trainer writes it."
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"between {units.number(low)} and {units.number(high)} by definition"
+    if low is not None:
+        return f"never below {units.number(low)}"
+    return f"never above {units.number(high)}" if high is not None else ""
+
+
+def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[Statistic]:
+    stream, signal = run.stream, reading.signal
+    text, unit = value_text(reading)
+    role = "crit" if reading.is_nonfinite_now else "value"
+    where = "" if reading.point is None else f"step {units.step(reading.point.step)}"
+    if reading.is_nonfinite_now and reading.mark is not None:
+        where = f"step {units.step(reading.mark.step)}"
+    table = [Statistic("last", text, unit, where, role)]
+    if formula(signal, "") and reading.point is not None:
+        raw = stream.value(signal.key, reading.point.step)
+        table += [] if raw is None else [Statistic("logged", units.number(raw), "", "in the file")]
+    first, last = stream.first_step, shown_step(run, at)
+    if first is not None and last is not None:
+        whole = stream.buckets(signal.key, last - first + 1, first, last + 1)
+        if whole and whole[0].count:
+            bucket = whole[0]
+            low, high = sorted((signal.read(bucket.low), signal.read(bucket.high)))
+            table += [
+                Statistic("min", *units.quantity(low, reading.unit)),
+                Statistic("max", *units.quantity(high, reading.unit)),
+                Statistic("mean", *units.quantity(signal.read(bucket.mean), reading.unit), _of_values(bucket.count)),
+            ]
+    if reading.declared is not None:
+        ends = [units.measure(end, reading.unit) for end in reading.declared]
+        table.append(Statistic("range", " – ".join(ends), "", "declared"))
+    series = stream.series(signal.key)
+    recent = [
+        signal.read(value)
+        for step, value in zip(series.steps, series.values, strict=True)
+        if not math.isnan(value) and (at is None or step <= at)
+    ][-_RECENT:]
+    if recent:
+        remark = f"of the last {len(recent)}"
+        table.append(Statistic("median", *units.quantity(median(recent), reading.unit), remark))
+    if reading.baseline is not None:
+        table.append(Statistic("baseline", *units.quantity(reading.baseline, reading.unit), "this run's start"))
+        role = LEVEL_ROLES[reading.level] if reading.level >= Level.INFO else "value"
+        table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
+    verdict = reading.verdict
+    if verdict is not None and verdict.baseline is not None and verdict.key in ("", signal.key):
+        table.append(Statistic("against", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
+    if reading.threshold is not None:
+        remark = f"rule {verdict.rule}" if verdict is not None else ""
+        table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
+    table.append(_nonfinite(run, reading, at))
+    return table
+
+
+def _of_values(number: int) -> str:
+    return f"of {units.count(number)} {'value' if number == 1 else 'values'}"
+
+
+def _nonfinite(run: RunSource, reading: SignalReading, at: int | None) -> Statistic:
+    """How many values were not finite, and where."""
+    marks = [mark for mark in run.stream.marks(reading.signal.key) if at is None or mark.step <= at]
+    if not marks:
+        return Statistic("not finite", "0")
+    places = ", ".join(f"{units.nonfinite(mark.kind)} {units.step(mark.step)}" for mark in marks[:_PLACES])
+    more = ", …" if reading.mark_count > _PLACES else ""
+    return Statistic("not finite", units.count(reading.mark_count), "", f"at {places}{more}", "crit")
+
+
+def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
+    """Title, key, value and level of the metric in one row."""
+    reading = view.reading
+    role = LEVEL_ROLES[reading.level]
+    builder = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(reading.level)} ", role)
+    builder.add(Label.of(reading.signal.metric.title).display, "strong")
+    # Where there is no room for a key that can be read, its value is worth more.
+    if reading.key.display != reading.signal.metric.title and builder.room >= 52:
+        builder.add("  ").add(clip_middle(reading.key.display, max(8, builder.room - 40)), "key")
+    text, unit = value_text(reading)
+    builder.add("   ").add(text, "crit" if reading.is_nonfinite_now else "value").add(
+        f" {unit}" if unit else "", "unit"
+    )
+    change = change_text(reading)
+    if change != units.UNKNOWN and builder.room >= len(change) + 3:
+        builder.add(f"   {change}", "note")
+    if reading.verdict is not None:
+        text = f"{Label.of(reading.verdict.title)} since {units.step(reading.verdict.since_step)}"
+        target = Target(TargetKind.VERDICT, reading.verdict.rule, stream=reading.stream)
+        builder.add("   ").add(text, role, target)
+    if reading.stream and builder.room >= len(reading.stream) + 12:
+        builder.add(f"   steps of {Label.of(reading.stream)}", "note")
+    return builder.row()
+
+
+def paint_metric(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """The page without its chart: title, numbers, meaning, relatives.
+
+    Two columns where there is room, else one below the other.
+    """
+    if width < LEAST[0]:
+        return too_small(width, height or 1, glyphs, LEAST)
+    title = paint_metric_title(view, width, glyphs)
+    if width >= 90:
+        return fill([title, *_beside(view, width, glyphs)], height)
+    numbers = _paint_statistics(view, width, glyphs)
+    meaning = _paint_meaning(view, width, glyphs)
+    return fill([title, *numbers, Row(()), *meaning], height)
+
+
+def paint_metric_details(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """Numbers, meaning and relatives, for the space under the chart."""
+    if width >= 90:
+        return fill(_beside(view, width, glyphs), height)
+    return fill([*_paint_statistics(view, width, glyphs), *_paint_meaning(view, width, glyphs)], height)
+
+
+def _beside(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
+    """Numbers on the left, meaning and relatives on the right."""
+    left_width = min(48, width * 2 // 5)
+    left = _paint_statistics(view, left_width, glyphs)
+    right = _paint_meaning(view, width - left_width - 2, glyphs)
+    rows = []
+    for i in range(max(len(left), len(right))):
+        builder = RowBuilder(width, glyphs)
+        if i < len(left):
+            builder.line(left[i].line)
+        builder.to(left_width + 2)
+        offset = builder.column
+        hot: tuple[Hot, ...] = ()
+        if i < len(right):
+            builder.line(right[i].line)
+            hot = tuple(
+                one._replace(start=one.start + offset, stop=min(width, one.stop + offset)) for one in right[i].hot
+            )
+        rows.append(Row(builder.row().line, hot))
+    return rows
+
+
+def _paint_statistics(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
+    rows = []
+    for one in view.statistics:
+        builder = RowBuilder(width, glyphs).add("  ").left(one.name, 12, "dim")
+        builder.right(one.value, 9, one.role).left(f" {one.unit}" if one.unit else "", 6, "unit")
+        builder.add(" ").add(one.remark, "dim")
+        rows.append(builder.row())
+    return rows
+
+
+def _paint_meaning(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
+    """What the metric means, then its relatives with their lines."""
+    rows = [RowBuilder(width, glyphs).add(" ").add(line).row() for line in wrap(view.help, max(10, width - 2), 6)]
+    reading = view.reading
+    if formula(reading.signal, "") and width > 20:
+        key = clip_middle(reading.key.display, width - 18)
+        rows.append(RowBuilder(width, glyphs).add(" shown: ", "dim").add(formula(reading.signal, key), "key").row())
+    facts = ", ".join(part for part in (view.direction, view.bounds) if part)
+    if facts:
+        rows.append(RowBuilder(width, glyphs).add(" ").add(facts, "dim").row())
+    if view.siblings:
+        name = clip_middle(Label.of(view.family).display, max(8, width - 16))
+        rows += [Row(()), RowBuilder(width, glyphs).add(" statistics of ", "dim").add(name, "key").row()]
+    rows += [paint_relative(reading, width, glyphs, Label.of(word).display) for word, reading in view.siblings]
+    if view.related:
+        rows += [Row(()), RowBuilder(width, glyphs).add(" related", "dim").row()]
+    rows += [paint_relative(reading, width, glyphs) for reading in view.related]
+    return rows
+
+
+def paint_relative(reading: SignalReading, width: int, glyphs: Glyphs, title: str = "") -> Row:
+    """A related metric: level, title (its own by default), value, and a short line."""
+    role = LEVEL_ROLES[reading.level]
+    sign = glyphs.level(reading.level) if reading.level is not Level.OK else " "
+    builder = RowBuilder(width, glyphs).add(f" {sign} ", role)
+    builder.left(title or Label.of(reading.signal.metric.title).display, 19, "text")
+    text, unit = value_text(reading)
+    builder.right(text, 8, "crit" if reading.is_nonfinite_now else "value").left(f" {unit}" if unit else "", 6, "unit")
+    builder.right(change_text(reading), 8, "note").add("  ")
+    cells = min(32, builder.room - 1)
+    if cells >= 6:
+        builder.line(sparkline(fitted(reading.spark, cells * 2), glyphs))
+    return builder.row(Target(TargetKind.METRIC, reading.signal.key, stream=reading.stream))
+
+
+def catalogue_title(name: str) -> str:
+    """The title of a canonical metric; the name itself where the catalogue has none."""
+    metric = CATALOG.get(name)
+    return metric.title if metric is not None else Label.of(name).display

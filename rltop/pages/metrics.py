@@ -1,0 +1,419 @@
+"""Every metric of a run: a tree by section and group, filtered as one types.
+
+Owns the order, the folding and the filter. Nothing of a row is read before it
+comes into view, so that four thousand keys cost what forty do. The statistics of one
+quantity are one line, named by all of their keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop import units
+from rltop.catalog.dialect import Identity
+from rltop.catalog.families import Family
+from rltop.model import Label, Level, Signal, Verdict
+from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
+from rltop.pages.badges import verdicts_at
+from rltop.pages.key_metrics import MetricRow, change_text, notes_of, value_text
+from rltop.pages.signals import (
+    SignalReading,
+    braces,
+    cadence_of,
+    families_of,
+    generic_signal,
+    read_signal,
+    text_around,
+    worst_verdict,
+)
+from rltop.pages.source import RunSource, part_of, step_in
+from rltop.rows.cells import RowBuilder, clip_middle, fill, text_row, too_small
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.sparkline import fitted, sparkline
+from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple, Struct, field
+
+LEAST = (40, 12)
+_BOOKKEEPING = "Bookkeeping"
+
+
+class TreeKey(Struct):
+    """One key and its place in the tree.
+
+    Attributes:
+        key: the trainer's key; of several statistics, the one that stands for them.
+        section, group, name: where it stands.
+        signal: what it is.
+        words: what the filter looks through.
+        stream: the stream of the run that it is in; "" is the main one.
+        others: signals of the other statistics of the same quantity.
+        all_names: the names of all of them in one text; empty for a key alone.
+    """
+
+    key: str
+    section: str
+    group: str
+    name: str
+    signal: Signal
+    words: str
+    stream: str = ""
+    others: tuple[Signal, ...] = ()
+    all_names: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many keys the line stands for."""
+        return 1 + len(self.others)
+
+
+class TreeIndex(Struct):
+    """All keys of a run in the order of the tree; made once per set of keys.
+
+    Attributes:
+        keys: by section, group and name, sections in order of first appearance; a line each.
+        sections: number of keys by section.
+        streams: by stream of the run, how many keys there were when it was made, and
+            whose names it carries.
+        rank_sections: sections of single ranks, which begin folded: they say the same many times over.
+    """
+
+    keys: tuple[TreeKey, ...]
+    sections: dict[str, int]
+    streams: tuple[tuple[int, Identity | None], ...] = field(repr=False)
+    rank_sections: frozenset[str] = frozenset()
+
+    def is_for(self, run: RunSource) -> bool:
+        """Does it still fit the run?"""
+        now = _streams(run)
+        return len(now) == len(self.streams) and all(
+            keys == then and identity is known
+            for (keys, identity), (then, known) in zip(now, self.streams, strict=True)
+        )
+
+
+def _streams(run: RunSource) -> tuple[tuple[int, Identity | None], ...]:
+    return tuple((len(each.stream.keys), each.identity) for each in (run, *run.beside))
+
+
+def index_tree(run: RunSource) -> TreeIndex:
+    """Put every key of a run in order, stream by stream; no key is hidden, bookkeeping comes last."""
+    found: list[TreeKey] = []
+    for each in (run, *run.beside):
+        found += _index_stream(each)
+    sections: dict[str, int] = {}
+    for one in found:
+        sections[one.section] = sections.get(one.section, 0) + one.size
+    of_ranks = {each.role for each in run.beside if each.is_rank}
+    folded = frozenset(one.section for one in found if one.stream in of_ranks)
+    return TreeIndex(tuple(found), sections, _streams(run), folded)
+
+
+def _index_stream(run: RunSource) -> list[TreeKey]:
+    """The keys of one stream in order; sections of a stream beside the main one carry its name."""
+    identity = run.identity
+    known: dict[str, Signal] = {}
+    for signal in () if identity is None else (s for signals in identity.signals.values() for s in signals):
+        # Of several metrics of one key the first, which is the one that its page shows.
+        known.setdefault(signal.key, signal)
+    families = families_of(run)
+    whose = f"{run.role}: " if run.role else ""
+    last = whose + _BOOKKEEPING
+    order: dict[str, int] = {}
+    found = []
+    for key in run.stream.keys:
+        family = families.get(key)
+        path = split_key(key) if family is None else _place(family)
+        section = last if is_bookkeeping_key(key) else whose + path.section
+        order.setdefault(section, len(order))
+        if family is not None and family.main.key != key:
+            continue
+        members = [key] if family is None else [member.key for member in family.members]
+        signals = [known.get(each) or generic_signal(each) for each in members]
+        words = whose.casefold() + " ".join(f"{s.key} {s.metric.title} {s.metric.name}" for s in signals).casefold()
+        group = path.group if section != last else ""
+        names = "" if family is None else _names(path, members)
+        found.append(TreeKey(key, section, group, path.name, signals[0], words, run.role, tuple(signals[1:]), names))
+    if last in order:
+        order[last] = len(order)
+    found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
+    return found
+
+
+def _place(family: Family) -> KeyPath:
+    """Where the line of a family stands: where its quantity would."""
+    path = split_key(family.name)
+    own = split_key(family.main.key)
+    return KeyPath(own.section, "", family.name) if path.section == GENERAL else path
+
+
+def _names(path: KeyPath, keys: Sequence[str]) -> str:
+    """All keys of a family in one text, without the section and the group that stand above the line."""
+    above = "/".join(part for part in (path.section, path.group) if part)
+    if all(key.startswith(f"{above}/") for key in keys):
+        return braces([key[len(above) + 1 :] for key in keys])
+    return braces(keys)
+
+
+class TreeLine(Struct):
+    """One line of the tree: a section, a group, or a metric.
+
+    Attributes:
+        kind: section, group or metric.
+        name: as shown.
+        section: whose line it is.
+        count: metrics below a section or group.
+        is_folded: a section whose metrics are not shown.
+        level: worst level below a section.
+        row: the metric's reading; None for lines out of view.
+        key: the metric's key.
+        depth: 1 for a metric inside a group.
+        short: what it is called where its name does not fit; empty where that may only be cut.
+    """
+
+    kind: str
+    name: Label
+    section: str
+    count: int = 0
+    is_folded: bool = False
+    level: Level = Level.OK
+    row: MetricRow | None = None
+    key: str = ""
+    depth: int = 0
+    short: Label | None = None
+
+
+class TreeView(Struct):
+    """The part of the tree that is in view.
+
+    Attributes:
+        lines: the lines in view.
+        top: number of the first of them.
+        total: lines that there are.
+        matched: metrics that match the filter.
+        keys: metrics that there are.
+        query: the filter.
+        span: what the lines cover.
+    """
+
+    lines: tuple[TreeLine, ...]
+    top: int
+    total: int
+    matched: int
+    keys: int
+    query: Label
+    span: str
+
+
+def match_keys(index: TreeIndex, query: str) -> list[TreeKey]:
+    """Keys whose spelling, title or canonical name contains every word of the query, whatever the case."""
+    wanted = query.casefold().split()
+    if not wanted:
+        return list(index.keys)
+    return [one for one in index.keys if all(word in one.words for word in wanted)]
+
+
+def layout_tree(
+    index: TreeIndex, query: str = "", folded: frozenset[str] = frozenset()
+) -> tuple[list[TreeLine | TreeKey], int]:
+    """Every line of the tree in order, metrics as bare keys; and how many metrics match.
+
+    While there is a filter nothing is folded: what was searched for is shown.
+    """
+    matched = match_keys(index, query)
+    is_filtered = bool(query.split())
+    below: dict[tuple[str, str], int] = {}
+    for one in matched:
+        below[one.section, ""] = below.get((one.section, ""), 0) + one.size
+        if one.group:
+            below[one.section, one.group] = below.get((one.section, one.group), 0) + one.size
+    lines: list[TreeLine | TreeKey] = []
+    section = group = None
+    for one in matched:
+        is_folded = one.section in folded and not is_filtered
+        if one.section != section:
+            section, group = one.section, ""
+            count = below[one.section, ""]
+            lines.append(TreeLine("section", Label.of(section), section, count, is_folded))
+        if is_folded:
+            continue
+        if one.group != group:
+            group = one.group
+            if group:
+                lines.append(TreeLine("group", Label.of(group), one.section, below[one.section, group]))
+        lines.append(one)
+    return lines, sum(one.size for one in matched)
+
+
+def build_tree(
+    run: RunSource,
+    index: TreeIndex,
+    *,
+    query: str = "",
+    folded: frozenset[str] = frozenset(),
+    top: int = 0,
+    height: int = 40,
+    width: int = 120,
+    at: int | None = None,
+) -> TreeView:
+    """Read the lines in view.
+
+    Args:
+        run: the run.
+        index: `index_tree(run)`, kept by the caller while `index.is_for(run)`.
+        query: the filter as typed.
+        folded: names of folded sections.
+        top: number of the first line in view.
+        height: how many lines are in view.
+        width: cells that it will be painted in.
+        at: the step of the time cursor.
+    """
+    lines, matched = layout_tree(index, query, folded)
+    top = max(0, min(top, len(lines) - 1))
+    verdicts = verdicts_at(run, at)
+    columns = max(8, spark_cells(width) * 2)
+    levels: dict[str, Level] = {}
+    parts: dict[str, _Part] = {}
+    for one in index.keys if verdicts else ():
+        verdict = _worst(_part(run, one.stream, at, parts).verdicts, one)
+        if verdict is not None:
+            levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
+    shown = []
+    for line in lines[top : top + height]:
+        if isinstance(line, TreeKey):
+            part = _part(run, line.stream, at, parts)
+            reading = read_signal(
+                part.run, line.signal, columns, at=part.at, verdicts=part.verdicts, cadence=part.cadence
+            )
+            worst = _worst(part.verdicts, line) if line.others else None
+            if worst is not None and worst.level > reading.level:
+                reading = reading._replace(level=worst.level, verdict=worst)
+            title = line.signal.metric.title if line.signal.metric.name else ""
+            row = MetricRow(title, reading, band=text_around(part.run, line.signal, part.at) if line.others else "")
+            depth = 1 if line.group else 0
+            name = Label.of(line.all_names or line.name)
+            short = Label.of(line.name) if line.all_names else None
+            shown.append(TreeLine("metric", name, line.section, row=row, key=line.key, depth=depth, short=short))
+        elif line.kind == "section":
+            level = levels.get(line.section, Level.OK)
+            shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
+        else:
+            shown.append(line)
+    span = "newest rows" if run.is_preview else "up to here" if at is not None else "whole run"
+    return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
+
+
+def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
+    """The worst verdict on any of the keys of a line."""
+    found = (worst_verdict(verdicts, one.metric.name, one.key) for one in (line.signal, *line.others))
+    return max((one for one in found if one is not None), key=lambda verdict: verdict.level, default=None)
+
+
+class _Part(NamedTuple):
+    """One stream as the tree reads it: its own step at the cursor, its own verdicts."""
+
+    run: RunSource
+    at: int | None
+    verdicts: Sequence[Verdict]
+    cadence: int
+
+
+def _part(run: RunSource, stream: str, at: int | None, parts: dict[str, _Part]) -> _Part:
+    if stream not in parts:
+        part = part_of(run, stream)
+        here = step_in(part, run, at)
+        parts[stream] = _Part(part, here, verdicts_at(part, here), cadence_of(part.stream))
+    return parts[stream]
+
+
+def spark_cells(width: int) -> int:
+    """Cells of the line in each row."""
+    return max(0, width - name_cells(width) - 3 - 15 - (9 if width >= 72 else 0) - (18 if width >= 90 else 0) - 3)
+
+
+def name_cells(width: int) -> int:
+    """Cells for the name of a key on a screen of `width` cells."""
+    return 20 if width < 64 else 32 if width < 100 else min(64, 40 + (width - 100) // 4)
+
+
+def section_names(index: TreeIndex) -> Sequence[str]:
+    """Every section in order, for folding and unfolding all of them."""
+    return tuple(index.sections)
+
+
+def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """A title row, then the lines in view; every line can be selected."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    rows = [_paint_title(view, width, glyphs)]
+    if not view.lines:
+        note = f"no metric matches “{view.query}”" if view.query.raw.strip() else "no metrics yet"
+        rows.append(text_row(note, width, glyphs, "dim"))
+    rows += [paint_tree_line(line, width, glyphs) for line in view.lines]
+    return fill(rows, height)
+
+
+def _paint_title(view: TreeView, width: int, glyphs: Glyphs) -> Row:
+    builder = RowBuilder(width, glyphs).add(" METRICS", "title").add("  ")
+    if view.query.raw.strip():
+        builder.add(f"{units.count(view.matched)} of {units.count(view.keys)}", "value")
+        builder.add(" match ", "dim").add(view.query.display, "strong")
+    else:
+        builder.add(units.count(view.keys), "value")
+    if view.top:
+        builder.add(f"   {glyphs.rise} {units.count(view.top)} lines above", "dim")
+    hidden = view.total - view.top - len(view.lines)
+    if hidden > 0:
+        builder.add(f"   {glyphs.fall} {units.count(hidden)} below", "dim")
+    return builder.row()
+
+
+def paint_tree_line(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
+    """One section, group or metric in one row."""
+    builder = RowBuilder(width, glyphs).add(" ")
+    if line.kind == "section":
+        builder.add(f"{glyphs.folded if line.is_folded else glyphs.unfolded} ", "dim")
+        builder.add(line.name.display, "title").add(f"  {units.count(line.count)}", "dim")
+        if line.level > Level.OK:
+            builder.add(f"  {glyphs.level(line.level)} {line.level.word}", LEVEL_ROLES[line.level])
+        return builder.row(Target(TargetKind.SECTION, line.section))
+    if line.row is None:
+        return builder.add("  ").add(f"{line.name.display}/", "dim").row()
+    return _paint_metric(line, line.row, builder, width, glyphs)
+
+
+def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: int, glyphs: Glyphs) -> Row:
+    reading: SignalReading = row.reading
+    role = LEVEL_ROLES[reading.level]
+    is_loud = reading.level >= Level.INFO or reading.level is Level.NO_DATA
+    name = name_cells(width) - 2 * line.depth
+    builder.add(f"{glyphs.level(reading.level) if is_loud else ' '} ", role)
+    builder.add("  " * line.depth)
+    is_short = line.short is not None and cell_width(line.name.display) > name
+    text = clip_middle(line.short.display if is_short and line.short else line.name.display, name)
+    room = name - cell_width(text)
+    builder.add(text, "key")
+    if row.title and row.title != line.name.display and room > len(row.title) + 2:
+        builder.add("  ").add(row.title, "dim")
+    builder.to(3 + name_cells(width))
+    value, unit = value_text(reading)
+    if cell_width(value) > 9 and not unit:
+        builder.right(value, 15, "value")
+    else:
+        builder.right(value, 9, "crit" if reading.is_nonfinite_now else "value").left(
+            f" {unit}" if unit else "", 6, "unit"
+        )
+    if width >= 72:
+        builder.right(change_text(reading), 9, role if is_loud else "note")
+    builder.add("  ")
+    cells = spark_cells(width)
+    if cells >= 4:
+        stop = builder.column + cells
+        builder.line(sparkline(fitted(reading.spark, cells * 2), glyphs)).to(stop)
+    if width >= 90:
+        builder.add(" ")
+        for i, (note, note_role) in enumerate(notes_of(row, glyphs)):
+            if i and cell_width(note) + 1 > builder.room:
+                break
+            builder.add(" " if i else "").add(note, note_role)
+    return builder.row(Target(TargetKind.METRIC, line.key, stream=row.reading.stream))

@@ -1,0 +1,392 @@
+"""The sentence: the one thing that a person should know now.
+
+Owns its composition: from the state of the file where there is nothing to read,
+from the worst verdict and the step's largest cost where something fires, else
+from where the time goes and how the goal moves. Says nothing that the run does
+not show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from rltop import units
+from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict, VerdictState
+from rltop.pages.badges import BadgeGroup, build_badges, verdicts_at
+from rltop.pages.banner import Banner, build_banner
+from rltop.pages.header import HeaderView, build_header, freshness
+from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, columns_for, is_difference
+from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, text_around
+from rltop.pages.source import RunSource, part_of, step_in
+from rltop.pages.stages import Stage, TimingView, build_timing
+from rltop.pages.stragglers import StragglerView, build_stragglers
+from rltop.rows.cells import RowBuilder, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.widths import cell_width
+from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    from rltop.pages.streams import StreamsView
+    from rltop.stats.ranks import StageSummary
+
+
+_TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
+_TALKATIVE_SHARE = 0.02
+
+
+class Sentence(NamedTuple):
+    """What is said, how loud, and what it leads to."""
+
+    text: Label
+    level: Level = Level.OK
+    target: Target | None = None
+
+
+def nothing_yet(run: RunSource) -> Sentence | None:
+    """What to say while there is not a single number to show; None when there is one."""
+    if any(each.stream.keys and each.stream.last_step is not None for each in (run, *run.beside)):
+        return None
+    grave = _grave(run, None)
+    if grave is not None:
+        return grave
+    if run.failure.raw:
+        return Sentence(Label.of(f"no metrics yet, and an error was logged: {run.failure.raw}"), Level.WARN)
+    if run.counts.lines:
+        lines = f"{units.count(run.counts.lines)} {'line' if run.counts.lines == 1 else 'lines'}"
+        # Where nothing could be read as a row, what is wrong with it says more than what it lacks.
+        has_read = run.counts.rows or run.counts.no_step_lines
+        reason = "" if has_read else run.counts.first_bad_reason
+        what = f"; {reason}" if reason else ", none with a number"
+        return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
+    waiting = f"waiting for the first record of {run.name.raw}"
+    if run.state is RunState.LOADING:
+        waiting = "reading …"
+    elif run.kind_note:
+        waiting += f"; {run.kind_note}"
+    if run.state_note:
+        is_of_file = run.state is RunState.WAITING and not run.is_awaited
+        waiting = f"{run.path.raw}: {run.state_note}" if is_of_file else run.state_note
+    return Sentence(Label.of(waiting), Level.INFO)
+
+
+def _grave(run: RunSource, worst: Verdict | None) -> Sentence | None:
+    """What stands before every verdict: the file is out of sight, or the run has died."""
+    if run.state is RunState.LOST:
+        return Sentence(Label.of(_lost(run.state_note)), Level.CRIT)
+    if run.state is not RunState.DIED:
+        return None
+    step = run.stream.last_step
+    when = "before the first step" if step is None else f"after step {units.step(step)}"
+    text = f"died {when}: {run.failure.raw.rstrip('.')}"
+    if worst is None or worst.level < Level.WARN:
+        return Sentence(Label.of(text), Level.CRIT)
+    target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
+    return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), Level.CRIT, target)
+
+
+def _trouble(run: RunSource) -> Sentence | None:
+    """What stands behind every verdict: rows have stopped coming, or an error was logged meanwhile."""
+    if run.state in (RunState.STALLED, RunState.WAITING) and run.state_note:
+        return Sentence(Label.of(run.state_note), Level.WARN)
+    if run.failure.raw and run.state in (RunState.LIVE, RunState.QUIET):
+        return Sentence(Label.of(f"an error was logged since the newest step: {run.failure.raw}"), Level.WARN)
+    return None
+
+
+def _lost(note: str) -> str:
+    text = note or "the file cannot be read"
+    if not text.startswith("lost sight"):
+        text = f"lost sight of the file: {text}"
+    return text if "still trying" in text else f"{text}; still trying"
+
+
+def build_sentence(
+    run: RunSource,
+    verdicts: Sequence[Verdict],
+    timing: TimingView | None,
+    goal: SignalReading | None,
+    at: int | None = None,
+) -> Sentence:
+    """Compose the sentence.
+
+    Args:
+        run: the run.
+        verdicts: those that stand at the step on the screen.
+        timing: of that step, or None.
+        goal: what the run is for: validation, else reward, else loss.
+        at: the step of the time cursor.
+    """
+    empty = nothing_yet(run)
+    if empty is not None:
+        return empty
+    firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
+    worst = min(firing, key=lambda verdict: verdict.urgency, default=None)
+    cost = _cost(timing)
+    grave = _grave(run, worst) if at is None else None
+    if grave is not None:
+        return grave
+    if worst is not None and worst.level >= Level.WARN:
+        target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
+        parts = [worst.headline.rstrip(".")]
+        grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
+        is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing)
+        if worst.family not in _TIME_FAMILIES and (grown or not is_told):
+            parts.append(cost)
+        return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
+    trouble = _trouble(run) if at is None else None
+    if trouble is not None:
+        return trouble
+    if run.loading is not None:
+        done = f"checking {units.share(run.loading)}"
+        what = "the newest rows are shown while history is read" if run.is_preview else "history is being read"
+        return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
+    is_of_time = worst is not None and run.identity is not None and firing[0].family in _TIME_FAMILIES
+    parts = [_opening(run, firing), "" if is_of_time else cost, _movement(goal)]
+    return Sentence(Label.of("; ".join(part for part in parts if part)), Level.OK)
+
+
+def _mentions(headline: str, timing: TimingView | None) -> bool:
+    return timing is not None and timing.largest is not None and f"{timing.largest.name.raw} " in headline
+
+
+def _opening(run: RunSource, firing: Sequence[Verdict]) -> str:
+    if run.identity is None:
+        return "too few records to tell which trainer wrote them"
+    if firing:
+        return firing[0].headline.rstrip(".")
+    if run.warm_up is not None:
+        return f"nothing fires so far, {run.warm_up[0]} of {run.warm_up[1]} records of warm-up"
+    return "nothing fires"
+
+
+def _cost(timing: TimingView | None) -> str:
+    """What the step spends its time on, and whether that has grown."""
+    if timing is None:
+        return ""
+    largest, grown = timing.largest, timing.most_grown
+    unexplained = sum(stage.share for stage in timing.top if stage.kind is SpanKind.OTHER)
+    if largest is not None and unexplained > max(0.5, largest.share):
+        return f"{units.share(unexplained)} of the step is in no stage that is logged"
+    if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
+        return f"a step takes {units.duration(timing.median_s or timing.total_s)}"
+    if largest.is_longer:
+        return longer_words(largest, timing)
+    text = f"{largest.name.raw} is {units.share(largest.share)} of the step"
+    if grown is not None and grown.is_risen and grown.delta_s is not None:
+        name = "it" if grown is largest else grown.name.raw
+        text += f", and {name} took {units.duration(grown.delta_s)} more than usual"
+    return text
+
+
+def longer_words(stage: Stage, timing: TimingView) -> str:
+    """That a stage cannot have run within the step that is logged."""
+    took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
+    return f"{stage.name.raw} took {took}, longer than the whole step of {whole}"
+
+
+def _movement(goal: SignalReading | None) -> str:
+    """How the number that the run is for has moved."""
+    if goal is None or goal.point is None or goal.is_nonfinite_now:
+        return ""
+    metric = goal.signal.metric
+    text = f"{metric.title} {units.measure(goal.point.value, metric.unit)}"
+    if goal.is_older:
+        text += f" at {units.step(goal.point.step)}"
+    if goal.baseline is None:
+        return text
+    moved = units.change(goal.point.value, goal.baseline, metric.unit, is_difference=is_difference(metric))
+    return f"{text}, {moved} since the start"
+
+
+def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -> list[Row]:
+    """The sentence in at most `lines` rows; never an empty list."""
+    role = LEVEL_ROLES[sentence.level] if sentence.level is not Level.OK else "text"
+    sign = f"{glyphs.level(sentence.level)} " if sentence.level >= Level.WARN else ""
+    rows = []
+    for i, text in enumerate(sentence_lines(sentence, width, lines) or [""]):
+        builder = RowBuilder(width, glyphs).add(" ").add(sign if i == 0 else " " * len(sign), role).add(text, role)
+        rows.append(builder.row(sentence.target))
+    return rows
+
+
+def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
+    """The text of each row that the sentence takes."""
+    indent = 4 if sentence.level >= Level.WARN else 2
+    return wrap(sentence.text.display, max(1, width - indent), lines)
+
+
+_GOALS = ("val_score", "val_acc", "success_frac", "reward_mean", "dpo_margin", "rm_accuracy", "val_loss", "loss")
+_EVENTS = 8
+_INNER_SPANS = 16
+"""More unclaimed durations than this are never painted here."""
+_FIXED_ROWS = 26
+_UNKNOWN_ROWS = 12
+
+
+class OverviewView(NamedTuple):
+    """Everything the overview shows.
+
+    Attributes:
+        header: the top line.
+        banner: the collapse that stands, dated; None without one.
+        sentence: the line below it.
+        badges: what fires, by group.
+        rows: key metrics, in the order of the algorithm's row set.
+        more: further metrics, for tall screens.
+        timing: where the newest step's time went, or None.
+        stragglers: who is slow, or None where nothing tells.
+        events: the newest transitions, newest first.
+        counts: what was not understood.
+        freshness: what to know about how fresh the rows are; empty if they are.
+        span: what the lines cover.
+        end: what the newest column is called.
+        is_empty: there is not a single number yet.
+        is_awaited: nor is there a file.
+        streams: the streams of the run, where there are several.
+        ranks: who makes the other ranks wait, where ranks say what they do.
+    """
+
+    header: HeaderView
+    banner: Banner | None
+    sentence: Sentence
+    badges: tuple[BadgeGroup, ...]
+    rows: tuple[MetricRow, ...]
+    more: tuple[MetricRow, ...]
+    timing: TimingView | None
+    stragglers: StragglerView | None
+    events: tuple[Event, ...]
+    counts: Counts
+    freshness: str
+    span: str
+    end: str = "now"
+    is_empty: bool = False
+    is_awaited: bool = False
+    streams: StreamsView | None = None
+    ranks: StageSummary | None = None
+
+
+def build_overview(
+    run: RunSource,
+    at: int | None = None,
+    *,
+    width: int = 200,
+    height: int = 60,
+    row: Mapping[str, float] | None = None,
+) -> OverviewView:
+    """Read a run for the overview.
+
+    Args:
+        run: the run.
+        at: the step of the time cursor; None is the newest one.
+        width: cells that it will be painted in; lines are read no finer than that.
+        height: rows that it will be painted in; no more metrics are read than fit.
+        row: the row at the cursor, where memory has thinned it and the caller has
+            read it again.
+    """
+    verdicts = verdicts_at(run, at)
+    timing = build_timing(run, at, row, inner=_INNER_SPANS)
+    is_empty = nothing_yet(run) is not None
+    rows, more = ((), ()) if is_empty else _read_rows(run, at, verdicts, width, height)
+    banner = build_banner(verdicts)
+    # What the banner says need not be said twice.
+    told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
+    return OverviewView(
+        header=build_header(run, timing, at),
+        banner=banner,
+        sentence=build_sentence(run, told, timing, _goal(rows), at),
+        badges=build_badges(run, verdicts),
+        rows=rows,
+        more=more,
+        timing=timing,
+        stragglers=build_stragglers(run, at, verdicts),
+        events=_newest_events(run, at),
+        counts=run.counts,
+        freshness=freshness(run),
+        span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
+        end=_end_word(run, at),
+        is_empty=is_empty,
+        is_awaited=run.is_awaited,
+        streams=_streams(run, at),
+        ranks=_worst_rank(run, at),
+    )
+
+
+def _streams(run: RunSource, at: int | None) -> StreamsView | None:
+    if not run.beside:
+        return None
+    # Most runs have one stream, and the first frame waits for every import.
+    from rltop.pages.streams import build_streams  # noqa: PLC0415
+
+    return build_streams(run, at)
+
+
+def _worst_rank(run: RunSource, at: int | None) -> StageSummary | None:
+    if run.ranks is None:
+        return None
+    from rltop.pages.ranks import worst_stage  # noqa: PLC0415
+
+    return worst_stage(run, at)
+
+
+def _end_word(run: RunSource, at: int | None) -> str:
+    """What the right end of the lines stands for."""
+    if at is not None:
+        return units.step(at)
+    return "end" if run.state in (RunState.ENDED, RunState.FINISHED, RunState.DIED) else "now"
+
+
+def _read_rows(
+    run: RunSource, at: int | None, verdicts: Sequence[Verdict], width: int, height: int
+) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
+    """The key metrics, and as many further ones as there may be room for."""
+    key_metrics = choose_key_metrics(run, at)
+    room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
+    chosen = [*key_metrics, *islice(choose_others(run, key_metrics), room)]
+    longest = max((cell_width(row_name(choice.signal)) for choice in chosen), default=0)
+    columns = max(20, columns_for(width, longest).spark * 2)
+    own = (run, at, verdicts, cadence_of(run.stream))
+    parts = {choice.stream: own if not choice.stream else _part(run, choice.stream, at) for choice in chosen}
+    rows = []
+    count = len(key_metrics) or _UNKNOWN_ROWS
+    for number, choice in enumerate(chosen):
+        part, here, there, cadence = parts[choice.stream]
+        # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.
+        is_late = number >= count
+        reading = read_signal(
+            part,
+            choice.signal,
+            0 if is_late else columns,
+            at=here,
+            verdicts=there,
+            others=choice.others,
+            cadence=cadence,
+        )
+        line = partial(line_of, part, reading, columns, at=here, cadence=cadence) if is_late else None
+        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal, here), line))
+    return tuple(rows[:count]), tuple(rows[count:])
+
+
+def _part(run: RunSource, stream: str, at: int | None) -> tuple[RunSource, int | None, Sequence[Verdict], int]:
+    """Another stream of the run: its own step at the cursor, its verdicts, its cadence."""
+    part = part_of(run, stream)
+    here = step_in(part, run, at)
+    return part, here, verdicts_at(part, here), cadence_of(part.stream)
+
+
+def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
+    """What the run is for, as far as the table shows it."""
+    by_name = {row.reading.signal.metric.name: row.reading for row in rows}
+    return next((by_name[name] for name in _GOALS if name in by_name), None)
+
+
+def _newest_events(run: RunSource, at: int | None) -> tuple[Event, ...]:
+    events = [event for event in run.events if at is None or (not event.stream and event.step <= at)]
+    # What explains must not crowd out what happened: an evaluation every few steps would.
+    told = [i for i, event in enumerate(events) if event.family != "facts"][-_EVENTS:]
+    facts = [i for i, event in enumerate(events) if event.family == "facts"][-max(0, _EVENTS - len(told)) :]
+    shown = sorted({*told, *facts[: _EVENTS - len(told)]}, reverse=True)
+    return tuple(events[i] for i in shown)

@@ -1,0 +1,163 @@
+"""Which rank makes the others wait: the line of the overview, and the page behind it.
+
+Owns the order and the words; what is compared with what is `derive.ranks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop import units
+from rltop.model import Label, Level, Unit, Verdict, VerdictState
+from rltop.pages.badges import verdicts_at
+from rltop.pages.source import RunSource
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.widths import cell_width
+from rltop.stats.ranks import SUMMED_STEPS, StageSummary
+from rltop.structs import Struct
+
+LEAST = (40, 12)
+RULE = "P15"
+
+
+class RanksView(Struct):
+    """Everything the page of the ranks shows.
+
+    Attributes:
+        stages: furthest behind first.
+        step: the newest step in them, or None.
+        steps: how many steps they cover.
+        verdict: what the rule says now, or None.
+        keys: (rank, stage) → the trainer's key.
+        is_measured: from spans with start and end.
+    """
+
+    stages: tuple[StageSummary, ...]
+    step: int | None
+    steps: int
+    verdict: Verdict | None
+    keys: Mapping[tuple[str, str], str]
+    is_measured: bool = False
+
+
+def worst_stage(run: RunSource, at: int | None) -> StageSummary | None:
+    """The stage whose slowest rank is furthest behind; None where no rank says what it did."""
+    stages = run.ranks.summary(at) if run.ranks is not None else []
+    return stages[0] if stages else None
+
+
+def build_ranks(run: RunSource, at: int | None = None) -> RanksView:
+    """Read the ranks of a run for their page."""
+    verdicts = verdicts_at(run, at)
+    verdict = next((one for one in verdicts if one.rule == RULE and one.state is VerdictState.FIRING), None)
+    history = run.ranks
+    if history is None:
+        return RanksView((), None, 0, verdict, {})
+    steps = [step for step in history.steps if at is None or step <= at][-SUMMED_STEPS:]
+    return RanksView(
+        tuple(history.summary(at)), steps[-1] if steps else None, len(steps), verdict, history.keys, history.is_measured
+    )
+
+
+def paint_rank_line(stage: StageSummary, width: int, glyphs: Glyphs) -> Row:
+    """The furthest rank in one row."""
+    builder = RowBuilder(width, glyphs).add(" RANKS", "title").add("  ")
+    ranks = units.count(len(stage.ranks))
+    rank, name = Label.of(stage.slowest).display, Label.of(stage.stage).display
+    parts = [
+        (f"{rank} ", "strong"),
+        (f"{_seconds(stage.behind_s)} behind ", "value"),
+        (f"the median of {ranks} in ", "note"),
+        (name, "key"),
+        (f"   slowest in {units.share(stage.often)} of steps", "note"),
+    ]
+    for text, role in parts:
+        if cell_width(text) > builder.room:
+            break
+        builder.add(text, role)
+    return builder.row(Target(TargetKind.RANKS))
+
+
+def _seconds(value: float) -> str:
+    return units.measure(value, Unit.SECONDS)
+
+
+def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """Stages by how far their slowest rank is behind, then every rank of the first of them."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    builder = RowBuilder(width, glyphs).add(" RANKS", "title")
+    if view.step is not None:
+        builder.add(f"  step {units.step(view.step)}", "value")
+        builder.add(f"   medians of {view.steps} {'step' if view.steps == 1 else 'steps'}", "dim")
+        builder.add(", measured" if view.is_measured else ", durations as logged", "dim")
+    rows = [builder.row()]
+    if not view.stages:
+        text = "No rank of this run says what it did: one stream per rank, or measured spans, would tell."
+        return fill([*rows, *(text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 3))], height)
+    if view.verdict is not None:
+        target = Target(TargetKind.VERDICT, view.verdict.rule)
+        sign = glyphs.level(view.verdict.level)
+        for i, line in enumerate(wrap(Label.of(view.verdict.headline).display, width - 4, 5)):
+            role = LEVEL_ROLES[view.verdict.level]
+            rows.append(RowBuilder(width, glyphs).add(f" {sign if i == 0 else ' '} ", role).add(line, role).row(target))
+    elif not view.is_measured:
+        rows.append(text_row(f"{glyphs.level(Level.OK)} no rank lags behind for long", width, glyphs, "ok"))
+    rows.append(rule_row(width, glyphs))
+    rows += _paint_stages(view, width, glyphs)
+    for stage in view.stages[:1]:
+        rows += _paint_stage_ranks(view, stage, width, glyphs)
+    return fill(rows, height)
+
+
+def _paint_stages(view: RanksView, width: int, glyphs: Glyphs) -> list[Row]:
+    """One row per stage: who is slowest, by how much, how often."""
+    rank = 18 if width >= 76 else 12
+    has_often, has_share = width >= 72, width >= 48
+    numbers = 9 + 9 * has_share + 21 * has_often
+    name = max(10, min(36, width - 5 - rank - numbers))
+    head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").add(" ").left("slowest", rank, "dim")
+    head.right("behind", 9, "dim")
+    if has_share:
+        head.right("of step", 9, "dim")
+    if has_often:
+        head.right("median", 9, "dim").right("slowest in", 12, "dim")
+    rows = [head.row()]
+    for stage in view.stages:
+        key = view.keys.get((stage.slowest, stage.stage), "")
+        fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
+        builder = RowBuilder(width, glyphs).add(f" {glyphs.level(Level.WARN) if fires else ' '} ", "warn")
+        label = stage.stage if not stage.group or width < 100 else f"{stage.group} · {stage.stage}"
+        builder.left(clip_middle(Label.of(label).display, name), name, "key").add(" ")
+        builder.left(clip_middle(Label.of(stage.slowest).display, rank - 1), rank, "text")
+        builder.right(_seconds(stage.behind_s), 9, "value")
+        if has_share:
+            builder.right(units.share(stage.share), 9, "value")
+        if has_often:
+            builder.right(_seconds(stage.usual_s), 9, "note").right(units.share(stage.often), 12, "note")
+        rows.append(builder.row(Target(TargetKind.METRIC, key, stream=stage.slowest) if key else None))
+    return rows
+
+
+def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs: Glyphs) -> list[Row]:
+    """Every rank of a stage as a bar, slowest first."""
+    title = RowBuilder(width, glyphs).add(" ").add(Label.of(stage.stage).display, "title")
+    title.add(f"  of each rank; the median is {_seconds(stage.usual_s)}", "dim")
+    rows = [Row(()), title.row()]
+    longest = max(stage.ranks.values(), default=0.0)
+    name = min(24, max(10, width // 4))
+    for rank, seconds in stage.ranks.items():
+        builder = RowBuilder(width, glyphs).add("   ")
+        builder.left(clip_middle(Label.of(rank).display, name - 1), name, "text").right(_seconds(seconds), 9, "value")
+        behind = seconds - stage.usual_s
+        builder.right(f"+{_seconds(behind)}" if behind > 0.0 else "", 11, "note").add("  ")
+        cells = builder.room - 1
+        if longest > 0.0 and cells > 0:
+            full = round(cells * seconds / longest)
+            usual = min(full, round(cells * stage.usual_s / longest))
+            builder.add(glyphs.bar * usual, "stage-0").add(glyphs.fills[1] * (full - usual), "warn")
+        key = view.keys.get((rank, stage.stage), "")
+        rows.append(builder.row(Target(TargetKind.METRIC, key, stream=rank) if key else None))
+    return rows

@@ -1,0 +1,478 @@
+"""Prompts and answers on one line, and prompts shown by where they differ.
+
+Pure; knows texts, not where they come from.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rltop import units
+from rltop.model import Label
+from rltop.pages.source import RunSource, part_of, step_in
+from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.sparkline import block_bars
+from rltop.rows.widths import cell_width
+from rltop.stats.groups import RatioRange, expected_ratio
+from rltop.stats.rollouts import GroupSummary
+from rltop.structs import NamedTuple
+from rltop.trainers.setup_hints import ROLLOUTS
+
+if TYPE_CHECKING:
+    from rltop.run.rollouts import ShelfState, ShelvedStep
+
+
+NEWLINE = "↵"
+_SHORT_PROMPT = 60
+_LONG_STRETCH = 48
+
+
+def flat(text: str) -> str:
+    """A text on one line and harmless: its newlines are shown as signs."""
+    return Label.of(text.replace("\r\n", "\n").replace("\n", NEWLINE).replace("\t", " ")).display
+
+
+def told_apart(prompts: Mapping[str, str]) -> Mapping[str, str]:
+    """What the prompt of each group says that those of the other groups do not, on one line.
+
+    What all of them begin and end with, a system prompt or the marks of a template, is left out.
+    """
+    if max(map(len, prompts.values()), default=0) <= _SHORT_PROMPT:
+        return {name: flat(text) for name, text in prompts.items()}
+    start, stop, shared = _frame(frozenset(text for text in prompts.values() if text))
+    found = {}
+    for name, text in prompts.items():
+        own = text[start : len(text) - stop]
+        own = own.partition(shared)[2] if shared else own
+        found[name] = flat(own.strip()) or flat(text)
+    return found
+
+
+@lru_cache(maxsize=4)
+def _frame(texts: frozenset[str]) -> tuple[int, int, str]:
+    """What texts have in common: how long at their beginning, at their end, and a long stretch between."""
+    if len(texts) < 2:
+        return 0, 0, ""
+    head = _common_start(texts)
+    start = max(head.rfind(" "), head.rfind("\n")) + 1
+    stop = len(_common_start({text[: start - 1 if start else None : -1] for text in texts}))
+    return start, stop, _shared({text[start : len(text) - stop] for text in texts})
+
+
+def _shared(texts: Set[str]) -> str:
+    """A long stretch that all of the texts hold, at whatever place: of long prompts the middle is not kept."""
+    ordered = sorted(texts, key=lambda text: (len(text), text))
+    first, last = ordered[0], ordered[-1]
+    if len(first) <= _LONG_STRETCH:
+        return ""
+    from difflib import SequenceMatcher  # noqa: PLC0415 - only for prompts that are much alike
+
+    match = SequenceMatcher(None, first, last, autojunk=False).find_longest_match()
+    shared = first[match.a : match.a + match.size]
+    shared = shared[: max(shared.rfind(" "), shared.rfind("\n")) + 1]
+    # Of texts cut to a length some begin in the middle of it: its end is what counts.
+    while len(shared) > _LONG_STRETCH and not all(shared in text for text in texts):
+        shared = shared[len(shared) // 8 :]
+    return shared if len(shared) > _LONG_STRETCH else ""
+
+
+def _common_start(texts: Set[str]) -> str:
+    """What all of the texts begin with: what the first and the last of them in their order do."""
+    first, last = min(texts), max(texts)
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:same]
+
+
+def home_of(places: Sequence[str], run_path: str) -> str:
+    """The places as a person would name them from the run's folder."""
+    if not places:
+        return ""
+    home, place = Path(run_path).absolute().parent, places[0]
+    if Path(place).is_relative_to(home):
+        place = str(Path(place).relative_to(home))
+    return place if len(places) == 1 else f"{place} and {len(places) - 1} more"
+
+
+def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
+    """Why there is nothing to see, and how to get it."""
+    state = view.state
+    if state is None or state.is_looking:
+        return _paragraph("looking for rollouts ...", width, glyphs, "dim")
+    if view.step is not None and not state.has_failed:
+        return _paragraph(f"reading step {units.step(view.step)} ...", width, glyphs, "dim")
+    if state.places:
+        done = "" if state.progress is None else f", {units.share(state.progress)} looked through"
+        where = home_of(state.places, view.run_path.raw)
+        rows = _paragraph(f"no completion of any step in {Label.of(where).display}{done}", width, glyphs, "text")
+        return [
+            *rows,
+            *(row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")),
+        ]
+    if state.is_given or state.has_failed:
+        return [row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")]
+    rows = _paragraph(
+        f"No rollouts were found beside {view.run_path.display}. They are one record per completion, which trainers "
+        "write only when asked to:",
+        width, glyphs, "text",
+    )  # fmt: skip
+    rows.append(Row(()))
+    known = sorted(ROLLOUTS, key=lambda entry: entry.trainer != view.trainer)
+    name = max(len(entry.trainer) for entry in ROLLOUTS) + 2
+    for entry in known:
+        is_own = entry.trainer == view.trainer
+        lines = wrap(entry.line, width - name - 3, 3)
+        for i, line in enumerate(lines):
+            builder = RowBuilder(width, glyphs).add(" ").left(entry.trainer if i == 0 else "", name, "strong")
+            rows.append(builder.add(line, "key" if is_own else "text").row())
+        if is_own or width >= 100:
+            builder = RowBuilder(width, glyphs).add(" ").left("", name)
+            rows.append(builder.add(f"{glyphs.arrow} {entry.writes}", "dim").row())
+    rows.append(Row(()))
+    return rows + _paragraph("Elsewhere? rltop RUN --rollouts PATH, a file, a folder or a glob.", width, glyphs, "text")
+
+
+def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
+    return [text_row(line, width, glyphs, role) for line in wrap(text, width - 2, 6)]
+
+
+LEAST = (40, 12)
+_MOST_BARS = 16
+_LEAST_BARS = len("lengths")
+_ROOMY = 60
+"""From so many columns on there is room for what a number is held against."""
+_LEAST_NAME = 5
+_MIDDLE_FROM = 8
+_NAMES = ((150, 36), (100, 22), (60, 12), (46, 9), (0, 6))
+"""Columns of the screen from which the name of a group may have so many cells."""
+
+
+class GroupOrder(enum.StrEnum):
+    """What the groups of a step are sorted by, largest first."""
+
+    RATIO = "ratio"
+    LONGEST = "longest"
+    REWARD = "reward"
+    SPREAD = "spread of rewards"
+    CUT = "cut off"
+
+
+class RolloutsView(NamedTuple):
+    """The rollouts of a run at a step.
+
+    Attributes:
+        run_path: where the run is read from.
+        trainer: the name of its dialect; empty while it is not known.
+        state: what is known of them; None before anybody has looked.
+        step: the step of the dump that is shown, or None.
+        wanted: the step that the cursor is at, or None where it follows the newest.
+        shelved: that step; None while it is being read.
+        groups: in the order that was asked for.
+        order: that order.
+        usual: the usual ratio for the group size, in tokens.
+    """
+
+    run_path: Label
+    trainer: str
+    state: ShelfState | None
+    step: int | None
+    wanted: int | None
+    shelved: ShelvedStep | None
+    groups: tuple[GroupSummary, ...]
+    order: GroupOrder
+    usual: RatioRange | None
+
+    @property
+    def unit(self) -> str:
+        """What lengths are counted in."""
+        return "tokens" if self.shelved is None or self.shelved.summary.has_tokens else "characters"
+
+    @property
+    def prompts(self) -> Mapping[str, str]:
+        """Group → what its prompt says that those of the others do not."""
+        return told_apart({group.name: group.completions[0].prompt for group in self.groups})
+
+    def group(self, name: str) -> tuple[int, GroupSummary] | None:
+        """A group and its rank; where the step has none of that name, the first; None where it has none at all."""
+        found = next(((i, each) for i, each in enumerate(self.groups) if each.name == name), None)
+        return found or ((0, self.groups[0]) if self.groups else None)
+
+
+def build_rollouts(run: RunSource, at: int | None = None, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
+    """Read the rollouts at a step; what is not held yet is asked for, and comes later."""
+    shelf = run.rollouts
+    trainer = run.identity.dialect.name if run.identity is not None else ""
+    if shelf is None:
+        return RolloutsView(run.path, trainer, None, None, at, None, (), order, None)
+    state = shelf.state
+    here = step_in(part_of(run, state.stream), run, at) if state.stream else at
+    step = shelf.step_near(here)
+    shelved = shelf.at(step) if step is not None else None
+    groups: Sequence[GroupSummary] = ()
+    usual = None
+    if shelved is not None:
+        groups = shelved.summary.groups
+        size = shelved.summary.group_size
+        usual = expected_ratio(size) if size is not None and size > 1 and shelved.summary.has_tokens else None
+        if order is not GroupOrder.RATIO:
+            groups = sorted(groups, key=lambda group: -_sorts(group, order))
+    return RolloutsView(run.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
+
+
+def _sorts(group: GroupSummary, order: GroupOrder) -> float:
+    value: float | None
+    match order:
+        case GroupOrder.LONGEST:
+            value = group.lengths[0] if group.lengths else None
+        case GroupOrder.REWARD:
+            value = group.reward_mean
+        case GroupOrder.SPREAD:
+            value = group.reward_std
+        case GroupOrder.CUT:
+            value = group.cut
+        case _:
+            value = group.ratio
+    return float("-inf") if value is None else float(value)
+
+
+def short_name(name: str, cells: int) -> str:
+    """The name of a group in so few cells that its end alone tells it from others."""
+    shown = Label.of(name).display or "all"
+    if cells >= _MIDDLE_FROM or cell_width(shown) <= cells:
+        return clip_middle(shown, cells)
+    return clip(ELLIPSIS + shown[-(cells - 1) :], cells)
+
+
+def number_or_dash(value: float | None) -> str:
+    """A number, or a dash where there is none."""
+    return units.UNKNOWN if value is None else units.number(value)
+
+
+def paint_rollouts(
+    view: RolloutsView, width: int, height: int | None, glyphs: Glyphs, *, is_low: bool = False
+) -> list[Row]:
+    """The step in a few lines, then a row per group; `is_low` leaves most of the lines to the groups."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    rows = [_paint_title(view, width, glyphs)]
+    if view.shelved is None:
+        return fill([*rows, Row(()), *paint_nothing(view, width, glyphs)], height)
+    rows += _paint_summary(view, width, glyphs)[: 2 if is_low else None]
+    rows += _paint_notes(view, width, glyphs)[1 if is_low else 0 :]
+    rows.append(rule_row(width, glyphs))
+    return fill([*rows, *_paint_groups(view, width, glyphs)], height)
+
+
+def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
+    """Where one is: the step, then what is inside it."""
+    builder = RowBuilder(width, glyphs).add(" ROLLOUTS", "title")
+    if view.step is not None:
+        builder.add(f"  step {units.step(view.step)}", "value")
+    for part in parts:
+        builder.add(f" {glyphs.folded} ", "dim").add(part, "strong")
+    return builder
+
+
+def _paint_title(view: RolloutsView, width: int, glyphs: Glyphs) -> Row:
+    builder = paint_trail(view, (), width, glyphs)
+    shelved = view.shelved
+    if shelved is not None:
+        summary = shelved.summary
+        of = f" of {summary.group_size}" if summary.group_size is not None else ""
+        groups, count = len(view.groups), len(shelved.rollouts.completions)
+        builder.add(f"   {units.count(groups)} {'group' if groups == 1 else 'groups'}{of}", "text")
+        builder.add(f" · {units.count(count)} {'completion' if count == 1 else 'completions'}", "text")
+    note = _step_note(view)
+    if note and builder.room > cell_width(note) + 4:
+        builder.to(width - cell_width(note) - 1).add(note, "note")
+    return builder.row()
+
+
+def _step_note(view: RolloutsView) -> str:
+    """Where the step stands in the dump; that it is another than the cursor's, where it is."""
+    state = view.state
+    if state is None or view.step is None or not state.steps:
+        return ""
+    if view.wanted is not None and view.wanted != view.step:
+        if state.progress is not None:
+            return f"step {units.step(view.wanted)} not reached yet"
+        return f"nearest to step {units.step(view.wanted)}"
+    if view.step == state.steps[-1]:
+        return "newest step of the dump"
+    return f"{units.count(len(state.steps))} steps up to {units.step(state.steps[-1])}"
+
+
+def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
+    """The step as a whole, as many parts to a line as fit."""
+    assert view.shelved is not None
+    summary = view.shelved.summary
+    parts: list[tuple[str, str]] = []
+    if summary.ratio_mean is not None and summary.ratio_max is not None:
+        text = f"{units.number(summary.ratio_mean)}, worst {units.number(summary.ratio_max)}"
+        usual = view.usual
+        if usual is not None and width >= _ROOMY:
+            text += f" (usual {units.number(usual.low)}–{units.number(usual.high)})"
+        parts.append(("longest/median ", text))
+    if summary.gini_mean is not None:
+        parts.append(("Gini ", units.number(summary.gini_mean)))
+    if summary.length_mean is not None:
+        parts.append(("mean ", f"{units.number(summary.length_mean)} {view.unit}"))
+    if summary.cut_fraction is not None:
+        parts.append(("cut off ", units.percent(summary.cut_fraction)))
+    if summary.reward_mean is not None:
+        parts.append(("reward ", units.number(summary.reward_mean)))
+    if summary.zero_std_fraction:
+        parts.append(("all rewards alike in ", f"{units.share(summary.zero_std_fraction)} of groups"))
+    if summary.discarded:
+        parts.append(("discarded ", reasons(summary.discarded)))
+    return paint_parts(parts, width, glyphs)
+
+
+def reasons(found: Sequence[tuple[str, int]]) -> str:
+    """Reasons and how often each."""
+    return ", ".join(f"{Label.of(reason).display} {units.count(number)}" for reason, number in found[:3])
+
+
+def paint_parts(parts: Sequence[tuple[str, str]], width: int, glyphs: Glyphs) -> list[Row]:
+    """Names with their values, one after the other, broken only between them."""
+    rows: list[Row] = []
+    builder = RowBuilder(width, glyphs).add(" ")
+    for name, value in parts:
+        cells = cell_width(name) + cell_width(value)
+        if builder.column > 1 and builder.room < cells + 4:
+            rows.append(builder.row())
+            builder = RowBuilder(width, glyphs).add(" ")
+        elif builder.column > 1:
+            builder.add("   ")
+        builder.add(name, "dim").add(value, "value")
+    return [*rows, builder.row()] if builder.column > 1 else rows
+
+
+def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
+    """Where it comes from, how far it has been looked through, and what is wrong with it."""
+    state = view.state
+    if state is None:
+        return []
+    builder = RowBuilder(width, glyphs).add(" from ", "dim")
+    done = "" if state.progress is None else f"   {units.share(state.progress)} looked through"
+    place = Label.of(home_of(state.places, view.run_path.raw)).display
+    builder.add(clip_middle(place, max(8, width - 8 - cell_width(done))), "key").add(done, "note")
+    rows = [builder.row()]
+    shelved = view.shelved
+    if shelved is not None and not shelved.summary.has_tokens:
+        text = "this dump counts no tokens: lengths are characters, and so are ratio and Gini"
+        text = text if width >= _ROOMY else "lengths are characters, not tokens"
+        rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
+    if shelved is not None and any(not group.name for group in view.groups):
+        text = "its rows name neither group nor prompt: they stand as one group"
+        rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
+    if shelved is not None and shelved.rollouts.left_out:
+        rows.append(text_row(f"{units.count(shelved.rollouts.left_out)} more are left out", width, glyphs, "warn"))
+    for note in state.notes[:2]:
+        rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(note).display, width - 2, 2)]
+    return rows
+
+
+class _Columns(NamedTuple):
+    """Which columns a width has room for, and how wide the ones of text are."""
+
+    name: int
+    has_reward: bool
+    has_std: bool
+    has_gini: bool
+    has_cut: bool
+    discarded: int
+    bars: int
+
+
+def _columns(view: RolloutsView, width: int) -> _Columns:
+    longest = max((cell_width(Label.of(group.name).display) for group in view.groups), default=0)
+    most = next(cells for least, cells in _NAMES if width >= least)
+    name = max(_LEAST_NAME, min(most, longest)) + 1
+    has_cut = any(group.cut is not None for group in view.groups)
+    discarded = 16 if width >= 100 and any(group.discarded for group in view.groups) else 0
+    bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
+    return _Columns(
+        name=name,
+        has_reward=width >= 52,
+        has_std=width >= 76,
+        has_gini=width >= 68,
+        has_cut=has_cut and width >= 60,
+        discarded=discarded,
+        bars=max(_LEAST_BARS, bars) if width >= 96 and bars else 0,
+    )
+
+
+def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
+    columns = _columns(view, width)
+    rows = [_paint_head(view, columns, width, glyphs)]
+    step, prompts = view.step, view.prompts
+    for group in view.groups:
+        builder = RowBuilder(width, glyphs)
+        is_worst = _is_uneven(view, group)
+        builder.add(f" {glyphs.rise if is_worst else ' '} ", "warn")
+        builder.left(short_name(group.name, columns.name - 1), columns.name, "key")
+        builder.right(units.count(len(group.completions)), 4, "text")
+        builder.right(number_or_dash(group.ratio), 7, "warn" if is_worst else "value")
+        builder.right(units.UNKNOWN if not group.lengths else units.count(group.lengths[0]), 8, "value")
+        builder.right(number_or_dash(group.middle), 8, "value")
+        if columns.has_gini:
+            builder.right(number_or_dash(group.gini), 7, "note")
+        if columns.has_reward:
+            builder.right(number_or_dash(group.reward_mean), 8, "value")
+        if columns.has_std:
+            builder.right(number_or_dash(group.reward_std), 7, "note")
+        if columns.has_cut:
+            builder.right(_cut_text(group), 6, "text" if group.cut else "dim")
+        if columns.discarded:
+            builder.add("  ").left(clip(reasons(group.discarded), columns.discarded - 2), columns.discarded - 2, "note")
+        if columns.bars:
+            bars = sorted(group.lengths)[-columns.bars :]
+            builder.add("  ").left(block_bars(bars, glyphs), columns.bars, "spark")
+        if builder.room > 12:
+            builder.add("  ").add(prompts[group.name], "dim")
+        rows.append(builder.row(Target(TargetKind.GROUP, group.name, step)))
+    return rows
+
+
+def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
+    """Is the ratio past what one group in twenty of an ordinary task has? Of characters nothing is known."""
+    return view.usual is not None and group.ratio is not None and group.ratio > view.usual.one_group
+
+
+def _cut_text(group: GroupSummary) -> str:
+    return units.UNKNOWN if group.cut is None else units.count(group.cut)
+
+
+def _paint_head(view: RolloutsView, columns: _Columns, width: int, glyphs: Glyphs) -> Row:
+    mark = glyphs.fall
+    chosen = {
+        GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
+        GroupOrder.CUT: "cut",
+    }[view.order]  # fmt: skip
+
+    def head(name: str) -> str:
+        return f"{mark}{name}" if name == chosen else name
+
+    builder = RowBuilder(width, glyphs).add("   ").left("group", columns.name, "dim").right("n", 4, "dim")
+    builder.right(head("ratio"), 7, "dim").right(head("max"), 8, "dim").right("median", 8, "dim")
+    if columns.has_gini:
+        builder.right("Gini", 7, "dim")
+    if columns.has_reward:
+        builder.right(head("reward"), 8, "dim")
+    if columns.has_std:
+        builder.right(head("std"), 7, "dim")
+    if columns.has_cut:
+        builder.right(head("cut"), 6, "dim")
+    if columns.discarded:
+        builder.add("  ").left("discarded", columns.discarded - 2, "dim")
+    if columns.bars:
+        builder.add("  ").left("lengths", columns.bars, "dim")
+    if builder.room > 12 and any(group.completions[0].prompt for group in view.groups):
+        builder.add("  ").add("prompt", "dim")
+    return builder.row()

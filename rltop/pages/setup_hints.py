@@ -1,0 +1,19 @@
+"""How each trainer is made to write metrics: what a screen says while there is no file."""
+
+from __future__ import annotations
+
+from rltop.rows.cells import RowBuilder, clip
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row
+from rltop.trainers.setup_hints import HOWTO
+
+
+def paint_howto(width: int, glyphs: Glyphs) -> list[Row]:
+    """A title, and a row for each trainer whose files are followed."""
+    followed = [each for each in HOWTO if each.is_followed]
+    column = max(len(each.trainer) for each in followed) + 3
+    rows = [RowBuilder(width, glyphs).add(" how each trainer writes metrics", "dim").row()]
+    for each in followed:
+        builder = RowBuilder(width, glyphs).add(" ").add(each.trainer, "value").to(column)
+        rows.append(builder.add(clip(each.summary, builder.room), "dim").row())
+    return rows

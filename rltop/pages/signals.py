@@ -1,0 +1,509 @@
+"""One metric of a run as a screen shows it: value, change, line and level.
+
+Owns the reading of a signal at a step; formats nothing. Everything is in the
+metric's own unit: raw values are turned by the signal's scale and shift here
+and nowhere else in the views.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise, takewhile
+from weakref import WeakKeyDictionary
+
+from rltop import units
+from rltop.catalog.dialect import Identity
+from rltop.catalog.families import Family, Member, family_index
+from rltop.catalog.ranges import Range
+from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
+from rltop.model.keys import split_key
+from rltop.pages.cache import of_start, read_buckets
+from rltop.pages.source import RunSource
+from rltop.rows.sparkline import SparkData, anchored_window, spark_data
+from rltop.stats.rolling import median
+from rltop.store.series import Bucket, Mark, Point
+from rltop.store.stream import Stream
+from rltop.structs import NamedTuple
+
+_CADENCE_ROWS = 64
+_SPARSE = 0.5
+_SKIPPED, _BASE_VALUES, _LEAST_VALUES = 3, 30, 10
+
+
+class SignalReading(NamedTuple):
+    """What there is to say about one signal at one step.
+
+    Attributes:
+        signal: the signal; its key is the trainer's own.
+        key: that key, made harmless.
+        step: the step the screen shows.
+        point: newest finite value at or before that step, in the metric's unit.
+        baseline: what it is compared with, or None while nobody can say.
+        threshold: the line that a firing rule drew, or None.
+        level: NO_DATA without a value, else the worst that a rule says of it, else OK.
+        verdict: the rule's verdict behind the level, or None.
+        mark: the newest value that was not finite, at or before the step.
+        mark_count: how many values were not finite, over the whole run.
+        nonfinite_since: first of the values that were not finite after the newest finite one.
+        others: further signals of the same metric.
+        spark: the line over the whole run.
+        stream: the stream of the run that it is in; "" is the main one.
+    """
+
+    signal: Signal
+    key: Label
+    step: int
+    point: Point | None
+    baseline: float | None
+    threshold: float | None
+    level: Level
+    verdict: Verdict | None
+    mark: Mark | None
+    mark_count: int
+    nonfinite_since: int | None
+    others: int
+    spark: SparkData
+    stream: str = ""
+    declared: Range | None = None
+
+    @property
+    def name(self) -> str:
+        """The key as a row names it; where the value is not the key's own, by how it follows from it."""
+        return row_name(self.signal)
+
+    @property
+    def unit(self) -> Unit:
+        """The metric's unit."""
+        return self.signal.metric.unit
+
+    @property
+    def is_nonfinite_now(self) -> bool:
+        """The newest thing logged was not a finite number."""
+        if self.mark is None:
+            return False
+        return self.point is None or self.mark.step >= self.point.step
+
+    @property
+    def is_older(self) -> bool:
+        """The value is of an earlier step than the one on the screen."""
+        return self.point is not None and self.point.step < self.step
+
+
+def key_label(key: str) -> Label:
+    """The key, harmless; one of nothing but slashes and blanks in quotation marks, or nothing would be seen of it."""
+    label = Label.of(key)
+    return label if key.strip(" /") else Label(key, f'"{label.display}"')
+
+
+def formula(signal: Signal, of: str) -> str:
+    """How the value follows from the logged one, called `of`: `1 − of`, `0.01 × of`; `of` itself where it is that."""
+    text = of if abs(signal.scale) == 1.0 else f"{abs(signal.scale):g} × {of}"
+    if signal.shift:
+        return f"{signal.shift:g} {'−' if signal.scale < 0 else '+'} {text}"
+    return f"−{text}" if signal.scale < 0 else text
+
+
+def is_turned(signal: Signal) -> bool:
+    """Is the value another quantity than the logged one, and not only in another unit?"""
+    return signal.scale < 0 or signal.shift != 0.0
+
+
+def row_name(signal: Signal) -> str:
+    """The key, harmless, as a row names what it shows."""
+    name = key_label(signal.key).display
+    return formula(signal, name) if is_turned(signal) else name
+
+
+def cadence_of(stream: Stream) -> int:
+    """Steps between two records: the median of the newest gaps; at least 1."""
+    steps = stream.steps(last=_CADENCE_ROWS)
+    gaps = sorted(b - a for a, b in pairwise(steps) if b > a)
+    return max(1, gaps[len(gaps) // 2]) if gaps else 1
+
+
+def baseline_of(stream: Stream, signal: Signal) -> float | None:
+    """What the signal was at the start of the newest segment, in its own unit.
+
+    The same baseline as the rules freeze (`derive.rolling.Frozen`): the median of
+    the thirty values after the first three, from ten on. For a metric that is
+    logged on less than every second row, such as a validation score, the first
+    value stands for the start. None while there is not enough.
+    """
+    raw = of_start(stream, ("baseline", signal.key), lambda: _raw_baseline(stream, signal.key))
+    return None if raw is None else signal.read(raw)
+
+
+def _raw_baseline(stream: Stream, key: str) -> float | None:
+    values = stream.head(key).values
+    finite = [value for value in values if not math.isnan(value)]
+    start = finite[_SKIPPED : _SKIPPED + _BASE_VALUES]
+    if len(start) >= _LEAST_VALUES:
+        return median(start)
+    if finite and len(finite) < _SPARSE * len(values):
+        return finite[0]
+    return None
+
+
+def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict | None:
+    """The worst firing verdict of this stream that speaks of a metric or of its key."""
+    firing = [
+        verdict
+        for verdict in verdicts
+        if verdict.state is VerdictState.FIRING
+        and not verdict.stream
+        and ((metric and verdict.metric == metric) or verdict.key == key)
+    ]
+    return max(firing, key=lambda verdict: verdict.level, default=None)
+
+
+def whole_of(signal: Signal) -> float:
+    """What a share of all things amounts to as the trainer writes it: 1, or 100; 0 where the signal is no share."""
+    match signal.metric.unit:
+        case Unit.FRACTION:
+            return abs(1.0 / signal.scale)
+        case Unit.PERCENT:
+            return abs(100.0 / signal.scale)
+        case _:
+            return 0.0
+
+
+def shown_step(run: RunSource, at: int | None) -> int | None:
+    """The step that the screen speaks of: the cursor, else the newest one."""
+    return at if at is not None else run.stream.last_step
+
+
+def read_signal(
+    run: RunSource,
+    signal: Signal,
+    columns: int,
+    *,
+    at: int | None = None,
+    verdicts: Sequence[Verdict] = (),
+    others: int = 0,
+    cadence: int | None = None,
+) -> SignalReading:
+    """Read one signal at a step.
+
+    Args:
+        run: the run.
+        signal: which of its signals.
+        columns: columns of the line, two to a cell; 0 leaves the line out.
+        at: the step of the time cursor; None is the newest.
+        verdicts: those that stand at that step.
+        others: further signals of the same metric.
+        cadence: `cadence_of(run.stream)`, if the caller has it already.
+
+    Of a stream beside the main one, `run` and `at` are that stream's own.
+    """
+    stream = run.stream
+    step = shown_step(run, at) or 0
+    raw = stream.latest(signal.key, at)
+    point = None if raw is None else Point(raw.step, signal.read(raw.value))
+    marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
+    verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
+    own = verdict is not None and (verdict.key in ("", signal.key))
+    baseline = baseline_of(stream, signal)
+    if point is not None and baseline is not None and not _is_after_start(stream, signal, point):
+        baseline = None
+    threshold = verdict.threshold if verdict is not None and own else None
+    level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
+    return SignalReading(
+        signal=signal,
+        key=key_label(signal.key),
+        step=step,
+        point=point,
+        baseline=baseline,
+        threshold=threshold,
+        level=level,
+        verdict=verdict,
+        mark=marks[-1] if marks else None,
+        mark_count=stream.mark_count(signal.key) if at is None else len(marks),
+        nonfinite_since=next((m.step for m in marks if raw is None or m.step > raw.step), None),
+        others=others,
+        spark=read_spark(
+            run,
+            signal,
+            columns,
+            at=at,
+            reference=threshold if threshold is not None else baseline,
+            is_threshold=threshold is not None,
+            cadence=cadence,
+        ),
+        stream=run.role,
+        declared=declared_range(run, signal),
+    )
+
+
+def _first_logged(stream: Stream, key: str) -> int | None:
+    """The step of the first value of the newest segment."""
+    head = stream.head(key)
+    return next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
+
+
+def line_of(run: RunSource, reading: SignalReading, columns: int, *, at: int | None, cadence: int) -> SparkData:
+    """The line that was left out of a reading of `run` at a step."""
+    is_threshold = reading.threshold is not None
+    reference = reading.threshold if is_threshold else reading.baseline
+    return read_spark(
+        run, reading.signal, columns, at=at, reference=reference, is_threshold=is_threshold, cadence=cadence
+    )
+
+
+def declared_range(run: RunSource, signal: Signal) -> Range | None:
+    """The range that was declared for a signal, in its metric's unit; None where none was."""
+    declared = run.ranges.of(signal.key) if run.ranges else None
+    if declared is None:
+        return None
+    return Range(*sorted((signal.read(declared.low), signal.read(declared.high))))
+
+
+def _is_after_start(stream: Stream, signal: Signal, point: Point) -> bool:
+    """Is the point newer than the very first value of its segment?"""
+    first = of_start(stream, ("first", signal.key), lambda: _first_logged(stream, signal.key))
+    return first is not None and point.step > first
+
+
+def read_spark(
+    run: RunSource,
+    signal: Signal,
+    columns: int,
+    *,
+    at: int | None = None,
+    reference: float | None = None,
+    is_threshold: bool = False,
+    cadence: int | None = None,
+) -> SparkData:
+    """The line of a signal over the whole run, up to the cursor if there is one."""
+    stream = run.stream
+    first, last = stream.first_step, shown_step(run, at)
+    if not columns or first is None or last is None or last < first:
+        return SparkData((), (), anchored_window(0, 0, 1, 2))
+    window = anchored_window(first, last, cadence or cadence_of(stream), columns)
+    stop = min(window.stop, last + 1)
+    return spark_data(
+        read_buckets(stream, signal.key, window, stop),
+        window,
+        signal,
+        marks=[mark.step for mark in stream.marks(signal.key) if at is None or mark.step <= at],
+        restarts=[step for step in stream.seen_restarts if first < step <= last],
+        reference=reference,
+        is_threshold=is_threshold,
+        last=last,
+        scale=declared_range(run, signal),
+    )
+
+
+def generic_signal(key: str) -> Signal:
+    """A signal for a key that the catalogue does not know: the value as it was written."""
+    path = split_key(key)
+    is_whole = path.name == f'"{key}"' or "./" in path.name
+    title = path.name if is_whole else path.name.rsplit("/", 1)[-1]
+    metric = Metric(
+        name="", title=title, section=path.section, unit=Unit.NONE, direction=Direction.NONE, help="",
+    )  # fmt: skip
+    return Signal(metric, key)
+
+
+_BY_KEY: WeakKeyDictionary[Stream, tuple[Identity | None, dict[str, Signal]]] = WeakKeyDictionary()
+
+
+def signal_of(run: RunSource, key: str) -> Signal:
+    """The signal that a key belongs to, known to the catalogue or not."""
+    identity = run.identity
+    if identity is None:
+        return generic_signal(key)
+    known, by_key = _BY_KEY.get(run.stream, (None, {}))
+    if known is not identity:
+        by_key = {}
+        for signals in identity.signals.values():
+            for signal in signals:
+                by_key.setdefault(signal.key, signal)
+        _BY_KEY[run.stream] = (identity, by_key)
+    return by_key.get(key) or generic_signal(key)
+
+
+_BOUNDARIES = "/_@"
+
+
+class Band(NamedTuple):
+    """What lies around a signal: its extremes, or its spread.
+
+    Attributes:
+        main: the signal in the middle.
+        low, high: its extremes, where they are logged.
+        spread: its standard deviation, drawn where an extreme is not logged.
+        label: what the edges are, in the trainer's own words.
+    """
+
+    main: Signal
+    low: Signal | None
+    high: Signal | None
+    spread: Signal | None
+    label: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that the edges are read from."""
+        return tuple(signal.key for signal in (self.low, self.high, self.spread) if signal is not None)
+
+
+_KNOWN: WeakKeyDictionary[Stream, tuple[int, Mapping[str, Family]]] = WeakKeyDictionary()
+
+
+def families_of(run: RunSource) -> Mapping[str, Family]:
+    """Every key of the run that is one statistic of several → its family; made anew when a key is new."""
+    stream = run.stream
+    count, families = _KNOWN.get(stream, (-1, {}))
+    if count != len(stream.keys):
+        families = family_index(tuple(stream.keys))
+        _KNOWN[stream] = (len(stream.keys), families)
+    return families
+
+
+def band_around(run: RunSource, main: Signal, family: Family) -> Band | None:
+    """The band around `main`, if it stands for the family and something bounds it."""
+    if family.main.key != main.key:
+        return None
+    low, high = _edge(run, main, family.low), _edge(run, main, family.high)
+    spread = None if low and high else _edge(run, main, family.spread)
+    if not (low or high or spread):
+        return None
+    words = [member.word for member in (family.low, family.high) if member]
+    if spread and family.spread:
+        words.append(f"± {family.spread.word}")
+    return Band(main, low, high, spread, " … ".join(words))
+
+
+def _edge(run: RunSource, main: Signal, member: Member | None) -> Signal | None:
+    """The signal of a member, in the unit of the main one."""
+    if member is None:
+        return None
+    own = signal_of(run, member.key)
+    if own.metric.name and own.metric.unit is main.metric.unit:
+        return own
+    return Signal(main.metric, member.key, main.scale, main.shift)
+
+
+def edges_at(run: RunSource, band: Band, at: int | None = None) -> tuple[float | None, float | None]:
+    """Both edges as of the newest value of the main signal at or before a step; None where not logged then."""
+    middle = run.stream.latest(band.main.key, at)
+    if middle is None:
+        return None, None
+    value = band.main.read(middle.value)
+
+    def read(signal: Signal | None) -> float | None:
+        raw = None if signal is None else run.stream.value(signal.key, middle.step)
+        return None if raw is None or signal is None else signal.read(raw)
+
+    low, high = read(band.low), read(band.high)
+    if low is not None and high is not None:
+        return min(low, high), max(low, high)
+    raw = None if band.spread is None else run.stream.value(band.spread.key, middle.step)
+    if raw is not None:
+        reach = abs(band.main.scale * raw)
+        low = low if low is not None else _bounded(value - reach, band.main)
+        high = high if high is not None else _bounded(value + reach, band.main)
+    return low, high
+
+
+def _bounded(value: float, signal: Signal) -> float:
+    """A value kept within what the metric can be."""
+    low, high = signal.metric.low, signal.metric.high
+    return min(max(value, -math.inf if low is None else low), math.inf if high is None else high)
+
+
+def band_text(run: RunSource, band: Band, at: int | None = None) -> str:
+    """The band at a step in a few cells: `12…2,048`, `…2,048` where only one edge is logged, `±0.31` for a spread."""
+    unit = band.main.metric.unit
+    if band.low is None and band.high is None and band.spread is not None:
+        middle = run.stream.latest(band.main.key, at)
+        raw = None if middle is None else run.stream.value(band.spread.key, middle.step)
+        return "" if raw is None else f"±{units.quantity(abs(band.main.scale * raw), unit)[0]}"
+    low, high = edges_at(run, band, at)
+    if low is None and high is None:
+        return ""
+    return _span_text(low, high, unit)
+
+
+def text_around(run: RunSource, main: Signal, at: int | None = None) -> str:
+    """The band around a signal in a few cells; empty where there is none."""
+    family = families_of(run).get(main.key)
+    band = None if family is None else band_around(run, main, family)
+    return "" if band is None else band_text(run, band, at)
+
+
+def _span_text(low: float | None, high: float | None, unit: Unit) -> str:
+    first = ("", "") if low is None else units.quantity(low, unit)
+    last = ("", "") if high is None else units.quantity(high, unit)
+    if first == last:
+        return ""
+    if first[1] and last[1] and first[1] != last[1]:
+        return f"{' '.join(first)}…{' '.join(last)}"
+    return f"{first[0]}…{last[0]}"
+
+
+def edge_points(
+    band: Band, buckets: Mapping[str, Sequence[Bucket]]
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Points of both edges, one per bucket that holds a value: (step, value).
+
+    Args:
+        band: whose edges.
+        buckets: equal buckets of the main key and of each key that bounds it.
+
+    Returns:
+        Points of the lower and of the upper edge.
+    """
+    lower = _extreme_points(band.low, buckets, is_high=False)
+    upper = _extreme_points(band.high, buckets, is_high=True)
+    if band.spread is not None:
+        pairs = zip(buckets[band.main.key], buckets[band.spread.key], strict=False)
+        wide = [
+            (_middle(one), band.main.read(one.mean), abs(band.main.scale * other.mean))
+            for one, other in pairs
+            if one.count and other.count
+        ]
+        if band.low is None:
+            lower = [(step, _bounded(value - reach, band.main)) for step, value, reach in wide]
+        if band.high is None:
+            upper = [(step, _bounded(value + reach, band.main)) for step, value, reach in wide]
+    return _finite(lower), _finite(upper)
+
+
+def _extreme_points(
+    signal: Signal | None, buckets: Mapping[str, Sequence[Bucket]], *, is_high: bool
+) -> list[tuple[float, float]]:
+    if signal is None:
+        return []
+    choose = max if is_high else min
+    found = [bucket for bucket in buckets[signal.key] if bucket.count]
+    return [(_middle(bucket), choose(signal.read(bucket.low), signal.read(bucket.high))) for bucket in found]
+
+
+def _middle(bucket: Bucket) -> float:
+    return (bucket.first_step + bucket.last_step) / 2
+
+
+def _finite(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(step, value) for step, value in points if math.isfinite(value)]
+
+
+def braces(keys: Sequence[str]) -> str:
+    """Several keys as one text, as a shell would take them apart: `score/{mean,max,min}`."""
+    if len(keys) < 2:
+        return "".join(keys)
+    start = _shared(keys)
+    while start and start[-1] not in _BOUNDARIES and start not in keys:
+        start = start[:-1]
+    rests = [key[len(start) :] for key in keys]
+    end = _shared([rest[::-1] for rest in rests])[::-1]
+    while end and end[0] not in _BOUNDARIES:
+        end = end[1:]
+    return f"{start}{{{','.join(rest[: len(rest) - len(end)] for rest in rests)}}}{end}"
+
+
+def _shared(texts: Sequence[str]) -> str:
+    """The characters that all texts begin with."""
+    columns = takewhile(lambda column: len(set(column)) == 1, zip(*texts, strict=False))
+    return "".join(column[0] for column in columns)

@@ -1,0 +1,257 @@
+"""The page of step timing: any step's waterfall, and a table of its stages.
+
+Owns the table (last, median, 95th percentile, share, trend) and the sentence
+that names the stage behind a slow-down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rltop import units
+from rltop.model import Label, Unit
+from rltop.pages.overview import longer_words
+from rltop.pages.source import RunSource
+from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
+from rltop.pages.waterfall import paint_stages, paint_strip
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.sparkline import block_bars
+from rltop.stats.rolling import median
+from rltop.structs import Struct
+
+LEAST = (40, 12)
+_MIN_FOR_TREND = 8
+_SLOWER = 0.05
+_BARS = 40
+_ALL_NUMBERS = 9 + 10 + 10 + 8 + 8
+"""Cells of last, median, p95, share and trend."""
+
+
+class StageStatistic(Struct):
+    """One stage over the last steps.
+
+    Attributes:
+        name: of the stage; "step" for the whole.
+        role: the role of its bar.
+        last_s: on the step on the screen; NaN where it did not run.
+        median_s, p95_s: over the steps on which it ran.
+        share: of all the time that these steps took.
+        trend: median of the newest quarter over that of the oldest, minus 1; None while unknown.
+        history: its seconds on the newest steps, oldest first; NaN where it did not run.
+        runs: on how many steps it ran.
+    """
+
+    name: Label
+    role: str
+    last_s: float
+    median_s: float
+    p95_s: float
+    share: float
+    trend: float | None
+    history: tuple[float, ...]
+    runs: int
+
+
+class TimingPageView(Struct):
+    """Everything the timing page shows.
+
+    Attributes:
+        timing: the step on the screen, or None where nothing is logged.
+        table: the whole step first, then its stages, largest first.
+        steps: on how many steps the table rests.
+        explanation: which stage explains a slow-down, or that there is none.
+        note: why there is nothing to see, where there is nothing.
+        has_rollouts: the completions of the run's steps can be looked at.
+    """
+
+    timing: TimingView | None
+    table: tuple[StageStatistic, ...]
+    steps: int
+    explanation: Label
+    note: str = ""
+    has_rollouts: bool = False
+
+
+def build_timing_page(
+    run: RunSource, at: int | None = None, *, row: Mapping[str, float] | None = None
+) -> TimingPageView:
+    """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
+    timing = build_timing(run, at, row)
+    if timing is None:
+        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(run))
+    table = _table(timing)
+    has_rollouts = run.rollouts is not None and bool(run.rollouts.state.steps)
+    explanation = Label.of(_explain(timing, table))
+    return TimingPageView(timing, table, len(timing.strip), explanation, has_rollouts=has_rollouts)
+
+
+def _why_nothing(run: RunSource) -> str:
+    if run.identity is None:
+        return "too few records to tell how this trainer logs its timing"
+    if run.identity.dialect.timing is None:
+        return f"{run.identity.dialect.name} logs no timing that rltop knows of"
+    return "no step that is still held in memory logs its timing"
+
+
+def _table(timing: TimingView) -> tuple[StageStatistic, ...]:
+    totals = [step.total_s for step in timing.strip]
+    whole_s = sum(totals)
+    by_name: dict[str, list[float]] = {}
+    for at, step in enumerate(timing.strip):
+        for name, seconds in step.parts:
+            if step.is_whole:
+                continue
+            history = by_name.setdefault(name, [math.nan] * len(totals))
+            history[at] = seconds if math.isnan(history[at]) else history[at] + seconds
+    rows = [_statistic(name, timing, history, whole_s) for name, history in by_name.items()]
+    rows.sort(key=lambda row: (row.name.raw == OTHER, -row.median_s * row.runs))
+    return (_statistic("step", timing, totals, whole_s), *rows)
+
+
+def _statistic(name: str, timing: TimingView, history: Sequence[float], whole_s: float) -> StageStatistic:
+    ran = [seconds for seconds in history if not math.isnan(seconds)]
+    ordered = sorted(ran)
+    role = "value" if name == "step" else "other" if name == OTHER else f"stage-{timing.colors.get(name, 7) % 8}"
+    quarter = len(ran) // 4
+    trend = None
+    if len(ran) >= _MIN_FOR_TREND:
+        before, after = median(ran[:quarter]), median(ran[-quarter:])
+        trend = after / before - 1 if before > 0 else None
+    return StageStatistic(
+        name=Label.of(name),
+        role=role,
+        last_s=history[-1],
+        median_s=median(ran),
+        p95_s=ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)],
+        share=sum(ran) / whole_s if whole_s > 0 else 0.0,
+        trend=trend,
+        history=tuple(history),
+        runs=len(ran),
+    )
+
+
+def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
+    """Which stage grew most, in this step and over the steps before it."""
+    parts = []
+    longer, grown = timing.longer, timing.most_grown
+    if longer is not None:
+        parts.append(f"{longer_words(longer, timing)}: the two were not measured on the same stretch of time")
+    if timing.median_s is not None:
+        delta = timing.total_s - timing.median_s
+        if delta > _SLOWER * timing.median_s:
+            text = f"this step took {units.duration(delta)} more than the median of {units.duration(timing.median_s)}"
+            if not timing.strip[-1].is_whole and grown is not None and grown.delta_s is not None:
+                text += f": {grown.name.raw} alone took {units.duration(grown.delta_s)} more than usual"
+            parts.append(text)
+        else:
+            parts.append(f"this step took about as long as the median of {units.duration(timing.median_s)}")
+    whole = table[0]
+    if whole.trend is not None and len(timing.strip) >= _MIN_FOR_TREND:
+        quarter = max(1, len(timing.strip) // 4)
+        oldest, newest = timing.strip[0].step, timing.strip[-quarter].step
+        if abs(whole.trend) < _SLOWER:
+            parts.append(f"steps have kept their pace since {units.step(oldest)}")
+        else:
+            word = "slower" if whole.trend > 0 else "faster"
+            by = units.share(abs(whole.trend))
+            how = f"are {by} {word} than" if whole.trend < 1 else f"take {units.number(1 + whole.trend)}× as long as"
+            text = f"steps since {units.step(newest)} {how} around {units.step(oldest)}"
+            cause = _behind(table[1:], quarter, slower=whole.trend > 0)
+            parts.append(text + (f", most of it in {cause.name.raw}" if cause is not None else ""))
+    if len(table) == 1:
+        parts.append("no stages are logged: what the time goes into is not known")
+    return "; ".join(parts)
+
+
+def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> StageStatistic | None:
+    """The stage whose mean time moved most between the oldest and the newest quarter."""
+
+    def moved(stage: StageStatistic) -> float:
+        before = [0.0 if math.isnan(s) else s for s in stage.history[:quarter]]
+        after = [0.0 if math.isnan(s) else s for s in stage.history[-quarter:]]
+        delta = sum(after) / quarter - sum(before) / quarter
+        return delta if slower else -delta
+
+    best = max(stages, key=moved, default=None)
+    return best if best is not None and moved(best) > 0 else None
+
+
+def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
+    """Waterfall, strip, sentence and table, from the top; what does not fit is cut off below."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    timing = view.timing
+    if timing is None:
+        return fill(
+            [text_row("STEP TIMING", width, glyphs, "title"), Row(()), text_row(view.note, width, glyphs)], height
+        )
+    text = [text_row(line, width, glyphs, "strong") for line in wrap(view.explanation.display, width - 2, 3)]
+    table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs)]
+    room = 60 if height is None else height
+    least = min(4, len(table))
+    strip_rows = 1 if room < 24 else 3 if room < 40 else 5
+    stage_room = max(3, min(1 + len(timing.stages), room - len(text) - least - strip_rows))
+    rows = paint_stages(timing, width, stage_room, glyphs)
+    rows += paint_strip(timing, width, strip_rows, glyphs)
+    if view.has_rollouts:
+        builder = RowBuilder(width, glyphs).add(f" {glyphs.arrow} ", "dim").add("the completions of this step", "text")
+        table.append(builder.row(Target(TargetKind.STRAGGLERS)))
+    return fill([*rows, *text, *table], height)
+
+
+def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
+    name = 18 if width >= 70 else 13 if width >= 44 else 9
+    has_p95, has_bars = width >= 3 + name + _ALL_NUMBERS, width >= 84
+    head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").right("last", 9, "dim")
+    head.right("median", 10, "dim")
+    if has_p95:
+        head.right("p95", 10, "dim").right("share", 8, "dim")
+    head.right("trend", 8, "dim")
+    if has_bars:
+        head.add(f"   {view.steps} steps", "dim")
+    rows = [head.row()]
+    bars = min(_BARS, width - (3 + name + _ALL_NUMBERS + 3) - 1)
+    timing = view.timing
+    step = timing.step if timing is not None else None
+    for one in view.table:
+        builder = RowBuilder(width, glyphs).add(" ").add("  " if one.name.raw == "step" else f"{glyphs.bar} ", one.role)
+        builder.left(one.name.display, name, "strong" if one.name.raw == "step" else "text")
+        builder.right(units.duration(one.last_s), 9, "value").right(units.duration(one.median_s), 10, "value")
+        if has_p95:
+            builder.right(units.duration(one.p95_s), 10, "note")
+            builder.right(share_text(one.share) if one.name.raw != "step" else "", 8, "unit")
+        _paint_trend(builder, one)
+        if has_bars and bars >= 8:
+            builder.add("   ").add(_bars(one, bars, glyphs), one.role)
+        if one.runs < view.steps and builder.room > 12:
+            builder.add(f" on {one.runs} steps", "dim")
+        key = "" if one.name.raw == "step" else _key_of(timing, one.name.raw)
+        rows.append(builder.row(Target(TargetKind.TIMING, key, step)))
+    return rows
+
+
+def _paint_trend(builder: RowBuilder, one: StageStatistic) -> None:
+    if one.trend is None:
+        builder.right(units.UNKNOWN, 8, "dim")
+        return
+    role = "warn" if one.trend > 0.2 and one.share > 0.02 else "note"
+    builder.right(units.change(1 + one.trend, 1.0, Unit.NONE), 8, role)
+
+
+def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> str:
+    """The history in at most `cells` bars; each shows the slowest step that it covers."""
+    history = one.history
+    per = max(1, -(-len(history) // cells))
+    merged = []
+    for start in range(0, len(history), per):
+        part = [seconds for seconds in history[start : start + per] if not math.isnan(seconds)]
+        merged.append(max(part) if part else math.nan)
+    return block_bars(merged, glyphs)
+
+
+def _key_of(timing: TimingView | None, name: str) -> str:
+    stages = () if timing is None else timing.top
+    return next((stage.key for stage in stages if stage.name.raw == name), "")

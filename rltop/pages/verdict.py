@@ -1,0 +1,172 @@
+"""The page of one verdict: what, since when, on which numbers, and what to look at next.
+
+Owns the order of the page; the words are the rule's own, and what to look at next
+is `chain`'s.
+"""
+
+from __future__ import annotations
+
+from rltop import units
+from rltop.model import Event, Label, Verdict, VerdictState
+from rltop.pages.badges import verdicts_at
+from rltop.pages.chain import ChainView, build_chain
+from rltop.pages.chain_rows import columns_of, paint_chain
+from rltop.pages.events import paint_event
+from rltop.pages.signals import shown_step
+from rltop.pages.source import RunSource
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import NO_KEYS, KeyNames
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rules import registry
+from rltop.structs import Struct, replace
+
+LEAST = (40, 12)
+_LABEL = 11
+
+
+class VerdictView(Struct):
+    """Everything the page of one verdict shows.
+
+    Attributes:
+        verdict: the verdict, or None if the rule does not stand at this step.
+        rule: its id.
+        title: of the rule.
+        records: for how many records it has lasted, or None.
+        chain: what to look at next, and what moved when; None where the rule does not stand.
+        events: what happened with this rule, newest first.
+        stream: the stream of the run that it is about; "" is the main one.
+        is_muted: its verdicts are left out for this run.
+    """
+
+    verdict: Verdict | None
+    rule: str
+    title: str
+    records: int | None
+    chain: ChainView | None
+    events: tuple[Event, ...]
+    stream: str = ""
+    is_muted: bool = False
+
+
+def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: int = 120) -> VerdictView:
+    """Read the verdict of a rule at a step, and what the links of its chain show around the onset.
+
+    Args:
+        run: the run.
+        rule: its id.
+        at: the step of the time cursor; None is the newest one.
+        width: cells that it will be painted in.
+    """
+    verdicts = verdicts_at(run, at)
+    verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
+    spec = registry.BY_ID.get(rule)
+    events = [
+        event for event in run.events if event.rule == rule and not event.stream and (at is None or event.step <= at)
+    ]
+    empty = VerdictView(
+        verdict=verdict,
+        rule=rule,
+        title=spec.title if spec is not None else rule,
+        records=None,
+        chain=None,
+        events=tuple(reversed(events)),
+        stream=run.role,
+        is_muted=rule in run.muted,
+    )
+    if verdict is None or shown_step(run, at) is None:
+        return empty
+    chain = build_chain(run, verdict, at, columns_of(width).cells)
+    return replace(empty, records=_records(run, verdict) if at is None else None, chain=chain)
+
+
+def _records(run: RunSource, verdict: Verdict) -> int | None:
+    """For how many records a verdict has stood; unknown while only the newest rows are held."""
+    if run.is_preview or verdict.state is not VerdictState.FIRING:
+        return None
+    return max(0, run.stream.rows - verdict.since_record + 1) or None
+
+
+def paint_verdict(
+    view: VerdictView, width: int, height: int | None, glyphs: Glyphs, keys: KeyNames = NO_KEYS
+) -> list[Row]:
+    """Paint the page from the top; what does not fit is cut off below."""
+    if width < LEAST[0] or (height is not None and height < LEAST[1]):
+        return too_small(width, height if height is not None else 1, glyphs, LEAST)
+    verdict = view.verdict
+    if verdict is None:
+        rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
+        text = "this rule does not fire at this step"
+        if view.is_muted:
+            undo = keys.clause("mute", ": {} shows its verdicts again")
+            text = (
+                f"this rule is muted for this run until rltop ends{undo}; "
+                f"[rules.{view.rule}] mute = true in the config file is for good, and for check and watch too"
+            )
+        rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
+        return fill([*rows, *_paint_events(view, width, glyphs)], height)
+    rows = [*_paint_head(view, verdict, width, glyphs), rule_row(width, glyphs)]
+    rows += _paint_evidence(view, verdict, width, glyphs)
+    rows += _paragraph("why", verdict.why, width, glyphs)
+    if view.chain is not None:
+        rows += [*paint_chain(view.chain, width, glyphs), Row(())]
+    for i, cause in enumerate(verdict.causes):
+        rows += _paragraph("causes" if i == 0 else "", f"{i + 1}  {cause}", width, glyphs)
+    return fill([*rows, *_paint_events(view, width, glyphs)], height)
+
+
+def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
+    role = LEVEL_ROLES[verdict.level]
+    word = verdict.level.word.upper()
+    whose = f"steps of {Label.of(view.stream)} · " if view.stream else ""
+    facts = f"{whose}rule {verdict.rule} · since {units.step(verdict.since_step)}"
+    if view.records is not None:
+        facts += f" · {units.count(view.records)} {'record' if view.records == 1 else 'records'}"
+    if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
+        word = "RECOVERED"
+        role = "dim"
+        facts += f" · recovered {units.step(verdict.recovered_step)}"
+    if verdict.is_provisional:
+        facts += " · provisional: history is still being read"
+    first = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} {word}", role)
+    first.add("  ").add(Label.of(verdict.title).display, "strong")
+    headline = wrap(Label.of(verdict.headline).display, width - 2, 3)
+    if first.room < len(facts) + 3:
+        lines = [text_row(line, width, glyphs, "dim") for line in wrap(facts, width - 2, 2)]
+        return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline), *lines]
+    first.to(width - len(facts) - 1).add(facts, "dim")
+    return [first.row(), *(text_row(line, width, glyphs, "text") for line in headline)]
+
+
+def _paint_evidence(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
+    builder = RowBuilder(width, glyphs).add(" ").left("evidence", _LABEL, "dim")
+    if verdict.key:
+        target = Target(TargetKind.METRIC, verdict.key, stream=view.stream)
+        builder.add(clip_middle(Label.of(verdict.key).display, max(8, width - 40)), "key", target)
+    elif not verdict.evidence:
+        return []
+    rows = []
+    for i, one in enumerate(verdict.evidence):
+        text = f"{Label.of(one.name)} {units.measure(one.value, one.unit)}"
+        if builder.room < len(text) + 4:
+            rows.append(builder.row())
+            builder = RowBuilder(width, glyphs).add(" ").left("", _LABEL)
+        elif i or verdict.key:
+            builder.add("   ")
+        builder.add(f"{Label.of(one.name)} ", "dim").add(units.measure(one.value, one.unit), "value")
+    return [*rows, builder.row()]
+
+
+def _paragraph(label: str, text: str, width: int, glyphs: Glyphs) -> list[Row]:
+    rows = []
+    for i, line in enumerate(wrap(Label.of(text).display, max(10, width - _LABEL - 3), 6)):
+        builder = RowBuilder(width, glyphs).add(" ").left(label if i == 0 else "", _LABEL, "dim")
+        rows.append(builder.add(line).row())
+    return rows
+
+
+def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
+    if not view.events:
+        return []
+    rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
+    return rows + [paint_event(event, width, glyphs)._replace(hot=()) for event in view.events[:12]]

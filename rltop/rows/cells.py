@@ -1,0 +1,171 @@
+"""Widths in terminal cells, and rows put together from pieces by column.
+
+Owns the one promise of every painter: no row is wider than it may be, whatever
+text comes from outside. Knows nothing of what the text says.
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Hot, Line, Piece, Row, Target
+from rltop.rows.widths import cell_width, char_width, plain
+
+ELLIPSIS = "…"
+
+
+def clip(text: str, width: int) -> str:
+    """`text` in at most `width` cells; an ellipsis says that something is missing."""
+    text = plain(text)
+    if cell_width(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    taken, cells = [], 0
+    for char in text:
+        cells += char_width(char)
+        if cells > width - 1:
+            break
+        taken.append(char)
+    return "".join(taken) + ELLIPSIS
+
+
+def clip_middle(text: str, width: int) -> str:
+    """`text` in at most `width` cells, its end kept: the end of a key tells most."""
+    text = plain(text)
+    if cell_width(text) <= width or width < 8:
+        return clip(text, width)
+    tail, cells = [], 0
+    for char in reversed(text):
+        cells += char_width(char)
+        if cells > (width - 1) * 2 // 3:
+            break
+        tail.append(char)
+    end = "".join(reversed(tail))
+    return clip(text, width - cell_width(end)) + end
+
+
+def wrap(text: str, width: int, lines: int) -> list[str]:
+    """`text` broken at blanks into at most `lines` lines of `width` cells."""
+    out: list[str] = []
+    rest = plain(text).strip()
+    while rest and len(out) < lines:
+        if cell_width(rest) <= width or len(out) == lines - 1:
+            out.append(clip(rest, width))
+            break
+        fitting = clip(rest, width + 1)[:-1]
+        blank = len(fitting) if rest[len(fitting)] == " " else fitting.rfind(" ")
+        while blank > 0 and _parts_unit(rest, blank):
+            blank = fitting.rfind(" ", 0, blank)
+        cut = blank if blank > width // 3 else max(1, len(clip(rest, width)) - 1)
+        out.append(clip(rest[:cut].rstrip(), width))
+        rest = rest[cut:].lstrip()
+    return out
+
+
+_UNITS = frozenset({"%", "s", "ms", "h", "m", "d", "min", "pp", "tok", "nats", "GB"})
+
+
+def _parts_unit(text: str, blank: int) -> bool:
+    """Does the blank stand between a number and its unit?"""
+    word = text[blank + 1 : blank + 6].split(" ", 1)[0].rstrip(",;.:)")
+    return text[blank - 1].isdigit() and word in _UNITS
+
+
+class RowBuilder:
+    """Puts one row together from left to right; what does not fit is cut off."""
+
+    __slots__ = ("_cells", "_glyphs", "_hot", "_pieces", "width")
+
+    def __init__(self, width: int, glyphs: Glyphs) -> None:
+        self.width = width
+        self._glyphs = glyphs
+        self._pieces: list[Piece] = []
+        self._hot: list[Hot] = []
+        self._cells = 0
+
+    @property
+    def column(self) -> int:
+        """The next free column."""
+        return self._cells
+
+    @property
+    def room(self) -> int:
+        """Cells that are left."""
+        return self.width - self._cells
+
+    def add(self, text: str, role: str = "text", target: Target | None = None) -> Self:
+        """Write `text` at the next free column; with a target it can be selected."""
+        start = self._cells
+        cells = len(text)
+        if cells > self.width - start or not text.isascii():
+            text = clip(text, self.room)
+            cells = cell_width(text)
+        if not cells and not text:
+            return self
+        self._cells = start + cells
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last.role == role:
+            self._pieces[-1] = Piece(last.text + text, role)
+        else:
+            self._pieces.append(Piece(text, role))
+        if target is not None and self._cells > start:
+            self._hot.append(Hot(start, self._cells, target))
+        return self
+
+    def line(self, pieces: Line) -> Self:
+        """Write pieces one after the other."""
+        for piece in pieces:
+            self.add(piece.text, piece.role)
+        return self
+
+    def to(self, column: int) -> Self:
+        """Go on at `column`; one blank if the text is there already."""
+        missing = column - self._cells
+        return self.add(" " * missing) if missing > 0 else self
+
+    def left(self, text: str, width: int, role: str = "text", target: Target | None = None) -> Self:
+        """Write `text` into a field of `width` cells, at its left edge."""
+        stop = self._cells + width
+        return self.add(clip(text, min(width, self.room)), role, target).to(min(stop, self.width))
+
+    def right(self, text: str, width: int, role: str = "text") -> Self:
+        """Write `text` into a field of `width` cells, at its right edge."""
+        if len(text) > min(width, self.room) or not text.isascii():
+            text = clip(text, min(width, self.room))
+        return self.to(self._cells + width - cell_width(text)).add(text, role)
+
+    def row(self, target: Target | None = None) -> Row:
+        """The finished row; with a target the whole width can be selected."""
+        hot = tuple(self._hot)
+        if target is not None:
+            hot = (Hot(0, self.width, target), *hot) if self.width else hot
+        if not self._glyphs.is_ascii:
+            return Row(tuple(self._pieces), hot)
+        return Row(tuple(Piece(self._glyphs.speak(piece.text), piece.role) for piece in self._pieces), hot)
+
+
+def rule_row(width: int, glyphs: Glyphs) -> Row:
+    """A line across the screen."""
+    return Row((Piece(glyphs.rule * width, "rule"),))
+
+
+def text_row(text: str, width: int, glyphs: Glyphs, role: str = "text") -> Row:
+    """One line of one role, one blank in front."""
+    return RowBuilder(width, glyphs).add(" ").add(text, role).row()
+
+
+def fill(rows: list[Row], height: int | None) -> list[Row]:
+    """Exactly `height` rows: cut off or filled with empty ones; None leaves them."""
+    if height is None:
+        return rows
+    return rows[:height] + [Row(())] * (height - len(rows))
+
+
+def too_small(width: int, height: int, glyphs: Glyphs, least: tuple[int, int]) -> list[Row]:
+    """What is painted where nothing can be shown truthfully."""
+    wanted = f"{least[0]}x{least[1]}"
+    texts = (f"too small: {width}x{height}, rltop needs {wanted}", f"needs {wanted}", wanted, "")
+    text = next(text for text in texts if len(text) <= max(0, width))
+    return fill([RowBuilder(max(0, width), glyphs).add(text, "warn").row()], max(0, height))

@@ -1,0 +1,184 @@
+"""The signs that are drawn: a Unicode set and an ASCII set of the same meaning.
+
+Nothing is said by colour alone, so every level, state and kind of mark has a
+sign of its own in both sets. Every sign takes exactly one cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rltop.model import Level, RunState
+from rltop.rows.widths import char_width
+from rltop.structs import Struct, field
+
+
+class Glyphs(Struct):
+    """One set of signs.
+
+    Attributes:
+        name: unicode or ascii.
+        levels: a sign per level.
+        states: a sign per state of a run.
+        nonfinite: a value that was not finite.
+        restart: the run was begun anew here.
+        recovered: what fired has ended here.
+        threshold: in front of a threshold's value.
+        baseline: in front of a baseline's value.
+        rule: a line across the screen.
+        upright: a step marked in a line.
+        bar: a full cell of a bar.
+        bar_ends: the last cell of a bar by eighths, thinnest first.
+        fills: full cells that can be told apart without colour, for stacked bars.
+        columns: heights of a block bar from an eighth up.
+        rise, fall: a value that is well above or below what is usual.
+        selected, folded, unfolded: in lists and trees.
+        branch, last_branch, trunk: lines of a tree of spans.
+        arrow: from one thing to the next.
+        is_ascii: draw sparklines without braille, and speak ASCII only.
+    """
+
+    name: str
+    levels: Mapping[Level, str]
+    states: Mapping[RunState, str]
+    nonfinite: str
+    restart: str
+    recovered: str
+    threshold: str
+    baseline: str
+    rule: str
+    upright: str
+    bar: str
+    bar_ends: str
+    fills: str
+    columns: str
+    rise: str
+    fall: str
+    selected: str
+    folded: str
+    unfolded: str
+    arrow: str
+    is_ascii: bool = False
+    _table: Mapping[int, str] = field(default_factory=dict, repr=False)
+
+    def level(self, level: Level) -> str:
+        """The sign of a level."""
+        return self.levels[level]
+
+    def state(self, state: RunState) -> str:
+        """The sign of a run's state."""
+        return self.states[state]
+
+    def speak(self, text: str) -> str:
+        """`text` with nothing that this set cannot write.
+
+        Signs of our own are replaced by their ASCII neighbours; what comes from
+        outside by as many question marks as it takes cells.
+        """
+        if not self.is_ascii or text.isascii():
+            return text
+        return "".join(char if char.isascii() else self._spell(char) for char in text)
+
+    def _spell(self, char: str) -> str:
+        known = self._table.get(ord(char))
+        if known is not None:
+            return known
+        return "?" * char_width(char)
+
+
+UNICODE = Glyphs(
+    name="unicode",
+    levels=MappingProxyType(
+        {Level.NO_DATA: "○", Level.OK: "●", Level.INFO: "·", Level.WARN: "▲", Level.CRIT: "◆"},
+    ),
+    states=MappingProxyType(
+        {
+            RunState.WAITING: "○",
+            RunState.LOADING: "◌",
+            RunState.LIVE: "●",
+            RunState.QUIET: "◍",
+            RunState.STALLED: "▲",
+            RunState.ENDED: "■",
+            RunState.FINISHED: "✓",
+            RunState.DIED: "✗",
+            RunState.PAUSED: "‖",
+            RunState.LOST: "✕",
+        },
+    ),
+    nonfinite="✕",
+    restart="⟲",
+    recovered="◇",
+    threshold="┄",
+    baseline="╌",
+    rule="─",
+    upright="│",
+    bar="█",
+    bar_ends="▏▎▍▌▋▊▉█",
+    fills="█▓▒░▚▞▪▫",
+    columns="▁▂▃▄▅▆▇█",
+    rise="▲",
+    fall="▼",
+    selected="▸",
+    folded="▸",
+    unfolded="▾",
+    arrow="→",
+)
+
+_OWN_SIGNS = {
+    "\N{MINUS SIGN}": "-", "–": "-", "—": "-", "×": "x", "·": "|", "…": "~", "±": "~", "≤": "<", "≥": ">", "→": ">",
+    "←": "<", "─": "-", "◀": "<", "▶": ">", "▸": ">", "▾": "v", "↑": "^", "↓": "v", "’": "'", "α": "a", "ρ": "r",
+    "β": "b", "γ": "g", "λ": "l", "σ": "s", "π": "p", "°": "o", "²": "2", "∞": "I", "µ": "u", "≈": "~", "‖": "=",
+    "↵": "/",
+}  # fmt: skip
+
+ASCII = Glyphs(
+    name="ascii",
+    levels=MappingProxyType(
+        {Level.NO_DATA: "o", Level.OK: "+", Level.INFO: "i", Level.WARN: "!", Level.CRIT: "X"},
+    ),
+    states=MappingProxyType(
+        {
+            RunState.WAITING: "o",
+            RunState.LOADING: "%",
+            RunState.LIVE: "*",
+            RunState.QUIET: ".",
+            RunState.STALLED: "!",
+            RunState.ENDED: "#",
+            RunState.FINISHED: "+",
+            RunState.DIED: "x",
+            RunState.PAUSED: "=",
+            RunState.LOST: "X",
+        },
+    ),
+    nonfinite="X",
+    restart="|",
+    recovered="o",
+    threshold="=",
+    baseline="-",
+    rule="-",
+    upright=":",
+    bar="#",
+    bar_ends="-#",
+    fills="#%=+:*.o",
+    columns="_.-:=+*#",
+    rise="^",
+    fall="v",
+    selected=">",
+    folded="+",
+    unfolded="-",
+    arrow=">",
+    is_ascii=True,
+    _table=MappingProxyType({ord(sign): plain for sign, plain in _OWN_SIGNS.items()}),
+)
+
+
+def glyph_set(*, is_ascii: bool) -> Glyphs:
+    """The set for a terminal that can, or cannot, draw Unicode."""
+    return ASCII if is_ascii else UNICODE
+
+
+LEVEL_ROLES: Mapping[Level, str] = MappingProxyType(
+    {Level.NO_DATA: "nodata", Level.OK: "ok", Level.INFO: "info", Level.WARN: "warn", Level.CRIT: "crit"},
+)
+"""The role in which a level is written."""

@@ -1,0 +1,181 @@
+"""Which of the selectable cells is selected, and where the keys move it.
+
+Pure; knows rows and targets, not the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rltop import units
+from rltop.model import Label
+from rltop.rows.rows import Hot, Line, Row, Target, TargetKind
+from rltop.rows.widths import cell_width, char_width
+from rltop.structs import NamedTuple
+
+
+class Spot(NamedTuple):
+    """A selectable stretch and the row it is in."""
+
+    y: int
+    hot: Hot
+
+    @property
+    def middle(self) -> int:
+        """Twice the middle cell, so that it stays whole."""
+        return self.hot.start + self.hot.stop
+
+
+class Selection:
+    """The selected spot; stays on its target when the rows are painted anew."""
+
+    def __init__(self) -> None:
+        self._spots: list[Spot] = []
+        self._at = 0
+        self._aim: int | None = None
+
+    @property
+    def spot(self) -> Spot | None:
+        """Where the selection is, or None when nothing can be selected."""
+        return self._spots[self._at] if self._spots else None
+
+    @property
+    def target(self) -> Target | None:
+        """What Enter would open."""
+        return self.spot.hot.target if self.spot else None
+
+    def update(self, rows: Sequence[Row]) -> None:
+        """Find the old target among new rows; else the spot nearest to where it was."""
+        old = self.spot
+        self._spots = [Spot(y, hot) for y, row in enumerate(rows) for hot in row.hot]
+        self._at = 0
+        if old is not None and self._spots:
+            self._at = min(
+                range(len(self._spots)),
+                key=lambda i: (
+                    self._spots[i].hot.target != old.hot.target,
+                    abs(self._spots[i].y - old.y),
+                    abs(self._spots[i].middle - old.middle),
+                ),
+            )
+
+    def select(self, target: Target) -> bool:
+        """Go to the first spot of `target`; False if there is none."""
+        for i, spot in enumerate(self._spots):
+            if spot.hot.target == target:
+                self._at, self._aim = i, None
+                return True
+        return False
+
+    def at(self, x: int, y: int) -> bool:
+        """Go to the spot at a cell; False if there is none."""
+        for i, spot in enumerate(self._spots):
+            if spot.y == y and spot.hot.start <= x < spot.hot.stop:
+                self._at, self._aim = i, None
+                return True
+        return False
+
+    def next_row(self, by: int) -> int | None:
+        """The nearest selectable row above (-1) or below (1), or None."""
+        here = self.spot
+        if here is None:
+            return None
+        rows = [spot.y for spot in self._spots if (spot.y - here.y) * by > 0]
+        return (min(rows) if by > 0 else max(rows)) if rows else None
+
+    def vertical(self, rows: int) -> bool:
+        """Move to another row, `rows` down, staying in the column one came from.
+
+        Moves to the farthest row there is when `rows` goes past it.
+        """
+        here = self.spot
+        if here is None or not rows:
+            return False
+        if self._aim is None:
+            self._aim = here.middle
+        aim, wanted = self._aim, here.y + rows
+        beyond = [spot.y for spot in self._spots if (spot.y > here.y if rows > 0 else spot.y < here.y)]
+        if not beyond:
+            return False
+        inside = [y for y in beyond if (y >= wanted if rows > 0 else y <= wanted)]
+        y = (min(inside) if rows > 0 else max(inside)) if inside else (max(beyond) if rows > 0 else min(beyond))
+        self._at = min(
+            (i for i, spot in enumerate(self._spots) if spot.y == y), key=lambda i: abs(self._spots[i].middle - aim)
+        )
+        return True
+
+    def horizontal(self, by: int) -> bool:
+        """Move within the row; False at its end, where the caller may scroll or pan."""
+        if not self.can_move(by):
+            return False
+        self._at, self._aim = self._at + by, None
+        return True
+
+    def can_move(self, by: int) -> bool:
+        """Whether the row has another spot on that side."""
+        here = self.spot
+        to = self._at + by
+        return here is not None and 0 <= to < len(self._spots) and self._spots[to].y == here.y
+
+    def edge(self, is_last: bool) -> bool:
+        """Go to the first or the last spot."""
+        to = len(self._spots) - 1 if is_last else 0
+        self._aim = None
+        if not self._spots or to == self._at:
+            return False
+        self._at = to
+        return True
+
+
+def target_text(target: Target | None) -> str:
+    """What Enter would open, in words; a metric by its key, verbatim but harmless."""
+    if target is None:
+        return ""
+    name = Label.of(target.name).display
+    match target.kind:
+        case TargetKind.METRIC:
+            text = name
+        case TargetKind.TIMING:
+            text = f"timing of {name}" if name else "step timing"
+        case TargetKind.STEP:
+            text = f"step {units.step(target.step)}" if target.step is not None else "step"
+        case TargetKind.EVENT:
+            text = f"event of rule {name}"
+        case TargetKind.STRAGGLERS:
+            text = "completions of the step, group by group"
+        case TargetKind.RANKS:
+            text = "every rank, stage by stage"
+        case TargetKind.COMPLETION:
+            text = "the text of this completion"
+        case TargetKind.RUN:
+            text = name
+        case TargetKind.VERDICT | TargetKind.SECTION | TargetKind.GROUP:
+            text = f"{target.kind} {name}"
+    return text
+
+
+def highlighted(line: Line, hot: Hot) -> Iterator[tuple[str, str, bool]]:
+    """The pieces of a line as text, role and whether they are in `hot`, which may reach beyond the text."""
+    x = 0
+    for text, role in line:
+        for part, is_hot in _cut(text, hot.start - x, hot.stop - x):
+            yield part, role, is_hot
+        x += cell_width(text)
+    if x < hot.stop:
+        yield " " * (hot.stop - max(x, hot.start)), "text", True
+
+
+def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:
+    """Split `text` where the selection begins and ends, counted in cells."""
+    if stop <= 0 or not text:
+        return [(text, False)]
+    parts: list[tuple[str, bool]] = []
+    x = 0
+    for character in text:
+        is_inside = start <= x < stop
+        if parts and parts[-1][1] == is_inside:
+            parts[-1] = (parts[-1][0] + character, is_inside)
+        else:
+            parts.append((character, is_inside))
+        x += char_width(character)
+    return parts

@@ -1,0 +1,260 @@
+"""How a role looks, as data: a theme file read, checked and turned into styles.
+
+Owns the format of `themes/*.toml` and the translation of a style into SGR
+codes. Knows nothing of Textual: the early paint and the one-shot report use
+the same palette as the screen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from rltop import resources
+from rltop.errors import ConfigError, ThemeError
+from rltop.rows.rows import ROLES
+from rltop.structs import NamedTuple, Struct, field, replace
+
+NAMED_COLOURS = (
+    "black", "red", "green", "yellow", "blue", "magenta", "cyan", "white",
+    "bright-black", "bright-red", "bright-green", "bright-yellow",
+    "bright-blue", "bright-magenta", "bright-cyan", "bright-white",
+)  # fmt: skip
+"""The terminal's own sixteen; `default` is its own foreground or background."""
+
+SCREEN_KEYS = ("foreground", "background", "surface", "panel", "primary")
+"""Colours of what is not painted from rows: footer, palette, input, help."""
+
+_HEX = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+class RoleStyle(NamedTuple):
+    """How text of one role looks; a colour of None is the screen's own."""
+
+    fg: str | None = None
+    bg: str | None = None
+    bold: bool = False
+    dim: bool = False
+    italic: bool = False
+    underline: bool = False
+    reverse: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing set: looks like the text around it."""
+        return self == RoleStyle()
+
+    def under(self, overlay: RoleStyle) -> RoleStyle:
+        """The same with what `overlay` sets laid over it."""
+        return RoleStyle._make(over or own for own, over in zip(self, overlay, strict=True))
+
+    def without_colour(self) -> RoleStyle:
+        """The same emphasis in the terminal's own colours."""
+        return self._replace(fg=None, bg=None)
+
+
+class Palette(Struct):
+    """A theme: a style for every role, and the colours of the rest.
+
+    Attributes:
+        name: what a person types; the stem of the file.
+        summary: one line for the list of themes.
+        is_dark: light text on a dark ground.
+        colours: every one of `SCREEN_KEYS`.
+        roles: every one of `ROLES`.
+        selection: laid over the selected cells.
+        has_colour: False under NO_COLOR.
+    """
+
+    name: str
+    summary: str
+    is_dark: bool
+    colours: Mapping[str, str]
+    roles: Mapping[str, RoleStyle]
+    selection: RoleStyle
+    has_colour: bool = True
+    path: Path = field(default=Path(), compare=False)
+
+    @property
+    def uses_terminal_colours(self) -> bool:
+        """The ground is the terminal's own, whatever that is."""
+        return not self.has_colour or self.colours["background"] == "default"
+
+    def style(self, role: str) -> RoleStyle:
+        """The style of `role`; an unknown role looks like text."""
+        return self.roles.get(role) or self.roles["text"]
+
+    def without_colour(self) -> Palette:
+        """The same palette for NO_COLOR: emphasis stays, colour goes.
+
+        A selection that was only a ground becomes reverse video, or it would be
+        invisible.
+        """
+        selection = self.selection.without_colour()
+        return replace(
+            self,
+            colours=MappingProxyType(dict.fromkeys(SCREEN_KEYS, "default")),
+            roles=MappingProxyType({role: style.without_colour() for role, style in self.roles.items()}),
+            selection=selection._replace(reverse=True),
+            has_colour=False,
+        )
+
+
+def user_folder() -> Path:
+    """Where a person's own themes are looked for."""
+    return resources.config_folder() / "themes"
+
+
+def find_palettes(extra: Path | None = None) -> dict[str, Path]:
+    """Theme files by name: shipped ones, then a person's own, which win.
+
+    Args:
+        extra: a folder of further themes instead of the user's own.
+    """
+    found: dict[str, Path] = {}
+    for place in (resources.folder("themes"), extra if extra is not None else user_folder()):
+        found.update(resources.toml_files(place))
+    return found
+
+
+def load_palette(name: str, extra: Path | None = None) -> Palette:
+    """The theme called `name`.
+
+    Raises:
+        ThemeError: there is none of that name, or its file cannot be used.
+    """
+    found = find_palettes(extra)
+    if name not in found:
+        raise ThemeError(
+            f"no theme called {name!r}", f"there are: {', '.join(sorted(found))}; or write {user_folder()}/{name}.toml"
+        )
+    return read_palette(found[name])
+
+
+def read_palette(path: Path) -> Palette:
+    """Read and check one theme file.
+
+    Raises:
+        ThemeError: naming the file, the key and the remedy.
+    """
+    try:
+        document = resources.read_toml(path)
+    except ConfigError as error:
+        raise ThemeError(error.message, error.hint) from error
+    return _Reader(path, document).palette()
+
+
+class _Reader:
+    """One pass over one document; every complaint names file and key."""
+
+    def __init__(self, path: Path, document: Mapping[str, Any]) -> None:
+        self._path = path
+        self._document = document
+
+    def palette(self) -> Palette:
+        self._known("", self._document, ("summary", "is_dark", "screen", "roles", "selection"))
+        screen = self._table("screen")
+        roles = self._table("roles")
+        self._known("screen.", screen, SCREEN_KEYS)
+        self._known("roles.", roles, ROLES)
+        self._complete("screen.", screen, SCREEN_KEYS)
+        self._complete("roles.", roles, ROLES)
+        is_dark = self._document.get("is_dark", True)
+        if not isinstance(is_dark, bool):
+            raise self._wrong("is_dark", "write true or false")
+        return Palette(
+            name=self._path.stem,
+            summary=str(self._document.get("summary", "")),
+            is_dark=is_dark,
+            colours=MappingProxyType({key: self._colour(f"screen.{key}", screen[key]) for key in SCREEN_KEYS}),
+            roles=MappingProxyType({role: self._style(f"roles.{role}", roles[role]) for role in ROLES}),
+            selection=self._style("selection", self._table("selection")),
+            path=self._path,
+        )
+
+    def _wrong(self, key: str, remedy: str) -> ThemeError:
+        return ThemeError(f"{self._path}: {key}: cannot be used", remedy)
+
+    def _table(self, key: str) -> Mapping[str, Any]:
+        table = self._document.get(key)
+        if not isinstance(table, dict):
+            raise self._wrong(key, f"add a table [{key}]")
+        return table
+
+    def _known(self, prefix: str, table: Mapping[str, Any], allowed: Iterable[str]) -> None:
+        for key in table:
+            if key not in allowed:
+                raise self._wrong(f"{prefix}{key}", f"no such key; there are: {', '.join(allowed)}")
+
+    def _complete(self, prefix: str, table: Mapping[str, Any], wanted: Iterable[str]) -> None:
+        missing = [key for key in wanted if key not in table]
+        if missing:
+            raise self._wrong(f"{prefix}{missing[0]}", f"missing; also write: {', '.join(missing)}")
+
+    def _colour(self, key: str, value: Any) -> str:
+        if isinstance(value, str) and (value == "default" or value in NAMED_COLOURS or _HEX.fullmatch(value)):
+            return value
+        raise self._wrong(key, f'write "#rrggbb", "default" or one of: {", ".join(NAMED_COLOURS)}')
+
+    def _style(self, key: str, value: Any) -> RoleStyle:
+        if isinstance(value, str):
+            return RoleStyle(fg=self._colour(key, value))
+        if not isinstance(value, dict):
+            raise self._wrong(key, 'write a colour, or a table such as { fg = "#rrggbb", bold = true }')
+        names = RoleStyle._fields
+        self._known(f"{key}.", value, names)
+        chosen: dict[str, Any] = {}
+        for name, setting in value.items():
+            if name in ("fg", "bg"):
+                chosen[name] = self._colour(f"{key}.{name}", setting)
+            elif isinstance(setting, bool):
+                chosen[name] = setting
+            else:
+                raise self._wrong(f"{key}.{name}", "write true or false")
+        return RoleStyle(**chosen)
+
+
+def sgr(style: RoleStyle, palette: Palette, has_truecolour: bool = True) -> str:
+    """The escape code that switches from any state to `style`.
+
+    Args:
+        style: what it should look like.
+        palette: whose ground it stands on.
+        has_truecolour: 24-bit colours may be sent; otherwise the 256-colour cube.
+    """
+    codes = ["0"]
+    flags = ((style.bold, "1"), (style.dim, "2"), (style.italic, "3"), (style.underline, "4"), (style.reverse, "7"))
+    codes += [code for is_set, code in flags if is_set]
+    if palette.has_colour:
+        codes += _colour_codes(style.fg or palette.colours["foreground"], 30, has_truecolour)
+        codes += _colour_codes(style.bg or palette.colours["background"], 40, has_truecolour)
+    return f"\x1b[{';'.join(codes)}m"
+
+
+def _colour_codes(colour: str, base: int, has_truecolour: bool) -> list[str]:
+    """SGR parameters of a colour; `base` is 30 for the text, 40 for the ground."""
+    if colour == "default":
+        return []
+    if colour in NAMED_COLOURS:
+        index = NAMED_COLOURS.index(colour)
+        return [str(base + index if index < 8 else base + 60 + index - 8)]
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    if has_truecolour:
+        return [str(base + 8), "2", str(red), str(green), str(blue)]
+    return [str(base + 8), "5", str(_cube_index(red, green, blue))]
+
+
+def _cube_index(red: int, green: int, blue: int) -> int:
+    """The nearest of xterm's 256 colours: the 6×6×6 cube or the 24 greys."""
+    levels = (0, 95, 135, 175, 215, 255)
+    near = [min(range(6), key=lambda i, v=value: abs(levels[i] - v)) for value in (red, green, blue)]  # type: ignore[misc]
+    cube = [levels[i] for i in near]
+    grey = max(0, min(23, round(((red + green + blue) / 3 - 8) / 10)))
+    shade = 8 + 10 * grey
+    wanted = (red, green, blue)
+    cube_error = sum((a - b) ** 2 for a, b in zip(cube, wanted, strict=True))
+    grey_error = sum((shade - b) ** 2 for b in wanted)
+    return 232 + grey if grey_error < cube_error else 16 + 36 * near[0] + 6 * near[1] + near[2]

@@ -1,0 +1,393 @@
+"""Collapse: several symptoms at once are one event with one beginning.
+
+A single scary metric is usually benign; a policy that collapses moves three
+families of them within a few records. Also what only shows in combination: a
+run that is alive and learns nothing, a collapse that began as a disagreement of
+sampler and trainer, and trouble that is the machines' and not the policy's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from rltop.model import Evidence, Unit, Verdict
+from rltop.rules import applicability
+from rltop.rules.context import Moment, Onset
+from rltop.rules.rest import Bound, Rest
+from rltop.rules.rule import CRIT, INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
+from rltop.structs import NamedTuple
+
+ONSET = "began at step"
+LAST_GOOD = "last good step"
+CHECKPOINT = "last checkpoint at step"
+_MOVED = " from step"
+_HELD_STEPS = 256
+_HELD_CHECKPOINTS = 64
+_SAVE_SHARE = 0.01
+_SILENT_RECORDS = 20
+
+_SYMPTOMS = (
+    ("reward",), ("entropy",), ("length", "truncation"), ("gradient",), ("nonfinite",), ("kl",), ("groups",),
+    ("validation",),
+)  # fmt: skip
+"""Families that show the same thing count once: answers that grow are cut off."""
+_SYMPTOM_OF = {family: symptom[0] for symptom in _SYMPTOMS for family in symptom}
+_PRECURSORS = ("mismatch", "offpolicy", "lr", "clip", "ratio", "loss", "advantage", "critic", "embodied")
+"""Families that do not count as symptoms of a collapse, but may have moved before them."""
+_SPOKEN = {"kl": "KL", "nonfinite": "values that are not numbers", "groups": "flat groups"}
+_SYSTEM = ("performance", "straggler", "agentic", "balance", "memory")
+
+
+class Mover(NamedTuple):
+    """A metric that left its course, and from which step on."""
+
+    metric: str
+    step: int
+
+
+class Story(NamedTuple):
+    """What a collapse verdict tells beyond its headline.
+
+    Attributes:
+        onset_step: the first step of the first symptom.
+        last_good_step: the step before it, or None where that is no longer known.
+        checkpoint_step: the last known checkpoint before it, or None.
+        movers: which metric moved when, first mover first, precursors included.
+    """
+
+    onset_step: int
+    last_good_step: int | None
+    checkpoint_step: int | None
+    movers: tuple[Mover, ...]
+
+
+def story(verdict: Verdict) -> Story | None:
+    """Read the story of a collapse back from a verdict's evidence; None for any other verdict."""
+    numbers = {one.name: int(one.value) for one in verdict.evidence if one.name in {ONSET, LAST_GOOD, CHECKPOINT}}
+    if ONSET not in numbers:
+        return None
+    movers = tuple(
+        Mover(one.name.removesuffix(_MOVED), int(one.value)) for one in verdict.evidence if one.name.endswith(_MOVED)
+    )
+    return Story(numbers[ONSET], numbers.get(LAST_GOOD), numbers.get(CHECKPOINT), movers)
+
+
+class Collapse(Judge):
+    """X1: verdicts of several learning families began within a few records of each other.
+
+    The collapse began with the first record of the first of them, which may be
+    well before the record on which the third makes it one.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.within = int(limits["records"])
+        self.needed = int(limits["families"])
+        self.steps: deque[tuple[int, int, int]] = deque(maxlen=_HELD_STEPS)
+        self.saved: deque[int] = deque(maxlen=_HELD_CHECKPOINTS)
+        self.on_disk: tuple[int, ...] = ()
+        self.onset: tuple[int, int] | None = None
+        self.last_good: int | None = None
+        self.moved: tuple[Onset, ...] = ()
+        self.shown = QUIET
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
+        """Checkpoints found beside the file."""
+        self.on_disk = tuple(steps)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Counts families, not rules; looks only while something has lately begun."""
+        seen, values = now.observation, now.values
+        self.steps.append((now.record, seen.record, seen.step))
+        save = values.get("time_save")
+        if save is not None and save > _SAVE_SHARE * values.get("time_step", 0.0):
+            self.saved.append(seen.step)
+        if self.is_firing and self._standing(now) >= self.limits["holds"]:
+            return self.shown
+        alarms = now.alarms
+        since = now.record - self.within
+        if len(alarms) < self.needed or max(alarms.values()) < since:
+            return QUIET
+        together = tuple(
+            symptom[0] for symptom in _SYMPTOMS if any(alarms.get(one, -self.within) >= since for one in symptom)
+        )
+        if len(together) < self.needed:
+            return QUIET
+        self._date(now)
+        order = self._in_order(now, together)
+        words, records = tuple(name for _, name in order), tuple(float(record) for record, _ in order)
+        self.shown = Reading(CRIT, float(len(together)), None, float(self.needed), records, words)
+        return self.shown
+
+    @staticmethod
+    def _standing(now: Moment) -> int:
+        return len({_SYMPTOM_OF[family] for family in now.onsets if family in _SYMPTOM_OF})
+
+    def _date(self, now: Moment) -> None:
+        """Where it began: with the oldest of the symptoms that stand, precursors apart."""
+        symptoms = _SYMPTOM_OF
+        lead = now.record - int(self.limits["lead"])
+        told = [
+            onset
+            for family, onset in now.onsets.items()
+            if onset.record >= lead and (family in symptoms or family in _PRECURSORS)
+        ]
+        self.moved = tuple(sorted(told))
+        began = min(
+            (onset for family, onset in now.onsets.items() if family in symptoms and onset in told), default=None
+        )
+        if self.is_firing or began is None:
+            return
+        self.onset, self.last_good = None, None
+        for segment_record, record, step in self.steps:
+            if segment_record < began.record:
+                self.last_good = step
+            elif self.onset is None:
+                self.onset = (record, step)
+
+    def _in_order(self, now: Moment, together: tuple[str, ...]) -> list[tuple[int, str]]:
+        """Each family with the record at which it began, the earliest first."""
+
+        def record(family: str) -> int:
+            members = next(symptom for symptom in _SYMPTOMS if symptom[0] == family)
+            return min((now.onsets[one].record for one in members if one in now.onsets), default=now.record)
+
+        return sorted(((record(family), family) for family in together), key=lambda one: one[0])
+
+    def began(self) -> tuple[int, int] | None:
+        """The first record of the first symptom."""
+        return self.onset
+
+    @property
+    def checkpoint(self) -> int | None:
+        """The last known checkpoint before the onset."""
+        if self.onset is None:
+            return None
+        return max((step for step in (*self.saved, *self.on_disk) if step < self.onset[1]), default=None)
+
+    def headline(self, reading: Reading) -> str:
+        """Since when, what first, and how far back to go."""
+        names = [_SPOKEN.get(word, word) for word in reading.words]
+        began = reading.extra.count(reading.extra[0])
+        first, others = names[:began], names[began:]
+        text = "policy collapse"
+        if self.onset is not None:
+            text += f" began at step {self.onset[1]:,}"
+        if self.last_good is not None:
+            text += f"; last good step {self.last_good:,}"
+        if self.checkpoint is not None:
+            text += f", checkpoint {self.checkpoint:,}"
+        how = f"{first[0]} first" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} at once"
+        return f"{text}: {how}{', then ' if others else ''}{', '.join(others)}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How many families, the dates, and which metric moved when."""
+        parts = [Evidence("families of symptoms", reading.value, Unit.COUNT)]
+        if self.onset is not None:
+            parts.append(Evidence(ONSET, self.onset[1], Unit.COUNT))
+        if self.last_good is not None:
+            parts.append(Evidence(LAST_GOOD, self.last_good, Unit.COUNT))
+        if self.checkpoint is not None:
+            parts.append(Evidence(CHECKPOINT, self.checkpoint, Unit.COUNT))
+        return (*parts, *(Evidence(f"{one.metric}{_MOVED}", one.step, Unit.COUNT) for one in self.moved))
+
+
+class SilentFailure(Judge):
+    """X2: the run writes records, and nothing that it writes can still change the policy.
+
+    Two of three must hold: no gradient, no contrast inside groups, a reward that
+    stands still after having moved. A solved task looks the same from here and is
+    left alone, and so is a reward that has never moved.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Repetition is asked for by the patience: 20 of 20 records."""
+        reward, norm = now.reward, now.values.get("grad_norm")
+        if reward.value is None:
+            return None
+        if norm is not None and norm >= self.limits["gradient"]:
+            self.recent.clear()
+            return Rest((Bound("grad_norm", self.limits["gradient"], inf, True),))
+        is_flat = reward.zero_share is not None and reward.zero_share >= self.limits["zero_share"]
+        if (norm is None and not is_flat) or reward.is_constant or reward.is_high or now.lr == 0.0:
+            self.recent.clear()
+            return QUIET
+        return self._signs(now, norm is not None, is_flat)
+
+    def _signs(self, now: Moment, is_without_gradient: bool, is_flat: bool) -> Reading:
+        reward, recent = now.reward, self.recent
+        assert reward.value is not None
+        recent.append(reward.value)
+        is_pinned = max(recent) - min(recent) < self.limits["pinned"] * (reward.top - reward.bottom)
+        signs = tuple(
+            word
+            for holds, word in (
+                (is_without_gradient, "no gradient"),
+                (is_flat, "no group with a difference in reward"),
+                (is_pinned, "a reward that stands still"),
+            )
+            if holds
+        )
+        return Reading(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """What stands still."""
+        return f"alive but learning nothing for 20 records: {' and '.join(reading.words)}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Reward now and at its best."""
+        return (Evidence("reward", reading.value), Evidence("best reward", reading.baseline or 0.0))
+
+
+class MismatchDriven(Judge):
+    """X3: sampler and trainer disagreed first, then the gradient rose, then the policy went."""
+
+    def read(self, now: Moment) -> Reading | None:
+        """All three stand, and began in this order."""
+        onsets = now.onsets
+        source = min((onsets[one] for one in ("mismatch", "offpolicy") if one in onsets), default=None)
+        if source is None:
+            return QUIET
+        gradient = onsets.get("gradient")
+        end = min((onsets[one] for one in ("entropy", "reward", "kl") if one in onsets), default=None)
+        if gradient is None or end is None or not source.record <= gradient.record <= end.record:
+            return QUIET
+        if end.record - source.record > self.limits["records"] or source.record == end.record:
+            return QUIET
+        steps = (float(source.step), float(gradient.step), float(end.step))
+        return Reading(CRIT, 3.0, None, None, steps, (source.metric, gradient.metric, end.metric))
+
+    def headline(self, reading: Reading) -> str:
+        """The order, with steps."""
+        order = ", then ".join(
+            f"{metric} (step {step:,.0f})" for metric, step in zip(reading.words, reading.extra, strict=True)
+        )
+        return f"sampler and trainer parted before the policy went: {order}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Which metric moved when."""
+        return tuple(
+            Evidence(f"{metric}{_MOVED}", step, Unit.COUNT)
+            for metric, step in zip(reading.words, reading.extra, strict=True)
+        )
+
+
+class MachinesOnly(Judge):
+    """X4: several system symptoms while no learning family has stirred: look at machines, not at the policy."""
+
+    def read(self, now: Moment) -> Reading | None:
+        """Two system families stand, and nothing else has begun lately."""
+        onsets = now.onsets
+        if len(onsets) < self.limits["families"]:
+            return QUIET
+        standing = tuple(family for family in _SYSTEM if family in onsets)
+        if len(standing) < self.limits["families"] or len(standing) != len(onsets):
+            return QUIET
+        if any(now.record - seen < self.limits["calm"] for family, seen in now.alarms.items() if family not in _SYSTEM):
+            return QUIET
+        return Reading(INFO, float(len(standing)), words=standing)
+
+    def headline(self, reading: Reading) -> str:
+        """Which."""
+        return f"{' and '.join(reading.words)} without a learning symptom: infrastructure, not the policy"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How many families."""
+        return (Evidence("families of symptoms", reading.value, Unit.COUNT),)
+
+
+RULES = (
+    RuleSpec(
+        id="X1",
+        title="collapse",
+        family="collapse",
+        group=Group.LEARNING,
+        metrics=("reward_mean", "score_mean", "entropy", "response_len_mean", "kl_ref"),
+        measures="number of families",
+        judge=Collapse,
+        judges_always=True,
+        condition="Verdicts of `families` of these families began or got worse within `records` records: reward, "
+        "entropy, length, truncation, gradient, non-finite, KL, groups, validation. Dated by the first record of "
+        "the first of them, `lead` records back at most; the last known checkpoint before that is named. "
+        "Holds while `holds` of them stand.",
+        limits={"families": 3, "records": 5, "lead": 60, "holds": 2},
+        calm=5,
+        applies=applicability.has_rollouts,
+        why="Everything after the first of these records is training on garbage; go back to the last checkpoint "
+        "before it.",
+        causes=(
+            "a change of the learning rate",
+            "a NaN or a huge gradient",
+            "sampler and trainer that disagree",
+            "reward hacking",
+        ),
+        next=("lr", "grad_norm", "entropy", "kl_ref", "off_policy_kl", "response_len_mean", "reward_mean"),
+        sources="transcribed collapses: the sudden ones moved three metrics or more within one to four steps.",
+    ),
+    RuleSpec(
+        id="X2",
+        title="learning nothing",
+        family="collapse",
+        group=Group.LEARNING,
+        metrics=("reward_mean", "score_mean", "grad_norm", "zero_std_frac"),
+        judge=SilentFailure,
+        condition="20 records in a row without gradient (below `gradient`, where it is logged) and either without "
+        "contrast (`zero_share` of the groups) or with a reward that moves less than `pinned` of its range. Silent on "
+        "a solved task, a reward that has never moved, and a learning rate of 0.",
+        limits={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02},
+        patience={CRIT: Patience(_SILENT_RECORDS, _SILENT_RECORDS), INFO: Patience(_SILENT_RECORDS, _SILENT_RECORDS)},
+        applies=applicability.has_reward,
+        why="The processes run, rows are written, and no update changes anything any more: the machines are wasted.",
+        causes=(
+            "a policy that has collapsed to answers that all fail",
+            "every answer truncated or filtered out",
+            "a reward function that returns one value",
+        ),
+        next=("zero_std_frac", "grad_norm", "truncated_frac", "reward_component", "response_len_mean", "lr"),
+        sources="a published self-distillation run that idled for 50 steps with loss and gradient of exactly 0.",
+    ),
+    RuleSpec(
+        id="X3",
+        title="mismatch collapse",
+        family="collapse",
+        group=Group.LEARNING,
+        metrics=("off_policy_kl", "rollout_prob_diff_mean", "rollout_logp_diff_mean", "is_ratio_mean"),
+        measures="number of links",
+        judge=MismatchDriven,
+        condition="Verdicts of mismatch or staleness, of the gradient, and of entropy, reward or KL stand at once and "
+        "began in this order, within `records` records.",
+        limits={"records": 100},
+        calm=5,
+        applies=applicability.has_rollouts,
+        why="The order says what to mend: the policy was trained on text that another model wrote, and the gradient "
+        "showed it before the reward did.",
+        causes=("weights not synchronised, or only in part", "an inference kernel that computes something else",
+                "expert routing that differs", "stale rollouts"),
+        next=("off_policy_kl", "staleness_mean", "time_weight_sync", "grad_norm", "entropy", "reward_mean"),
+        sources="prime-rl docs (a climbing gradient norm follows the mismatch); Liu & Li 2025.",
+    ),
+    RuleSpec(
+        id="X4",
+        title="machines only",
+        family="performance",
+        group=Group.SYSTEM,
+        metrics=("time_step", "time_gen_sample_max", "aborted_frac"),
+        measures="number of families",
+        judge=MachinesOnly,
+        judges_always=True,
+        condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) stand and "
+        "no learning family has begun within `calm` records: INFO.",
+        limits={"families": 2, "calm": 20},
+        calm=5,
+        why="Slow, failing and uneven at once, with learning undisturbed, is a node, a server or a sandbox.",
+        causes=("a node or a file system", "an overloaded inference server", "a tool or sandbox that hangs"),
+        next=("time_gen", "time_gen_sample_max", "slowest_tool", "preempted_max", "aborted_frac"),
+        sources="judgement.",
+    ),
+)  # fmt: skip

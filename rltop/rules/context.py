@@ -1,0 +1,305 @@
+"""What every rule may know about a record besides its values.
+
+Owns the shared memory of a segment that more than one rule needs: how the
+reward has moved, whether the task is solved, whether the learning rate still
+warms up. Fed once per record before the rules look.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rltop.model import Algorithm, Observation, Traits
+from rltop.rules.phase import PhaseTrack
+from rltop.stats.rolling import AskedWindow, mean_and_error
+from rltop.structs import NamedTuple
+
+FLAT_REWARD_STD = 1e-6
+"""Below this the rewards of a group are equal up to rounding (a constant reward is rarely exactly 0 in float32)."""
+SOLVED_SHARE = 0.97
+SOLVED_ZERO_STD = 0.8
+_CONSTANT = 1e-9
+_ENDING = 0.05
+_ALL, _SOME, _FAR = 0.99, 0.5, 0.3
+"""Groups without contrast: all, not yet most; and the part of the reward's range that is no step of learning."""
+
+
+class RewardTrack:
+    """How the reward of a segment has moved so far.
+
+    The reward is the raw score where it is logged, because `reward_mean` may
+    contain the KL penalty.
+
+    Attributes:
+        value: reward of this record, or None.
+        zero_share: share of groups without any difference in reward, or None
+            where it was never logged; 1.0 where the standard deviation is 0.
+        usual: median of the last ten rewards; `before` that of the ten before this record.
+        best, worst: extremes of `usual`.
+        start: `usual` when it first stood on five records.
+        top, bottom: extremes of single records.
+        count: records with a reward.
+        is_sudden: since one record to the next every answer scores the same, elsewhere than
+            before: not a task that was solved, for that shows in some groups first.
+    """
+
+    __slots__ = (
+        "_last",
+        "_window",
+        "before",
+        "best",
+        "bottom",
+        "count",
+        "is_sudden",
+        "start",
+        "top",
+        "usual",
+        "value",
+        "worst",
+        "zero_share",
+    )
+
+    def __init__(self) -> None:
+        self._window = AskedWindow(10)
+        self._last = 0.0
+        self.value: float | None = None
+        self.zero_share: float | None = None
+        self.usual = self.before = self.best = self.worst = self.start = 0.0
+        self.top = float("-inf")
+        self.bottom = float("inf")
+        self.count = 0
+        self.is_sudden = False
+
+    def observe(self, values: Mapping[str, float]) -> None:
+        """Take the reward of a record in, if it has one."""
+        value = values.get("score_mean")
+        if value is None:
+            value = values.get("reward_mean")
+        self.value = value
+        if value is None:
+            return
+        self.count += 1
+        last, self._last = self._last, value
+        if value > self.top:  # noqa: PLR1730 - twice as fast as max(), and this is on the path of every record
+            self.top = value
+        if value < self.bottom:  # noqa: PLR1730
+            self.bottom = value
+        window = self._window
+        window.push(value)
+        self.before = self.usual
+        self.usual = usual = window.median
+        if self.count < 5:
+            self.start = self.best = self.worst = usual
+        elif usual > self.best:
+            self.best = usual
+        elif usual < self.worst:
+            self.worst = usual
+        std, known = values.get("reward_std"), self.zero_share
+        if std is not None and std < FLAT_REWARD_STD:
+            self.zero_share = 1.0
+        else:
+            self.zero_share = values.get("zero_std_frac", 0.0 if std is not None else None)
+        share = self.zero_share
+        if share is None or share < _ALL:
+            self.is_sudden = False
+        elif known is not None and known < _SOME:
+            self.is_sudden = abs(value - last) > _FAR * (self.top - self.bottom)
+
+    @property
+    def is_constant(self) -> bool:
+        """The reward has never moved: distillation, or a reward that is not used."""
+        return self.count > 0 and self.top - self.bottom < _CONSTANT
+
+    @property
+    def is_high(self) -> bool:
+        """The usual reward stands in the top 3 % of everything seen, and this one has not left the top tenth."""
+        reach = self.top - self.bottom
+        if reach <= _CONSTANT or self.is_sudden or self.usual < self.top - (1.0 - SOLVED_SHARE) * reach:
+            return False
+        return self.value is None or self.value >= self.top - 0.1 * reach
+
+    @property
+    def is_low(self) -> bool:
+        """The reward stands in the lowest tenth of everything seen."""
+        low = self.usual if self.value is None else self.value
+        return low <= self.bottom + 0.1 * (self.top - self.bottom)
+
+    @property
+    def is_solved(self) -> bool:
+        """Reward at its top while nearly every group agrees: nothing left to learn, nothing wrong."""
+        if self.zero_share is None or self.zero_share <= SOLVED_ZERO_STD or self.is_sudden:
+            return False
+        return self.is_high or self._has_just_come_up()
+
+    def _has_just_come_up(self) -> bool:
+        """This reward is at the top although the usual one, a median of ten, still lags behind."""
+        near = self.top - (1.0 - SOLVED_SHARE) * (self.top - self.bottom)
+        return self.value is not None and self.value >= near and self.is_improving
+
+    @property
+    def is_coming_up(self) -> bool:
+        """This reward is in the top fifth of everything seen, and the newest five are certainly above those before.
+
+        Certainly: by two standard errors of the difference of two means. O(1), for the
+        few records on which somebody asks.
+        """
+        near = self.top - 0.2 * (self.top - self.bottom)
+        if self.is_sudden or self.value is None or self.value < near or self.count < 10:
+            return False
+        held = self._window.values
+        old, old_error = mean_and_error(held[:5])
+        new, new_error = mean_and_error(held[5:])
+        return new - old > 2.0 * math.hypot(old_error, new_error)
+
+    @property
+    def is_improving(self) -> bool:
+        """The usual reward stands above the start by a tenth of the range seen."""
+        return self.usual - self.start > 0.1 * (self.top - self.bottom)
+
+    @property
+    def has_gained(self) -> bool:
+        """The same by a quarter of the range: what wobbles only does so once in ten times, and not once in three."""
+        return self.usual - self.start > 0.25 * (self.top - self.bottom)
+
+    def clone(self) -> RewardTrack:
+        """An independent copy."""
+        twin = RewardTrack.__new__(RewardTrack)
+        for name in RewardTrack.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin._window = self._window.clone()
+        return twin
+
+
+class Onset(NamedTuple):
+    """Where a family of symptoms that stands now began.
+
+    Attributes:
+        record: number in the segment.
+        step: the trainer's step.
+        rule, metric: which rule saw it, in which canonical metric.
+    """
+
+    record: int
+    step: int
+    rule: str
+    metric: str
+
+
+class Moment:
+    """One record and what has gone before it in its segment.
+
+    Attributes:
+        observation, values: the record.
+        screened: what a judge may rest on: the values, the `reward` and its usual `reward_level`, the `zero_share` of
+            flat groups, and, only where there is such a thing, `lr_rises`, `marks` (cells that held no finite
+            number), `moves` of a new phase, `ranks`, and `metrics` where there are more or fewer than before.
+        record: its number in the segment, from 1.
+        reward: how the reward has moved, this record included.
+        lr: learning rate of this record or the latest known, or None.
+        is_lr_rising: the learning rate still warms up (or rose on this record).
+        top_lr: highest learning rate so far.
+        phase: whether a new phase of the run was recognised on this record.
+        alarms: family → record of the segment in which a verdict of it last began or got worse.
+        onsets: family → where the oldest of its verdicts that stand now, at WARN or above, began.
+        algorithm, traits, group_size: what kind of run it is.
+    """
+
+    __slots__ = (
+        "alarms",
+        "algorithm",
+        "group_size",
+        "is_lr_rising",
+        "lr",
+        "observation",
+        "onsets",
+        "phase",
+        "record",
+        "reward",
+        "screened",
+        "size",
+        "top_lr",
+        "traits",
+        "values",
+    )
+
+    def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
+        self.algorithm = algorithm
+        self.traits = traits
+        self.group_size = group_size
+        self.reward = RewardTrack()
+        self.phase = PhaseTrack()
+        self.alarms: dict[str, int] = {}
+        self.onsets: dict[str, Onset] = {}
+        self.record = 0
+        self.lr: float | None = None
+        self.top_lr = 0.0
+        self.is_lr_rising = False
+        self.observation: Observation
+        self.values: Mapping[str, float] = {}
+        self.screened: Mapping[str, float] = {}
+        self.size = 0
+
+    def advance(self, observation: Observation) -> None:
+        """Move on to the next record."""
+        self.observation = observation
+        self.values = values = observation.values
+        self.record += 1
+        self.reward.observe(values)
+        self.phase.observe(values)
+        if self.phase.moves:
+            # Another task has another range: what the reward was says nothing about what it should be.
+            self.reward = RewardTrack()
+            self.reward.observe(values)
+        lr = values.get("lr")
+        if lr is not None:
+            before = self.lr
+            self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
+            self.lr = lr
+            self.top_lr = max(self.top_lr, lr)
+        self.screened = self._screened(observation)
+
+    def _screened(self, observation: Observation) -> Mapping[str, float]:
+        screened, reward = {**observation.values}, self.reward
+        size = len(screened)
+        if size != self.size:
+            screened["metrics"] = self.size = size
+        if reward.value is not None:
+            screened["reward"], screened["reward_level"] = reward.value, reward.usual
+            if reward.zero_share is not None:
+                screened["zero_share"] = reward.zero_share
+        if self.is_lr_rising:
+            screened["lr_rises"] = 1.0
+        if observation.nonfinite:
+            screened["marks"] = len(observation.nonfinite)
+        if observation.ranks:
+            screened["ranks"] = len(observation.ranks)
+        if self.phase.moves:
+            screened["moves"] = len(self.phase.moves)
+        return screened
+
+    @property
+    def is_ending(self) -> bool:
+        """The schedule has come down to next to nothing: whatever shrinks now shrinks with it."""
+        return self.lr is not None and self.lr < _ENDING * self.top_lr
+
+    def restart(self) -> None:
+        """Forget the segment; the kind of run stays."""
+        self.reward = RewardTrack()
+        self.phase = PhaseTrack()
+        self.alarms = {}
+        self.onsets = {}
+        self.record = 0
+        self.lr = None
+        self.top_lr = 0.0
+        self.is_lr_rising = False
+
+    def clone(self) -> Moment:
+        """An independent copy; the observation is shared, it is never changed."""
+        twin = Moment(self.algorithm, self.traits, self.group_size)
+        twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
+        twin.phase, twin.top_lr, twin.size = self.phase.clone(), self.top_lr, self.size
+        twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
+        if self.record:
+            twin.observation, twin.values, twin.screened = self.observation, self.values, self.screened
+        return twin

@@ -1,0 +1,293 @@
+"""The critic: does the value function explain the returns?
+
+Critics start badly on every run: no rule here speaks before they have had time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from rltop.model import Observation
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.rest import Rest, logged, within
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.units import number, percent
+
+_MIN_SAMPLES = 20
+_FEW = 8
+_EVERY = 5
+
+
+class ExplainedVariance(Judge):
+    """C1: worse than predicting the mean, or lost after having been good."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(10)
+        self.best = float("-inf")
+
+    def read(self, now: Moment) -> Reading | None:
+        """After the critic's first `wait` records."""
+        value = now.values.get("explained_var")
+        if value is None:
+            return None
+        window, limits = self.window, self.limits
+        window.push(value)
+        if now.record <= limits["wait"]:
+            return QUIET
+        is_fine = value >= limits["warn"] and window.floor >= limits["lost"]
+        if is_fine and (window.ceiling <= self.best or now.record % _EVERY):
+            return QUIET
+        usual = window.median
+        self.best = max(self.best, usual)
+        if value < limits["warn"]:
+            return Reading(CRIT if value < limits["crit"] else WARN, value, self.best, limits["warn"])
+        if self.best > limits["good"] and usual < limits["lost"]:
+            return Reading(WARN, value, self.best, limits["lost"])
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """The value and what it was."""
+        return (
+            f"the critic explains {number(reading.value)} of the returns' variance (best "
+            f"{number(reading.baseline or 0)})"
+        )
+
+
+class ValueLossJump(Judge):
+    """C3: value loss a multiple of what it has been."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(50)
+        self.start = Frozen(skip=0, size=5, minimum=3)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Against the 50 records before, and never below a part of the start."""
+        value = now.values.get("value_loss")
+        if value is None:
+            return None
+        window = self.window
+        self.start.push(value)
+        if value <= self.limits["warn"] * window.floor:
+            window.push(value)
+            if not self.start.is_final:
+                return QUIET
+            pushes, low, _ = window.reach()
+            return within("value_loss", -inf, self.limits["warn"] * low, pushes)
+        base, known = window.median, window.count
+        window.push(value)
+        # In its first records a critic only gets better: what was usual there is above what is usual now.
+        base = max(base, self.limits["start_share"] * (self.start.value or 0.0))
+        if known < _FEW or base <= 0.0 or value <= self.limits["warn"] * base:
+            return QUIET
+        level = CRIT if value > self.limits["crit"] * base else WARN
+        return Reading(level, value, base, self.limits["warn"] * base)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "value_loss"))
+
+    def headline(self, reading: Reading) -> str:
+        """Now and usual."""
+        return f"value loss {number(reading.value)}, usually {number(reading.baseline or 0)}"
+
+
+class NotLearning(Judge):
+    """C2: value loss where it was at the start, long after it should have fallen."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=3, size=20)
+        self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """A critic that explains the returns anyway has nothing left to learn."""
+        value = now.values.get("value_loss")
+        if value is None:
+            return None
+        if not self.start.is_final:
+            self.start.push(value)
+        self.recent.append(value)
+        base = self.start.value
+        if now.record < self.limits["wait"] or now.record % _EVERY or base is None:
+            left = -now.record % _EVERY
+            return Rest((), left - 1, True) if left > 1 and self.start.is_final else None
+        line = self.limits["share"] * base
+        level = median_of(list(self.recent))
+        if level < line:
+            return QUIET
+        explained = now.values.get("explained_var")
+        if explained is None:
+            return Reading(INFO, level, base, line)
+        return Reading(WARN, level, base, line) if explained < self.limits["explained"] else QUIET
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The level moves on."""
+        self.recent.extend(logged(missed, "value_loss"))
+
+    def headline(self, reading: Reading) -> str:
+        """Level and start."""
+        return (
+            f"value loss {number(reading.value)}, {number(reading.baseline or 0)} at the start: the critic stands still"
+        )
+
+
+class ValueDrift(Judge):
+    """C4: what the critic predicts and what comes back live on different scales."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.returns = Window(50)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Distance of the means against the range that the returns have had lately."""
+        value, returned = now.values.get("value_mean"), now.values.get("return_mean")
+        if value is None or returned is None:
+            return None
+        window, limits = self.returns, self.limits
+        window.push(returned)
+        gap = abs(value - returned)
+        if now.record <= limits["wait"] or gap <= limits["floor"]:
+            return QUIET
+        reach = max(window.high - window.low, limits["floor"], 0.5 * abs(window.median))
+        if gap <= limits["warn"] * reach:
+            return QUIET
+        return Reading(WARN, value, returned, returned + limits["warn"] * (reach if value > returned else -reach))
+
+    def headline(self, reading: Reading) -> str:
+        """Both means."""
+        return (
+            f"the critic predicts {number(reading.value)} on average where the returns are "
+            f"{number(reading.baseline or 0)}"
+        )
+
+
+class ValueClipping(Judge):
+    """C5: value updates are cut off for good; a critic that explains nothing besides is held back by it."""
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """High in the first records of every run."""
+        value = now.values.get("clip_frac_value")
+        if value is None:
+            return None
+        if value <= self.limits["info"]:
+            return within("clip_frac_value", -inf, self.limits["info"])
+        if now.record <= self.limits["wait"]:
+            return QUIET
+        explained = now.values.get("explained_var")
+        is_held_back = explained is not None and explained < self.limits["explained"]
+        return Reading(WARN if is_held_back else INFO, value, None, self.limits["info"])
+
+    def headline(self, reading: Reading) -> str:
+        """The share."""
+        return f"{percent(reading.value)} of the value updates are clipped, line {percent(reading.threshold or 0)}"
+
+
+_CAUSES = (
+    "reward scale",
+    "learning rate of the critic",
+    "a mask that is off",
+    "a policy that jumped away",
+    "no warm-up",
+)
+
+RULES = (
+    RuleSpec(
+        id="C1",
+        title="explained variance",
+        family="critic",
+        group=Group.LEARNING,
+        metrics=("explained_var",),
+        judge=ExplainedVariance,
+        condition="After `wait` records: below `warn` in 10 of 15: WARN; below `crit` in 5 of 10: CRIT; from "
+        "above `good` to below "
+        "`lost`: WARN.",
+        limits={"wait": 30, "warn": 0.0, "crit": -1.0, "good": 0.5, "lost": 0.2},
+        patience={INFO: Patience(10, 15), WARN: Patience(10, 15), CRIT: Patience(5, 10)},
+        warm_up=30,
+        applies=applicability.has_critic,
+        why="Below 0 the critic is worse than a constant, and advantages are mostly its noise.",
+        causes=_CAUSES,
+        next=("value_loss", "return_mean", "value_mean", "reward_mean", "clip_frac_value"),
+        sources="Stable-Baselines3 docs/common/logger.md.",
+    ),
+    RuleSpec(
+        id="C3",
+        title="value loss",
+        family="critic",
+        group=Group.LEARNING,
+        metrics=("value_loss",),
+        judge=ValueLossJump,
+        condition="Above `warn`× the median of the 50 records before (at least `start_share` of the start) in 3 "
+        "of 5: WARN; above "
+        "`crit`×: CRIT.",
+        limits={"warn": 10.0, "crit": 100.0, "start_share": 0.05},
+        patience={INFO: Patience(3, 5), WARN: Patience(3, 5), CRIT: Patience(3, 5)},
+        warm_up=_FEW,
+        applies=applicability.has_critic,
+        why="The critic has lost the returns: the advantages of this batch and the next are noise.",
+        causes=_CAUSES,
+        next=("reward_mean", "kl_ref", "kl_old", "lr", "response_len_mean", "explained_var"),
+        sources="published veRL PPO runs: 1.3 to 16 at the start, 0.06 to 0.14 from step 50 on.",
+    ),
+    RuleSpec(
+        id="C2",
+        title="critic stands still",
+        family="critic",
+        group=Group.LEARNING,
+        metrics=("value_loss",),
+        judge=NotLearning,
+        condition="After `wait` records: median of 20 at `share` of the start (records 4 to 23) or above, while the "
+        "explained variance is below `explained`, in 3 of 4 looks, one every five records: WARN; INFO where that is "
+        "not logged.",
+        limits={"wait": 100, "share": 0.9, "explained": 0.2},
+        patience={INFO: Patience(3, 4), WARN: Patience(3, 4)},
+        warm_up=100,
+        applies=applicability.has_critic,
+        why="Advantages that rest on such a critic are as good as none.",
+        causes=("learning rate of the critic too low", "reward scale", "a mask that is off", "too small a critic"),
+        next=("explained_var", "lr_critic", "return_mean", "value_mean", "clip_frac_value"),
+        sources="published veRL PPO runs fall from 1.3 to 16 to about 0.1 within 50 steps; the share is judgement.",
+    ),
+    RuleSpec(
+        id="C4",
+        title="value drift",
+        family="critic",
+        group=Group.LEARNING,
+        metrics=("value_mean", "return_mean"),
+        judge=ValueDrift,
+        condition="Mean value farther from the mean return than `warn`× the range of the last 50 returns (at least "
+        "half their level and `floor`), after `wait` records, in 10 of 15.",
+        limits={"warn": 2.0, "wait": 30, "floor": 0.2},
+        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
+        warm_up=30,
+        applies=applicability.has_critic,
+        why="Every advantage then has the same sign, whatever the answer was worth.",
+        causes=_CAUSES,
+        next=("value_loss", "explained_var", "return_mean", "adv_mean", "reward_mean"),
+        sources="judgement; values swing by a few units in the first records of healthy runs.",
+    ),
+    RuleSpec(
+        id="C5",
+        title="value clipping",
+        family="critic",
+        group=Group.LEARNING,
+        metrics=("clip_frac_value",),
+        judge=ValueClipping,
+        condition="Above `info` in 10 of 15 records after the first `wait`: INFO; with an explained variance below "
+        "`explained`: WARN.",
+        limits={"info": 0.4, "explained": 0.2, "wait": 30},
+        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
+        warm_up=30,
+        applies=applicability.has_critic,
+        why="The critic is not allowed to follow the returns.",
+        causes=("a clip range below the scale of the returns", "returns that jump", "too many epochs per batch"),
+        next=("explained_var", "value_loss", "return_mean", "lr_critic"),
+        sources="published veRL PPO runs: 0.2 to 0.43 in the first steps, then 0.",
+    ),
+)

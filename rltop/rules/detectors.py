@@ -1,0 +1,119 @@
+"""Judges that several families share: one value against fixed lines.
+
+Owns nothing but the comparison; which metric and which lines is said by the
+rule that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from rltop.model import Evidence, Level, Unit
+from rltop.rules.context import Moment
+from rltop.rules.rest import Rest, while_absent, within
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Judge, Reading
+from rltop.units import measure
+
+NEVER = float("inf")
+
+
+class Above(Judge):
+    """A value above a line: limits `info`, `warn` and `crit`, whichever are given.
+
+    While the rule fires the line is 0.8 of itself, so that a value at the line
+    does not flicker.
+    """
+
+    def __init__(
+        self,
+        limits: Mapping[str, float],
+        *,
+        metric: str,
+        text: str,
+        unit: Unit = Unit.NONE,
+        transform: Callable[[float], float] | None = None,
+    ) -> None:
+        super().__init__(limits)
+        self.metric = metric
+        self.text = text
+        self.unit = unit
+        self.transform = transform
+        lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
+        self.lines: tuple[tuple[Level, float], ...] = tuple(
+            (level, limits[name]) for level, name in lines if name in limits
+        )
+        self.lowest = min(line for _, line in self.lines)
+        self.rest = within(metric, -NEVER, self.lowest) if transform is None else QUIET
+        self.absent = while_absent(metric)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Compare this record's value with the lines, worst first."""
+        value = now.values.get(self.metric)
+        if value is None:
+            return self.absent
+        if self.transform is not None:
+            value = self.transform(value)
+        factor = RELEASE if self.is_firing else 1.0
+        if value <= self.lowest * factor:
+            return self.rest
+        for level, line in self.lines:
+            if value > line * factor:
+                return Reading(level, value, None, line)
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """The rule's sentence with value and line in it."""
+        line = measure(reading.threshold or 0.0, self.unit)
+        return self.text.format(value=measure(reading.value, self.unit), line=line)
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Value and line."""
+        return (
+            Evidence(self.metric, reading.value, self.unit),
+            Evidence("threshold", reading.threshold or 0.0, self.unit),
+        )
+
+
+class Below(Judge):
+    """A value below a line: limits `info`, `warn` and `crit`, whichever are given.
+
+    While the rule fires the line is 1.25 of itself, the mirror of `Above`.
+    """
+
+    def __init__(self, limits: Mapping[str, float], *, metric: str, text: str, unit: Unit = Unit.NONE) -> None:
+        super().__init__(limits)
+        self.metric = metric
+        self.text = text
+        self.unit = unit
+        lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
+        self.lines: tuple[tuple[Level, float], ...] = tuple(
+            (level, limits[name]) for level, name in lines if name in limits
+        )
+        self.highest = max(line for _, line in self.lines)
+        self.rest = within(metric, self.highest, NEVER)
+        self.absent = while_absent(metric)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Compare this record's value with the lines, worst first."""
+        value = now.values.get(self.metric)
+        if value is None:
+            return self.absent
+        factor = 1.0 / RELEASE if self.is_firing else 1.0
+        if value >= self.highest * factor:
+            return self.rest
+        for level, line in self.lines:
+            if value < line * factor:
+                return Reading(level, value, None, line)
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """The rule's sentence with value and line in it."""
+        line = measure(reading.threshold or 0.0, self.unit)
+        return self.text.format(value=measure(reading.value, self.unit), line=line)
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Value and line."""
+        return (
+            Evidence(self.metric, reading.value, self.unit),
+            Evidence("threshold", reading.threshold or 0.0, self.unit),
+        )

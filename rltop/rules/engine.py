@@ -1,0 +1,337 @@
+"""Runs every rule that applies to a run, record by record, without a clock.
+
+Owns the order of judgement, restarts, the event log and what is shown. What a
+rule looks for is the rule's business; where observations come from is not
+known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.catalog.dialect import Identity
+from rltop.model import Event, EventState, Level, Observation, Verdict
+from rltop.rules import profiles, registry
+from rltop.rules.alert_state import Rule
+from rltop.rules.attention import Attention
+from rltop.rules.context import Moment, Onset
+from rltop.rules.options import EngineOptions
+from rltop.rules.rest import Rest
+from rltop.rules.rule import QUIET, RuleSpec
+from rltop.stats.crossing import Crossing
+
+WARM_UP_RECORDS = 30
+"""Records after which the baselines against a run's own start stand."""
+RESTART_RULE = "L6"
+_TWO_WRITERS = (
+    "two writers in one file: again and again it goes back after a row or two, each time to a step further on; "
+    "give each a file of its own"
+)
+
+
+class Engine:
+    """The rules at work on one run.
+
+    Attributes:
+        identity: what the stream turned out to be.
+        profiles: whose thresholds hold, and why.
+        events: every transition so far, in the order of the file.
+    """
+
+    def __init__(self, identity: Identity, options: EngineOptions | None = None) -> None:
+        self.identity = identity
+        self.options = options or EngineOptions()
+        self.events: list[Event] = []
+        self.profiles = self._profiles_of(identity)
+        self._has_told = not self.profiles
+        self._muted: set[str] = set()
+        self._checkpoints: tuple[int, ...] = ()
+        self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
+        self._segment: int | None = None
+        self._crossing = Crossing()
+        self._rules = self._fresh_rules()
+        self._select()
+
+    def _group_size(self, identity: Identity) -> int | None:
+        return self.options.group_size or identity.group_size
+
+    def _profiles_of(self, identity: Identity) -> tuple[profiles.ActiveProfile, ...]:
+        if self.options.profiles is not None:
+            return tuple(profiles.ActiveProfile(name, profiles.CONFIGURED) for name in self.options.profiles)
+        return profiles.infer(identity)
+
+    def _names(self) -> list[str]:
+        return [profile.name for profile in self.profiles]
+
+    def _applies(self, spec: RuleSpec) -> bool:
+        if not spec.applies(self.identity.algorithm, self.identity.traits):
+            return False
+        return self.options.is_enabled(spec.id, self._names())
+
+    def _fresh(self, spec: RuleSpec) -> Rule:
+        rule = Rule(spec, self.options.limits(spec.id, self._names()))
+        if self._checkpoints:
+            rule.judge.take_checkpoints(self._checkpoints)
+        return rule
+
+    def _fresh_rules(self) -> list[Rule]:
+        return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+
+    def _select(self) -> None:
+        """Leave out, record by record, what the stream has nothing to say to."""
+        signals = self.identity.signals
+        self._logged = [
+            rule
+            for rule in self._rules
+            if rule.spec.judges_always or any(name in signals for name in rule.spec.metrics)
+        ]
+        self._late = [place for place, rule in enumerate(self._logged) if rule.spec.takes_late]
+        self._attention = Attention(self._logged)
+
+    def observe(self, observation: Observation) -> list[Event]:
+        """Judge one closed step; returns the transitions that it caused, in order.
+
+        A row that came late is shown to the rules that take late rows only: it
+        says nothing about the order of training steps.
+        """
+        if observation.is_late:
+            return self._observe_late(observation)
+        happened: list[Event] = []
+        if observation.segment != self._segment:
+            if self._segment is not None:
+                happened = self.restart(observation)
+            self._segment = observation.segment
+        if not self._has_told:
+            happened += self._tell(observation)
+        now, attention = self._now, self._attention
+        now.advance(observation)
+        if now.phase.moves:
+            self._begin_anew()
+        rules = self._logged
+        for place in attention.asked(now):
+            rule = rules[place]
+            reading = rule.read(now)
+            if reading is None or (reading is QUIET and rule.is_idle):
+                continue
+            if type(reading) is Rest:
+                if reading.is_silent or rule.is_idle:
+                    attention.lay(place, reading, now.record)
+                    continue
+                reading = QUIET
+            event = rule.advance(now, reading)
+            if event is not None:
+                metric, key = self._subject(rule)
+                event = event._replace(metric=metric, key=key)
+                happened.append(event)
+                self._note(event, rule)
+        return happened
+
+    def _observe_late(self, observation: Observation) -> list[Event]:
+        """Show a row to the rules that take late ones: they catch up with the training rows first."""
+        happened = [] if self._has_told else self._tell(observation)
+        self._attention.wake(self._late, self._now)
+        now = self._now.clone()
+        now.observation, now.values = observation, observation.values
+        for place in self._late:
+            rule = self._logged[place]
+            event = rule.observe(now)
+            if event is not None:
+                happened.append(event)
+                self._note(event, rule)
+        return happened
+
+    def _begin_anew(self) -> None:
+        """A new phase: what was usual before it says nothing about what comes."""
+        for place, rule in enumerate(self._logged):
+            if rule.spec.follows_phase:
+                self._attention.forget(place)
+                rule.begin_anew(self.options.limits(rule.spec.id))
+
+    def _tell(self, observation: Observation) -> list[Event]:
+        """Say once whose thresholds hold: they never move silently."""
+        self._has_told = True
+        if not self.options.is_enabled(profiles.RULE, self._names()):
+            return []
+        family = registry.BY_ID[profiles.RULE].family
+        told = []
+        for name, reason in self.profiles:
+            message = (
+                f"profile {name}, because {reason}" if reason != profiles.CONFIGURED else f"profile {name}, {reason}"
+            )
+            changed = ", ".join(profiles.PROFILES[name].rules)
+            told.append(
+                Event(observation.record, observation.step, profiles.RULE, family, Level.INFO, EventState.FACT,
+                      f"{message}: lines of its own for {changed}")
+            )  # fmt: skip
+        self.events += told
+        return told
+
+    def _subject(self, rule: Rule) -> tuple[str, str]:
+        """What the verdict of a rule speaks of: the metric, and the trainer's key."""
+        about = rule.judge.about(rule.reading) if rule.reading is not QUIET else None
+        if about is None:
+            return self.identity.subject(rule.spec.metrics)
+        return self.identity.subject((about.metric, *rule.spec.metrics), about.instance)
+
+    def _note(self, event: Event, rule: Rule) -> None:
+        """Log a transition, and remember which families stand and since when: composites ask."""
+        self.events.append(event)
+        if event.level < Level.WARN or event.state is EventState.FACT:
+            return
+        now, family = self._now, event.family
+        onset = now.onsets.get(family)
+        if event.state is EventState.RECOVERED:
+            if onset is not None and onset.rule == event.rule:
+                del now.onsets[family]
+            return
+        now.alarms[family] = now.record
+        # Records are counted in the segment here, in the run there.
+        began = now.record - (event.record - rule.since_record)
+        if onset is None or began < onset.record:
+            now.onsets[family] = Onset(began, rule.since_step, event.rule, event.metric)
+
+    def peek(self, observation: Observation) -> list[Verdict]:
+        """What the verdicts would be if `observation` closed now; changes nothing."""
+        return self.after(observation).verdicts
+
+    def after(self, observation: Observation) -> Engine:
+        """A copy that has judged `observation`; its events are those that this caused."""
+        twin = self.clone()
+        twin.observe(observation)
+        return twin
+
+    def restart(self, observation: Observation) -> list[Event]:
+        """Begin a new segment at `observation`: a fact, the end of what fired, new baselines.
+
+        Called before `observe` sees the first row of the segment (`observe`
+        calls it itself when the segment number moves).
+        """
+        happened = []
+        was_crossing = self._crossing.is_certain
+        is_crossing = self._crossing.note(observation.step, self._now.record)
+        if is_crossing and was_crossing:
+            # That two write here has been said.
+            pass
+        elif self.options.is_enabled(RESTART_RULE, self._names()):
+            message = _TWO_WRITERS if is_crossing else self._restart_message(observation)
+            family = registry.BY_ID[RESTART_RULE].family
+            happened.append(
+                Event(observation.record, observation.step, RESTART_RULE, family, Level.INFO, EventState.FACT, message)
+            )
+        ended = self._now.clone()
+        ended.observation = observation
+        happened += [rule.recover(ended) for rule in self._rules if rule.is_firing]
+        self.events += happened
+        self._now.restart()
+        self._segment = observation.segment
+        self._rules = self._fresh_rules()
+        self._select()
+        return happened
+
+    def _restart_message(self, observation: Observation) -> str:
+        if self._now.record == 0:
+            return f"restarted at step {observation.step:,}"
+        last = self._now.observation.step
+        return f"restarted at step {observation.step:,} (was at {last:,}): baselines begin anew"
+
+    def identified(self, identity: Identity) -> list[Event]:
+        """Take on what the stream turned out to be; rules that still apply keep their state."""
+        # What a judge rests on may hang on what kind of run it is.
+        self._attention.wake_all(self._now)
+        self.identity = identity
+        before, self.profiles = self.profiles, self._profiles_of(identity)
+        now = self._now
+        now.algorithm, now.traits, now.group_size = identity.algorithm, identity.traits, self._group_size(identity)
+        known = {rule.spec.id: rule for rule in self._rules}
+        kept = {name: rule for name, rule in known.items() if self._stays(rule.spec, before)}
+        happened = [rule.recover(now) for name, rule in known.items() if rule.is_firing and name not in kept]
+        self._has_told = self._has_told and before == self.profiles
+        self.events += happened
+        for event in happened:
+            onset = now.onsets.get(event.family)
+            if onset is not None and onset.rule == event.rule:
+                del now.onsets[event.family]
+        self._rules = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+        self._select()
+        return happened
+
+    def _stays(self, spec: RuleSpec, before: Sequence[profiles.ActiveProfile]) -> bool:
+        """Whether a rule goes on with its state: it applies, and its thresholds have not moved."""
+        if not self._applies(spec):
+            return False
+        if before == self.profiles:
+            return True
+        names = [profile.name for profile in before]
+        return self.options.settings(spec.id, names) == self.options.settings(spec.id, self._names())
+
+    def finish(self) -> list[Event]:
+        """The recording is over. Nothing fires for silence here: that needs a clock."""
+        return []
+
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Take a rule's verdicts out of `verdicts`, or put them back.
+
+        The rule goes on judging and its events go on being logged, so that nothing
+        is lost while it is muted, and composites see what they saw.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
+        if rule not in registry.BY_ID:
+            raise KeyError(rule)
+        if is_muted:
+            self._muted.add(rule)
+        else:
+            self._muted.discard(rule)
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted for this run."""
+        return frozenset(self._muted)
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
+        """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
+        self._checkpoints = tuple(steps)
+        for rule in self._rules:
+            rule.judge.take_checkpoints(self._checkpoints)
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """What fires, then what recovered lately, without what is muted; worst first, oldest first among equals."""
+        if self._now.record == 0:
+            return []
+        record = self._now.observation.record
+        shown = [
+            rule.verdict(*self._subject(rule))
+            for rule in self._rules
+            if rule.spec.id not in self._muted and rule.is_shown(record)
+        ]
+        shown.sort(key=lambda v: (*v.urgency, v.since_record))
+        return shown
+
+    @property
+    def active(self) -> Sequence[RuleSpec]:
+        """The rules that apply to this run, in order."""
+        return [rule.spec for rule in self._rules]
+
+    @property
+    def warm_up(self) -> tuple[int, int] | None:
+        """Records seen of those that the baselines need, or None once they stand."""
+        seen = self._now.record
+        return (seen, WARM_UP_RECORDS) if seen < WARM_UP_RECORDS else None
+
+    def clone(self) -> Engine:
+        """An independent copy of the state; the event log of the copy begins empty."""
+        twin = Engine.__new__(Engine)
+        twin.identity, twin.options, twin.events = self.identity, self.options, []
+        twin.profiles, twin._has_told = self.profiles, True
+        twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
+        twin._now = self._now.clone()
+        twin._segment = self._segment
+        twin._crossing = self._crossing.clone()
+        logged = set(map(id, self._logged))
+        # A rule that is never asked never changes.
+        twin._rules = [rule.clone() if id(rule) in logged else rule for rule in self._rules]
+        twin._select()
+        twin._attention = self._attention.clone(twin._logged)
+        return twin

@@ -1,0 +1,219 @@
+"""Facts: what happened to the run that explains what the numbers do next.
+
+Never a verdict: a fact has no state, ends nothing and fails nothing. Each is
+said once per occurrence, and none is said of what happens on every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Evidence, Unit
+from rltop.rules.context import Moment
+from rltop.rules.rest import Bound, Rest, within
+from rltop.rules.rule import INFO, QUIET, Group, Judge, Reading, RuleSpec
+from rltop.stats.persistence import OfLast
+from rltop.units import duration, measure, number
+
+_STRIDE = 16
+_WORDS = {"response_len_mean": "answers", "score_mean": "reward", "reward_mean": "reward", "time_step": "step time"}
+
+
+_SAME_METRICS = (Bound("metrics", inf, -inf),)
+_NO_MOVE = Rest((Bound("moves", inf, -inf),))
+_NO_SAVE = within("time_save", -inf, 0.0)
+_NO_VALIDATION = Rest((Bound("val_score", inf, -inf), Bound("val_loss", inf, -inf), Bound("time_eval", -inf, 0.0)))
+
+
+class NewPhase(Judge):
+    """F1: length, reward and step time moved together, the optimiser did not."""
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """What the moment has recognised."""
+        moves = now.phase.moves
+        if not moves:
+            return _NO_MOVE
+        numbers = tuple(number for move in moves for number in (move.before, move.after))
+        return Reading(INFO, moves[0].after, moves[0].before, None, numbers, tuple(move.name for move in moves))
+
+    def headline(self, reading: Reading) -> str:
+        """Every move."""
+        pairs = zip(reading.extra[::2], reading.extra[1::2], strict=True)
+        moved = ", ".join(
+            f"{_WORDS[name]} {measure(before, CATALOG[name].unit)} → {measure(after, CATALOG[name].unit)}"
+            for name, (before, after) in zip(reading.words, pairs, strict=True)
+        )
+        return f"new phase? {moved} within a record, all else as before: what is usual is learned anew"
+
+
+class _Occasion(Judge):
+    """Something that happens now and then; silent where it happens on most records."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.often = OfLast(int(limits["n"]), int(limits["m"]))
+        self.left = int(limits["most"])
+
+    def _occurs(self, is_now: bool) -> bool:
+        is_usual = self.often.push(is_now)
+        if not is_now or is_usual or self.left <= 0:
+            return False
+        self.left -= 1
+        return True
+
+
+class Checkpoint(_Occasion):
+    """F2: a checkpoint was written on this step."""
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """The time that it took."""
+        seconds = now.values.get("time_save", 0.0)
+        if seconds <= 0.0 and not self.often.bits:
+            return _NO_SAVE
+        if not self._occurs(seconds > 0.0):
+            return QUIET
+        return Reading(INFO, seconds)
+
+    def headline(self, reading: Reading) -> str:
+        """How long it took."""
+        return f"checkpoint written in {duration(reading.value)}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How long it took."""
+        return (Evidence("time_save", reading.value, Unit.SECONDS),)
+
+
+class Validation(_Occasion):
+    """F3: the run was evaluated on this step."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.before: float | None = None
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """The score where there is one, else the loss or the time that it took."""
+        values = now.values
+        found = next((name for name in ("val_score", "val_loss") if name in values), "")
+        if not found and values.get("time_eval", 0.0) > 0.0:
+            found = "time_eval"
+        if not found and not self.often.bits:
+            return _NO_VALIDATION
+        if not self._occurs(bool(found)):
+            return QUIET
+        value, before = values[found], None
+        if found != "time_eval":
+            before, self.before = self.before, value
+        return Reading(INFO, value, before, None, (), (found,))
+
+    def headline(self, reading: Reading) -> str:
+        """What came of it."""
+        name = reading.words[0]
+        if name == "time_eval":
+            return f"validation took {duration(reading.value)}"
+        before = "" if reading.baseline is None else f", before {number(reading.baseline)}"
+        return f"{CATALOG[name].title} {number(reading.value)}{before}"
+
+
+class NewMetric(Judge):
+    """F4: something is logged that was not logged before."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.known: set[str] = set()
+        self.size = -1
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Compares sets only when their size has changed, and now and then."""
+        values = now.values
+        left = _STRIDE - now.record % _STRIDE
+        if len(values) == self.size and left < _STRIDE:
+            return QUIET if left == 1 else Rest(_SAME_METRICS, left - 1)
+        self.size = len(values)
+        unknown = values.keys() - self.known
+        if not unknown:
+            return QUIET if left == 1 else Rest(_SAME_METRICS, left - 1)
+        new = [name for name in values if name in unknown]
+        self.known.update(new)
+        told = [name for name in new if not name.startswith("val_")]
+        if now.record <= self.limits["records"] or not told:
+            return QUIET
+        return Reading(INFO, float(len(told)), words=tuple(told))
+
+    def headline(self, reading: Reading) -> str:
+        """Which, as far as there is room."""
+        first = ", ".join(CATALOG[name].title for name in reading.words[:3])
+        more = len(reading.words) - 3
+        return f"newly logged: {first}" + (f" and {more} more" if more > 0 else "")
+
+
+_CHANGED = ("a new stage of a curriculum", "another data set or length limit", "settings that were changed")
+
+RULES = (
+    RuleSpec(
+        id="F1",
+        title="new phase",
+        family="facts",
+        group=Group.LEARNING,
+        metrics=("response_len_mean", "reward_mean", "score_mean", "time_step"),
+        judge=NewPhase,
+        condition="Answer length, reward and step time leave their usual range on the same record and stay out of it "
+        "for three, while gradient, entropy, KL and clipping (at least two of them logged) stay in theirs: a fact. "
+        "Rules that compare reward, length and time with what was usual begin anew.",
+        is_fact=True,
+        why="Other data look like a fault to every rule that compares with before; they are none.",
+        causes=_CHANGED,
+        next=("reward_mean", "response_len_mean", "time_step", "val_score"),
+        sources="judgement: the trap of curricula and of stages of maximum length.",
+    ),
+    RuleSpec(
+        id="F2",
+        title="checkpoint",
+        family="facts",
+        group=Group.SYSTEM,
+        metrics=("time_save",),
+        judge=Checkpoint,
+        condition="Time for a checkpoint is logged on this step, unless it is on `n` of the last `m`: a fact, at most "
+        "`most` times in a segment.",
+        limits={"n": 6, "m": 10, "most": 200},
+        is_fact=True,
+        why="A step that writes a checkpoint may take twenty times as long as the others and is no slower for it.",
+        causes=("the trainer's save interval",),
+        next=("time_step", "throughput"),
+        sources="veRL's reference GRPO log: a step of 150 s took 2,585 s with its checkpoint.",
+    ),
+    RuleSpec(
+        id="F3",
+        title="validation",
+        family="facts",
+        group=Group.SYSTEM,
+        metrics=("val_score", "val_loss", "time_eval"),
+        judge=Validation,
+        takes_late=True,
+        condition="An evaluation is logged on this step, unless it is on `n` of the last `m`: a fact, at most `most` "
+        "times in a segment.",
+        limits={"n": 6, "m": 10, "most": 200},
+        is_fact=True,
+        why="It lengthens the gap between two rows, and is what the run is for.",
+        causes=("the trainer's evaluation interval",),
+        next=("val_score", "time_step"),
+        sources="the trainers' own rows.",
+    ),
+    RuleSpec(
+        id="F4",
+        title="new metric",
+        family="facts",
+        group=Group.SYSTEM,
+        metrics=(),
+        judge=NewMetric,
+        judges_always=True,
+        condition="A known metric other than an evaluation appears for the first time after `records` records: a fact.",
+        limits={"records": 20},
+        is_fact=True,
+        why="What begins to be logged in the middle of a run was switched on there: a stage, a loss term, a critic.",
+        causes=_CHANGED,
+        next=("lr", "loss", "reward_mean"),
+        sources="judgement.",
+    ),
+)

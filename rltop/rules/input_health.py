@@ -1,0 +1,103 @@
+"""Reception: what comes in before, and beside, records: lines that cannot be read, and no line at all.
+
+Judged from counts and from a waiting time that are handed in: neither lines nor
+clocks are known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rltop.model import RECENT_LINES, Counts, Evidence, Level, Unit, Verdict, VerdictState
+from rltop.rules.rule import Group, RuleSpec
+from rltop.units import duration, percent
+
+UNREADABLE = "L7"
+FIRST_RECORD = "L5"
+_FEWEST = 20
+_FIRST: Mapping[str, float] = {"first_s": 1800.0}
+_BAD: Mapping[str, float] = {"warn": 0.05}
+
+
+def unreadable(counts: Counts, steps: Sequence[int], limits: Mapping[str, float] = _BAD) -> Verdict | None:
+    """WARN while more than `warn` of the newest lines, 100 or all there are, are not readable.
+
+    Args:
+        counts: what has been read of the file.
+        steps: the trainer's steps that are held, oldest first; there may be none.
+        limits: thresholds of L7 by name.
+    """
+    read = min(counts.lines, RECENT_LINES)
+    bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
+    if read < _FEWEST or len(bad) <= limits["warn"] * read:
+        return None
+    # Where the first of them stands among the rows, if rows are spread evenly over lines.
+    behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
+    text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) cannot be read"
+    evidence = (Evidence("unreadable lines", float(len(bad))), Evidence("lines", float(read)))
+    step = steps[max(0, len(steps) - 1 - behind)] if len(steps) else 0
+    return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
+
+
+def first_record_late(waited_s: float, limits: Mapping[str, float] = _FIRST) -> Verdict | None:
+    """INFO once a file has been without a record for `first_s` seconds; `limits` are those of L5."""
+    if waited_s <= limits["first_s"]:
+        return None
+    text = f"no record yet, {duration(waited_s)} after the file began: a first validation, or compilation?"
+    return _verdict(L5, Level.INFO, text, (Evidence("waited", waited_s, Unit.SECONDS),), 0, 0)
+
+
+def _verdict(
+    spec: RuleSpec, level: Level, text: str, evidence: tuple[Evidence, ...], record: int, step: int
+) -> Verdict:
+    return Verdict(
+        rule=spec.id,
+        title=spec.title,
+        family=spec.family,
+        group=spec.group.value,
+        level=level,
+        state=VerdictState.FIRING,
+        metric="",
+        key="",
+        since_step=step,
+        since_record=record,
+        headline=text,
+        evidence=evidence,
+        why=spec.why,
+        causes=spec.causes,
+        next=spec.next,
+        threshold=None,
+        baseline=None,
+    )
+
+
+L5 = RuleSpec(
+    id=FIRST_RECORD,
+    title="no record yet",
+    family="liveness",
+    group=Group.SYSTEM,
+    metrics=(),
+    judge=None,
+    condition="Live only. No record `first_s` seconds after the file was last written to: INFO.",
+    limits=_FIRST,
+    why="Nothing can be judged before the first record, and a run that never comes to it looks the same.",
+    causes=("a first validation before training", "compilation", "loading of weights", "a hang at the start"),
+    next=("time_step",),
+    sources="judgement; veRL validates before its first step by default.",
+)
+L7 = RuleSpec(
+    id=UNREADABLE,
+    title="unreadable lines",
+    family="liveness",
+    group=Group.SYSTEM,
+    metrics=(),
+    judge=None,
+    condition=f"More than `warn` of the last {RECENT_LINES} lines cannot be read, of {_FEWEST} at least: WARN.",
+    limits=_BAD,
+    why="What stands in those lines is missing from every chart and every verdict.",
+    causes=("two writers in one file", "a disk that filled up", "a format that is not the one it looks like"),
+    next=("time_step",),
+    sources="judgement.",
+)
+
+RULES = (L5, L7)

@@ -1,0 +1,390 @@
+"""Integrity: values that are not numbers, and updates that change nothing.
+
+Absolute rules, judged from the first record: one NaN in an update poisons the
+weights, and there is nothing to compare it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from rltop.model import Evidence, Level, NonFinite, Observation, Unit
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.rest import Bound, Rest, while_absent
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.persistence import OfLast
+from rltop.units import number
+
+FATAL = ("grad_norm", "policy_loss", "loss")
+"""What goes straight into the weights: one null here is a NaN that a writer could not spell."""
+SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "logps_chosen", "logps_rejected")
+"""What the update is made of: NaN or Inf at once, null when it comes twice in a row."""
+REWARDS = ("score_mean", "reward_mean")
+"""Undefined for one batch is an empty batch; undefined for long is a reward that is gone."""
+_WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
+_NULL_STREAK = 2
+_LEARNING_RECORDS = 64
+_LEARNING_STRIDE = 16
+"""Which metrics have been numbers is noted in the first records and then now and then: it costs, and rarely changes."""
+
+
+_NO_MARK = Rest((Bound("marks", inf, -inf),))
+_NO_REWARD = while_absent("reward")
+
+
+class NonFiniteValue(Judge):
+    """L1: NaN, infinity, or a null where numbers used to be, in what the update is made of."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.unseen = set(_WATCHED)
+        self.null_streaks: dict[str, int] = {}
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """One dictionary look-up on a record without marks."""
+        marks = now.observation.nonfinite
+        if self.unseen and (now.record <= _LEARNING_RECORDS or now.record % _LEARNING_STRIDE == 0):
+            values = now.values
+            seen = [name for name in self.unseen if name in values]
+            self.unseen.difference_update(seen)
+        if not marks:
+            if self.null_streaks:
+                self.null_streaks = {}
+            if not self.unseen:
+                return _NO_MARK
+            left = _LEARNING_STRIDE - now.record % _LEARNING_STRIDE
+            if now.record > _LEARNING_RECORDS and left > 1:
+                return Rest(_NO_MARK.bounds, left - 1)
+            return QUIET if now.values else None
+        level = max(self._level(name, kind) for name, kind in marks.items())
+        self.null_streaks = {
+            name: self.null_streaks.get(name, 0) + 1 for name, kind in marks.items() if kind is NonFinite.NULL
+        }
+        if level < WARN:
+            return QUIET
+        ranked = [name for name in (*FATAL, *SERIOUS) if self._is_bad(name, marks)]
+        words = [f"{name} is {marks[name].word}" for name in ranked]
+        return Reading(level, float(len(marks)), words=(f"{now.observation.step:,}", *words))
+
+    def _is_bad(self, name: str, marks: Mapping[str, NonFinite]) -> bool:
+        return name in marks and (marks[name] is not NonFinite.NULL or name not in self.unseen)
+
+    def _level(self, name: str, kind: NonFinite) -> Level:
+        if name not in _WATCHED or name in REWARDS:
+            return INFO
+        if kind is not NonFinite.NULL:
+            return CRIT
+        if name in self.unseen:
+            return INFO
+        streak = self.null_streaks.get(name, 0) + 1
+        return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
+
+    def about(self, reading: Reading) -> About:
+        """The first of those that were not numbers."""
+        return About(reading.words[1].split(" ")[0])
+
+    def headline(self, reading: Reading) -> str:
+        """Which key, where, and which others with it."""
+        step, first, *others = reading.words
+        rest = f" ({', '.join(other.split(' ')[0] for other in others)} too)" if others else ""
+        return f"{first} at step {step}{rest}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How many values of the row were not numbers."""
+        return (Evidence("values that are not numbers", reading.value, Unit.COUNT),)
+
+
+class UndefinedStatistic(Judge):
+    """L1b: not-a-number only in derived statistics: an empty batch, an undefined correlation.
+
+    Beside values that go into the update, and after them, it would play a
+    divergence down: then it is silent.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.reward_missing = OfLast(int(limits["reward_records"]), int(limits["reward_records"]))
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """INFO for derived statistics; WARN once the reward itself stays undefined."""
+        marks = now.observation.nonfinite
+        rewarded = now.reward.value is not None
+        if not marks:
+            if not self.reward_missing.bits:
+                return _NO_MARK
+            if rewarded:
+                self.reward_missing.push(False)
+            return QUIET
+        missing = [name for name in REWARDS if name in marks]
+        if rewarded or missing:
+            lasts = self.reward_missing.push(bool(missing) and not rewarded)
+            if lasts and now.reward.count:
+                return Reading(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
+        derived = [name for name in marks if name not in _WATCHED or name in REWARDS]
+        if len(derived) < len(marks) or not derived or "nonfinite" in now.alarms:
+            return QUIET
+        return Reading(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
+
+    def about(self, reading: Reading) -> About:
+        """The statistic that is undefined."""
+        return About(reading.words[0])
+
+    def headline(self, reading: Reading) -> str:
+        """Which statistic, and how it was written."""
+        name, word = reading.words
+        if reading.level >= WARN:
+            return f"{name} has been {word} for {reading.value:.0f} records in a row: no reward reaches the update"
+        others = f" and {reading.value - 1:.0f} more" if reading.value > 1 else ""
+        return f"{name}{others} undefined ({word}): an empty batch, not divergence"
+
+
+class MaskedNonFinite(Judge):
+    """L2: a loss of exactly 0.0 beside a gradient norm that is not a number."""
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Both in one record is the signature of a trainer that hides NaN losses."""
+        marks = now.observation.nonfinite
+        if not marks:
+            return _NO_MARK
+        kind = marks.get("grad_norm")
+        if kind is None:
+            return QUIET if "grad_norm" in now.values else None
+        if now.values.get("loss") == 0.0:
+            return Reading(CRIT, 0.0, words=(kind.word,))
+        return QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """What is hidden behind the 0.0."""
+        return f"loss reads 0.0 while grad_norm is {reading.words[0]}: the trainer replaces NaN losses before logging"
+
+
+class NotUpdating(Judge):
+    """L3: no gradient although the rewards inside groups differ.
+
+    Where nobody logs how many groups are flat, a batch whose answers differ (from
+    each other, or in the mean of the batch from the one before) and whose reward
+    is not at its top must have had a gradient sooner or later: WARN.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.gradient = limits["gradient"]
+        self.before: float | None = None
+        gradient = Bound("grad_norm", self.gradient, inf, True)
+        self.rests = Rest((gradient, Bound("reward", inf, -inf))), Rest((gradient, Bound("reward", -inf, inf, True)))
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Gradient below `gradient`; what rewards said holds until answers are generated again."""
+        norm, reward = now.values.get("grad_norm"), now.reward
+        if norm is None:
+            return None
+        if reward.count == 0:
+            return self._against_loss(norm, now)
+        if reward.zero_share is None:
+            return None if reward.value is None else self._against_mean(norm, reward.value, now)
+        is_flat = reward.zero_share >= self.limits["zero_share"]
+        if norm >= self.gradient or now.lr == 0.0 or is_flat:
+            return self._rest(norm, now)
+        if now.values.get("reward_std", 1.0) <= self.limits["reward_std"]:
+            return QUIET
+        return Reading(CRIT, norm, None, self.gradient)
+
+    def _rest(self, norm: float, now: Moment) -> Reading | Rest:
+        """As long as there is a gradient, and a reward as there is now, or none as now."""
+        if norm < self.gradient or (now.reward.count and now.reward.value is None):
+            return QUIET
+        return self.rests[now.reward.count > 0]
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The reward of the record before, where nobody logs how many groups are flat."""
+        for one in reversed(missed):
+            values = one.values
+            if "grad_norm" in values and "reward_std" not in values and "zero_std_frac" not in values:
+                self.before = values.get("score_mean", values.get("reward_mean", self.before))
+                return
+
+    def _against_mean(self, norm: float, value: float, now: Moment) -> Reading | Rest:
+        """Nobody logs how many groups are flat."""
+        before, self.before = self.before, value
+        if norm >= self.gradient or now.lr == 0.0:
+            return self._rest(norm, now)
+        has_moved = before is not None and value != before
+        is_idle = now.reward.is_high or self._is_flat(now.values) or not has_moved
+        return QUIET if is_idle else Reading(WARN, norm, None, self.gradient)
+
+    def _against_loss(self, norm: float, now: Moment) -> Reading | Rest | None:
+        """Without a reward: a loss that is to fall, and has not, has a gradient."""
+        if not applicability.has_loss_to_minimise(now.algorithm, now.traits):
+            return _NO_REWARD
+        if norm >= self.gradient:
+            return self._rest(norm, now)
+        loss = now.values.get("loss", 0.0)
+        is_idle = now.lr == 0.0 or loss <= self.limits["loss"]
+        return QUIET if is_idle else Reading(CRIT, norm, None, self.gradient, (loss,))
+
+    def _is_flat(self, values: Mapping[str, float]) -> bool:
+        """The batch itself says that its answers, or their advantages, do not differ."""
+        reach = self.limits["reward_std"]
+        for high, low in (("reward_max", "reward_min"), ("adv_max", "adv_min")):
+            if high in values and low in values and values[high] - values[low] <= reach:
+                return True
+        return False
+
+    def headline(self, reading: Reading) -> str:
+        """The contradiction in one line."""
+        reason = f"the loss is {number(reading.extra[0])}" if reading.extra else "rewards differ"
+        return f"gradient norm {reading.value:.1g} although {reason}: the optimiser is not training"
+
+
+class NoLongerLogged(Judge):
+    """L10: a metric that came with every rollout, and then no more, while training goes on.
+
+    Only what a run cannot be judged without is watched. It has the cadence that it has
+    shown so far: in every record, or in one of so many that reuse a rollout.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.name = ""
+        self.found = self.missing = self.longest = 0
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """One dictionary look-up on a record that has it."""
+        values = now.values
+        if not self.name:
+            self.name = next((name for name in REWARDS if name in values), "")
+            if not self.name:
+                return None
+        if self.name in values or now.observation.nonfinite.get(self.name) is not None:
+            self.found += 1
+            self.longest = max(self.longest, self.missing)
+            self.missing = 0
+            return Rest((Bound(self.name, -inf, inf, True),)) if self.name in values else QUIET
+        if self._has_others(values):
+            self.missing += 1
+        return Reading(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records that have it."""
+        self.found += len(missed)
+
+    def _is_long(self) -> bool:
+        limits = self.limits
+        is_known = self.found >= limits["present"]
+        return is_known and self.missing >= max(limits["missing"], limits["gaps"] * (self.longest + 1))
+
+    def _has_others(self, values: Mapping[str, float]) -> bool:
+        """The record is a training record all the same."""
+        return "grad_norm" in values or "loss" in values or "policy_loss" in values
+
+    def about(self, reading: Reading) -> About:
+        """The one that is missing."""
+        return About(reading.words[0])
+
+    def headline(self, reading: Reading) -> str:
+        """Which one, and for how long."""
+        return f"{reading.words[0]} came regularly and has not been logged for {reading.value:.0f} records"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """How many records lack it."""
+        return (Evidence("records without it", reading.value, Unit.COUNT),)
+
+
+RULES = (
+    RuleSpec(
+        id="L1",
+        title="not a number",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
+        judge=NonFiniteValue,
+        judges_always=True,
+        condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
+        "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
+        "on the second record in a row for the others.",
+        why="One update with a NaN gradient ruins every weight; what is generated afterwards is one repeated token, "
+        "and the reward stays at its floor until the run is stopped.",
+        causes=(
+            "exponential of an extreme log-ratio in the KL estimate",
+            "half-precision overflow",
+            "no gradient clipping",
+            "a response mask that is empty",
+            "one corrupt batch",
+        ),
+        next=("grad_norm", "kl_ref", "ratio_mean", "truncated_frac", "response_len_min", "lr"),
+        sources="veRL issues 721, 747, 891, 2626; Agent-R1 issue 30. veRL's own JSONL writer turns NaN into null "
+        "(tracking.py), so a numeric key that becomes null is one.",
+    ),
+    RuleSpec(
+        id="L1b",
+        title="undefined statistic",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("score_mean", "reward_mean"),
+        judge=UndefinedStatistic,
+        judges_always=True,
+        condition="Not a number in a derived statistic only: INFO. The reward itself undefined for `reward_records` "
+        "records in a row after having been a number: CRIT.",
+        limits={"reward_records": 3},
+        why="Statistics over an empty batch are undefined without anything being wrong with the weights; a reward "
+        "that stays undefined means that nothing is being optimised.",
+        causes=("all answers of the batch were aborted", "the reward function returned nothing", "an empty mask"),
+        next=("aborted_frac", "reward_component", "truncated_frac"),
+        sources="veRL metric_utils.py writes NaN for empty batches; TRL's GRPO writes null where no value is valid.",
+    ),
+    RuleSpec(
+        id="L2",
+        title="masked NaN",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("loss", "grad_norm"),
+        judge=MaskedNonFinite,
+        judges_always=True,
+        condition="Loss exactly 0.0 in the same record as a gradient norm that is NaN, infinite or null: CRIT at once.",
+        why="The trainer keeps the loss curve pretty by replacing NaN, so that the only visible sign is the gradient.",
+        causes=("half-precision overflow", "labels that are masked throughout", "an attention kernel fault"),
+        next=("grad_norm", "lr", "logps_chosen"),
+        sources="transformers: logging_nan_inf_filter is on by default (training_args.py, trainer.py).",
+    ),
+    RuleSpec(
+        id="L3",
+        title="not updating",
+        family="gradient",
+        group=Group.LEARNING,
+        metrics=("grad_norm", "reward_std"),
+        judge=NotUpdating,
+        condition="Gradient norm below `gradient` while the rewards inside groups differ (standard deviation above "
+        "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0: CRIT. Where the share of flat "
+        "groups is not logged, while the mean reward moves and is not at its top: WARN. Where a loss is minimised, "
+        "while it is above `loss`: CRIT.",
+        limits={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6, "loss": 1e-3},
+        patience={CRIT: Patience(5, 5), WARN: Patience(5, 5), INFO: Patience(5, 5)},
+        why="There is something to learn and nothing arrives at the weights: the run burns its machines for nothing.",
+        causes=(
+            "frozen parameters or an adapter that is not attached",
+            "gradients lost between nodes",
+            "reward weights that cancel out",
+            "every answer masked",
+        ),
+        next=("zero_std_frac", "reward_std", "truncated_frac", "kl_ref", "lr"),
+        sources="ms-swift issues 5571 and 5890; TRL issue 3857.",
+    ),
+    RuleSpec(
+        id="L10",
+        title="no longer logged",
+        family="nonfinite",
+        group=Group.LEARNING,
+        metrics=("score_mean", "reward_mean"),
+        judge=NoLongerLogged,
+        condition="The reward came `present` times at least, and is missing in `missing` records in a row that have a "
+        "gradient norm or a loss, and in `gaps` times as many as it ever took to come: WARN.",
+        limits={"present": 5, "missing": 5, "gaps": 3.0},
+        applies=applicability.has_reward,
+        why="A trainer that has no reward to report has none to learn from, and every rule on it is blind from here.",
+        causes=("a reward function that returns nothing", "a reward service that is down", "a change of the logging"),
+        next=("reward_component", "grad_norm", "loss", "aborted_frac"),
+        sources="TRL leaves the reward out where every reward function returned None.",
+    ),
+)

@@ -1,0 +1,314 @@
+"""Length: answers that are cut off, explode, or disappear.
+
+A mean that moves slowly is learning; reasoning grows it and solved tasks
+shrink it. The largest length equals the cap on nearly every healthy step and
+says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, ulp
+
+from rltop.model import Evidence, Observation, Unit
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.detectors import Above
+from rltop.rules.rest import Bound, Rest, logged, within
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.rolling import Frozen, Window
+from rltop.units import number, percent
+
+_MIN_SAMPLES = 10
+_HURT = 0.25
+
+
+class Truncation(Judge):
+    """T1: share of answers that were cut off at the maximum length.
+
+    There are runs that learn at a share of 1: beyond `crit` it is CRIT only
+    while the reward is not improving. A share that has been the same since the
+    start is a setting, which is information until half of the answers are cut.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+        self.warn, self.crit, self.rise = limits["warn"], limits["crit"], limits["rise"]
+        self.lowest = min(self.warn, self.rise) * RELEASE
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Absolute from the first record; the rise once the start is known."""
+        value = now.values.get("truncated_frac")
+        if value is None:
+            return None
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(value)
+        if value <= self.lowest:
+            return within("truncated_frac", -inf, self.lowest) if start.is_final else QUIET
+        if value > self.crit:
+            reward = now.reward
+            level = WARN if reward.count and reward.is_improving else CRIT
+            return Reading(level, value, base, self.crit)
+        return self._against_lines(value, base)
+
+    def _against_lines(self, value: float, base: float | None) -> Reading:
+        factor = RELEASE if self.is_firing else 1.0
+        if value > self.limits["high"] * factor:
+            return Reading(WARN, value, base, self.limits["high"])
+        if base is not None and value > base + self.rise * factor:
+            return Reading(WARN, value, base, base + self.rise)
+        if value <= self.warn * factor:
+            return QUIET
+        return Reading(INFO, value, base, self.warn)
+
+    def headline(self, reading: Reading) -> str:
+        """Share, and the share at the start."""
+        start = f" ({percent(reading.baseline)} at the start)" if reading.baseline is not None else ""
+        return f"{percent(reading.value)} of the answers are cut off at the maximum length{start}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Share, start, line."""
+        return (
+            Evidence("truncated_frac", reading.value, Unit.FRACTION),
+            *((Evidence("start", reading.baseline, Unit.FRACTION),) if reading.baseline is not None else ()),
+            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
+        )
+
+
+class LengthExplosion(Judge):
+    """T2: mean length more than doubles against the 50 records before, or far outgrows the start for nothing."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = Window(50)
+        self.start = Frozen(skip=0, size=20, minimum=10)
+        self.warn = limits["warn"]
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """CRIT when answers are cut off with it, or the reward has been lost."""
+        value = now.values.get("response_len_mean")
+        if value is None:
+            return None
+        window, start = self.window, self.start
+        if not start.is_final:
+            start.push(value)
+        if value <= self.warn * window.floor:
+            window.push(value)
+            # One comparison on the path of every record; what comes after is for runs that have grown.
+            return self._rest() if value <= self.warn * (start.value or value) else self._against_start(value, now)
+        usual, known = window.median, window.count
+        window.push(value)
+        if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
+            return self._against_start(value, now)
+        reward = now.reward
+        is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
+        # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
+        is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
+        is_hurt = is_hurt and "reward" in now.alarms
+        return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
+
+    def _rest(self) -> Reading | Rest:
+        if not self.start.is_final:
+            return QUIET
+        pushes, low, _ = self.window.reach()
+        line = self.warn * low
+        if self.start.value:
+            line = min(line, self.warn * self.start.value)
+        return within("response_len_mean", -inf, line, pushes)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """What was usual moves on."""
+        self.window.extend(logged(missed, "response_len_mean"))
+
+    def _against_start(self, value: float, now: Moment) -> Reading:
+        """Slow growth is learning as long as the reward grows with it."""
+        base = self.start.value
+        if base is None or base <= 0.0 or not self.start.is_final or value <= self.limits["grown"] * base:
+            return QUIET
+        reward = now.reward
+        if reward.count == 0 or reward.is_constant or reward.is_improving or reward.is_high:
+            return QUIET
+        return Reading(WARN, value, base, self.limits["grown"] * base)
+
+    def headline(self, reading: Reading) -> str:
+        """Usual and now."""
+        return f"answers {number(reading.baseline or 0)} → {number(reading.value)} tokens"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Usual, now, line."""
+        return _evidence(reading)
+
+
+class NothingEnds(Judge):
+    """T9: not one answer ends by itself any more, where some did."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.has_ended = False
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Counts of end-of-text, or the mean length of the answers that ended: 0 says that none did."""
+        metric = "stop_count" if "stop_count" in now.values else "terminated_len_mean"
+        value = now.values.get(metric)
+        if value is None:
+            return None
+        if value > 0.0:
+            self.has_ended = True
+            return Rest((Bound(metric, ulp(0.0), inf, True),))
+        return Reading(WARN, 0.0) if self.has_ended else QUIET
+
+    def headline(self, reading: Reading) -> str:
+        """What the zero means."""
+        return "0 answers end by themselves: end-of-text is not written any more"
+
+
+class LengthCollapse(Judge):
+    """T3: mean length less than half of what it was at the start."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=0, size=20, minimum=10)
+        self.warn = limits["warn"]
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """CRIT where next to nothing is left."""
+        value = now.values.get("response_len_mean")
+        if value is None:
+            return None
+        start = self.start
+        base, is_settled = start.value, start.is_final
+        if not start.is_final:
+            start.push(value)
+        if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
+            return QUIET if base is None or not is_settled else within("response_len_mean", self.warn * base, inf)
+        is_nothing = value < self.limits["crit"] * base
+        return Reading(CRIT if is_nothing else WARN, value, base, self.warn * base)
+
+    def headline(self, reading: Reading) -> str:
+        """Start and now."""
+        gone = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
+        return (
+            f"answers {number(reading.baseline or 0)} → {number(reading.value)} tokens, {percent(gone)} "
+            f"shorter than at the start"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Start, now, line."""
+        return _evidence(reading)
+
+
+def _evidence(reading: Reading) -> tuple[Evidence, ...]:
+    return (
+        Evidence("response_len_mean", reading.value, Unit.TOKENS),
+        Evidence("usual", reading.baseline or 0.0, Unit.TOKENS),
+        Evidence("threshold", reading.threshold or 0.0, Unit.TOKENS),
+    )
+
+
+_THREE_OF_FIVE = {level: Patience(3, 5) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="T1",
+        title="truncation",
+        family="truncation",
+        group=Group.LEARNING,
+        metrics=("truncated_frac",),
+        judge=Truncation,
+        condition="In 5 of 10 records: above `warn`: INFO; above the start by `rise`, or above `high`: "
+        "WARN. Above `crit` in 3 "
+        "records in a row: CRIT "
+        "unless the reward is improving.",
+        limits={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
+        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 3)},
+        applies=applicability.has_rollouts,
+        why="An answer that is cut off is scored on half a thought, and the policy learns from the noise.",
+        causes=(
+            "the maximum length is too small",
+            "end-of-text is not learned, or stop tokens are not set",
+            "answers that loop",
+            "a loss that rewards length",
+        ),
+        next=("response_len_max", "response_len_mean", "entropy", "reward_mean", "zero_std_frac"),
+        sources="AReaL and prime-rl accept 5 %; a chemistry GRPO run learned at 100 %, hence the reward clause.",
+    ),
+    RuleSpec(
+        id="T2",
+        title="length explosion",
+        family="length",
+        group=Group.LEARNING,
+        metrics=("response_len_mean",),
+        judge=LengthExplosion,
+        condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
+        "`truncated` cut off or a "
+        "quarter of the reward's range lost after a verdict on the reward. Above `grown`× the first 20 records while "
+        "the reward stands no higher than at the start: WARN.",
+        limits={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
+        patience=_THREE_OF_FIVE,
+        warm_up=_MIN_SAMPLES,
+        applies=applicability.has_rollouts,
+        follows_phase=True,
+        why="Answers that double within a few records are loops, not reasoning.",
+        causes=("a policy that repeats itself", "end-of-text unlearned", "a reward for length", "a change of data"),
+        next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
+        sources="chemistry GRPO collapse: 1,100 → 7,800 tokens in two steps; healthy runs stay within 0.71 to 1.09.",
+    ),
+    RuleSpec(
+        id="T3",
+        title="length collapse",
+        family="length",
+        group=Group.LEARNING,
+        metrics=("response_len_mean",),
+        judge=LengthCollapse,
+        condition="Below `warn` of the run's first records in 3 of 5: WARN; below `crit` of them: CRIT.",
+        limits={"warn": 0.5, "crit": 0.1},
+        patience=_THREE_OF_FIVE,
+        warm_up=_MIN_SAMPLES,
+        applies=applicability.has_rollouts,
+        follows_phase=True,
+        why="Answers half as long as at the start have dropped something; the reward need not notice.",
+        causes=("a reward that short answers satisfy", "a length penalty", "a collapse onto one answer"),
+        next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
+        sources="Archer GRPO: 1,128 → 171 → 6 tokens while the reward rose; legitimate shortening stayed above 0.85.",
+    ),
+    RuleSpec(
+        id="T9",
+        title="nothing ends",
+        family="truncation",
+        group=Group.LEARNING,
+        metrics=("stop_count", "terminated_len_mean"),
+        judge=NothingEnds,
+        condition="No answer ended by itself in 5 records in a row, after some had: WARN.",
+        patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
+        applies=applicability.has_rollouts,
+        why="A policy that has forgotten how to stop is scored on what happens to stand before the cut.",
+        causes=("end-of-text is not learned, or stop tokens are not set", "answers that loop", "a collapse"),
+        next=("truncated_frac", "response_len_mean", "entropy", "kl_ref", "reward_mean"),
+        sources="TRL logs the number of end-of-text tokens (PPO) and the mean length of ended answers (GRPO), which is "
+        "0 where none ended.",
+    ),
+    RuleSpec(
+        id="T5",
+        title="prompts cut off",
+        family="truncation",
+        group=Group.LEARNING,
+        metrics=("prompt_clip_frac",),
+        judge=lambda limits: Above(
+            limits,
+            metric="prompt_clip_frac",
+            text="{value} of the prompts are cut off, line {line}",
+            unit=Unit.FRACTION,
+        ),
+        condition="Above `info` in 5 of 10 records: INFO.",
+        limits={"info": 0.05},
+        patience={INFO: Patience(5, 10)},
+        applies=applicability.has_rollouts,
+        why="A prompt without its end asks something else.",
+        causes=("the maximum prompt length is too small",),
+        next=("prompt_len_mean", "reward_mean"),
+        sources="veRL logs the share of prompts at the maximum length.",
+    ),
+)

@@ -1,0 +1,248 @@
+"""Liveness: is the run still writing?
+
+Owns the history of gaps between records and what counts as too long a silence.
+It is the one judge that needs a time, and it is given one: there is no clock
+here. `check` and replayed recordings never ask it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from rltop.model import Evidence, Level, Observation, Unit, Verdict, VerdictState
+from rltop.rules.rule import Group, RuleSpec
+from rltop.stats.rolling import Window, median_of
+from rltop.structs import Struct
+from rltop.units import duration
+
+_HELD_GAPS = 512
+_MIN_GAPS = 2
+_SAVE_SHARE = 0.01
+_HELD_PAUSES = 8
+_USUAL_GAPS = 32
+
+LIMITS = {
+    "warn_s": 60.0, "warn_median": 3.0, "warn_p99": 1.5,
+    "crit_s": 600.0, "crit_median": 8.0, "crit_p99": 3.0,
+    "pause": 1.5, "quiet_s": 5.0, "quiet_median": 1.5, "first_record_s": 1800.0,
+}  # fmt: skip
+
+
+class Silence(Struct):
+    """How long is too long, in seconds since the newest record."""
+
+    quiet_s: float
+    warn_s: float
+    crit_s: float
+
+
+class _Pauses:
+    """Gaps far above the usual that come back: checkpoints and validations, with a key of their own or without.
+
+    Attributes:
+        records: gaps seen.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self._usual = Window(_USUAL_GAPS)
+        self._held: deque[tuple[int, float]] = deque(maxlen=_HELD_PAUSES)
+
+    def push(self, gap_s: float, factor: float, *, is_named: bool) -> None:
+        """Take a gap in; `is_named`: the row says that it saved or evaluated."""
+        usual = self._usual
+        self.records += 1
+        if is_named or (usual.count >= _MIN_GAPS and gap_s > factor * usual.ceiling and gap_s > factor * usual.median):
+            self._held.append((self.records, gap_s))
+        usual.push(gap_s)
+
+    @property
+    def due_s(self) -> float:
+        """The longest pause so far, if one is due before the next record; else 0.
+
+        The interval is that of the last two, or for a single one its distance from
+        the start; one record early or late is near enough.
+        """
+        if not self._held:
+            return 0.0
+        last = self._held[-1][0]
+        interval = last - self._held[-2][0] if len(self._held) > 1 else last
+        if abs(self.records + 1 - last - interval) > 1:
+            return 0.0
+        return max(gap for _, gap in self._held)
+
+    def clone(self) -> _Pauses:
+        """An independent copy."""
+        twin = _Pauses()
+        twin.records, twin._usual, twin._held = self.records, self._usual.clone(), self._held.copy()
+        return twin
+
+
+class Liveness:
+    """Gaps between records, and a verdict on the current one when asked.
+
+    Attributes:
+        gaps: records whose gap is known.
+        has_saved: a checkpoint interval has been seen; before that a silence may
+            be the first one, so it never counts as CRIT.
+        is_finished: the trainer has said that it is done.
+    """
+
+    def __init__(self, limits: dict[str, float] | None = None) -> None:
+        self.limits = {**LIMITS, **(limits or {})}
+        self._gaps: deque[float] = deque(maxlen=_HELD_GAPS)
+        self._last_time_s: float | None = None
+        self._last_arrived_s: float | None = None
+        self._last: Observation | None = None
+        self._pauses = _Pauses()
+        self.has_saved = False
+        self.is_finished = False
+
+    @property
+    def gaps(self) -> int:
+        """How many gaps are known."""
+        return len(self._gaps)
+
+    def observe(self, observation: Observation, arrived_s: float | None = None, is_finished: bool = False) -> None:
+        """Take a record in.
+
+        Args:
+            observation: the record.
+            arrived_s: when it was seen to arrive, seconds of the clock that
+                `verdict` is asked with; None for rows read as history, whose gap
+                comes from the wall time in the row, else from the step time.
+            is_finished: the row says that the run is over (a final summary, the
+                last step of a known total, or progress of 1).
+        """
+        gap = _between(arrived_s, self._last_arrived_s)
+        if gap is None:
+            gap = _between(observation.time_s, self._last_time_s)
+        if gap is None or gap <= 0.0:
+            gap = observation.values.get("time_step")
+        values = observation.values
+        save = values.get("time_save", 0.0)
+        is_named = save > 0.0 or values.get("time_eval", 0.0) > 0.0
+        if gap is not None and gap > 0.0:
+            self._gaps.append(gap)
+            self._pauses.push(gap, self.limits["warn_median"], is_named=is_named)
+        self._last_arrived_s = arrived_s
+        if observation.time_s is not None:
+            self._last_time_s = observation.time_s
+        if save > 0.0 and save > _SAVE_SHARE * values.get("time_step", 0.0):
+            self.has_saved = True
+        self._last = observation
+        self.is_finished = is_finished
+
+    def restart(self) -> None:
+        """A new segment: the gap across the cut does not count."""
+        self._last_time_s = self._last_arrived_s = None
+        self.is_finished = False
+
+    def silence(self, lag_s: float = 0.0) -> Silence:
+        """The lines for the current gap; `lag_s` is what a network file system may hold back.
+
+        W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99). Where a pause that comes back
+        (a checkpoint, a validation) is due, W waits for 1.5 and C for 3 times the longest of them.
+        """
+        limits = self.limits
+        if len(self._gaps) < _MIN_GAPS:
+            first = limits["first_record_s"] + lag_s
+            return Silence(first, first, float("inf"))
+        ordered = sorted(self._gaps)
+        median = median_of(ordered)
+        p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+        due = limits["pause"] * self._pauses.due_s
+        warn = max(limits["warn_s"], limits["warn_median"] * median, limits["warn_p99"] * p99, due) + lag_s
+        crit = max(limits["crit_s"], limits["crit_median"] * median, limits["crit_p99"] * p99, 2.0 * due) + lag_s
+        quiet = min(warn, max(limits["quiet_s"], limits["quiet_median"] * median, p99) + lag_s)
+        return Silence(quiet, warn, max(crit, warn))
+
+    def level(self, age_s: float, lag_s: float = 0.0) -> Level:
+        """How worrying a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT."""
+        if self.is_finished:
+            return Level.OK
+        lines = self.silence(lag_s)
+        if age_s > lines.crit_s and self.has_saved:
+            return Level.CRIT
+        if age_s > lines.warn_s:
+            return Level.WARN
+        return Level.INFO if age_s > lines.quiet_s else Level.OK
+
+    def verdict(self, age_s: float, lag_s: float = 0.0, key: str = "") -> Verdict | None:
+        """What to say about a silence of `age_s` seconds, or None while it is usual."""
+        level = self.level(age_s, lag_s)
+        if level < Level.WARN or self._last is None:
+            return None
+        lines = self.silence(lag_s)
+        ordered = sorted(self._gaps) or [0.0]
+        median = median_of(ordered)
+        p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+        usual = f"usual gap {duration(median)}, longest 1 % {duration(p99)}" if self._gaps else "the only record so far"
+        hint = "" if self.has_saved else "; a first checkpoint or validation may be running"
+        return Verdict(
+            rule=SPEC.id,
+            title=SPEC.title,
+            family=SPEC.family,
+            group=SPEC.group.value,
+            level=level,
+            state=VerdictState.FIRING,
+            metric="time_step",
+            key=key,
+            since_step=self._last.step,
+            since_record=self._last.record,
+            headline=f"no new record for {duration(age_s)} ({usual}){hint}",
+            evidence=(
+                Evidence("silence", age_s, Unit.SECONDS),
+                Evidence("median gap", median, Unit.SECONDS),
+                Evidence("p99 gap", p99, Unit.SECONDS),
+            ),
+            why=SPEC.why,
+            causes=SPEC.causes,
+            next=SPEC.next,
+            threshold=lines.crit_s if level is Level.CRIT else lines.warn_s,
+            baseline=median,
+        )
+
+    def clone(self) -> Liveness:
+        """An independent copy."""
+        twin = Liveness(self.limits)
+        twin._gaps = self._gaps.copy()
+        twin._pauses = self._pauses.clone()
+        twin._last_time_s, twin._last_arrived_s = self._last_time_s, self._last_arrived_s
+        twin._last = self._last
+        twin.has_saved, twin.is_finished = self.has_saved, self.is_finished
+        return twin
+
+
+def _between(now_s: float | None, before_s: float | None) -> float | None:
+    """A gap by one clock; the trainer's and the watcher's may be hours apart."""
+    return now_s - before_s if now_s is not None and before_s is not None else None
+
+
+SPEC = RuleSpec(
+    id="L4",
+    title="stalled",
+    family="liveness",
+    group=Group.SYSTEM,
+    metrics=("time_step",),
+    judge=None,
+    condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
+    "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
+    "checkpoint interval has been seen; at least `pause` × the longest pause where one that comes back "
+    "(checkpoint, validation) is due; `first_record_s` where no gap is known yet. Quiet, without a "
+    "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer said that it is done, and "
+    "never within the lag of a network file system.",
+    limits=LIMITS,
+    why="A hang in a collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "
+    "and nothing is printed.",
+    causes=(
+        "one rollout or tool call that never ends",
+        "ranks that wait for each other",
+        "a lost node",
+        "a full disk",
+    ),
+    next=("time_step", "time_gen", "response_len_max", "num_turns_max", "preempted_max"),
+    sources="veRL issues 7155 (one of 512 rollouts lost), 7180, 2445; quantile lines are judgement.",
+)
+
+RULES = (SPEC,)

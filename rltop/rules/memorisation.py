@@ -1,0 +1,129 @@
+"""Learned by heart: everything told apart in training, and an evaluation that says otherwise.
+
+For preference pairs (D2) and for reward models (RM1).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from rltop.model import Evidence, Unit
+from rltop.rules.context import Moment
+from rltop.rules.rule import INFO, QUIET, WARN, Judge, Reading
+from rltop.stats.rolling import AskedWindow
+from rltop.units import number, percent
+
+_LEVEL = 10
+"""Records that a training level is the median of."""
+_NOT_BETTER, _RISEN = 2, 1.02
+"""Evaluations without a new best, and how far above the best a loss has risen and not merely wobbled."""
+
+
+class _Best:
+    """The newest of some evaluations, the best, and how many came since that; `sign` 1.0 where less is better."""
+
+    def __init__(self, sign: float) -> None:
+        self.sign = sign
+        self.newest: float | None = None
+        self.best: float | None = None
+        self.since = 0
+
+    def clone(self) -> _Best:
+        """An independent copy."""
+        twin = _Best(self.sign)
+        twin.newest, twin.best, twin.since = self.newest, self.best, self.since
+        return twin
+
+    def observe(self, value: float | None) -> None:
+        """Take an evaluation in, if there was one."""
+        if value is None:
+            return
+        self.newest = value
+        self.since += 1
+        if self.best is None or self.sign * value < self.sign * self.best:
+            self.best, self.since = value, 0
+
+
+class LearnedByHeart(Judge):
+    """D2 and RM1: training accuracy of nearly 1, with an evaluation that says otherwise.
+
+    It says so by an accuracy that is lower, or by a loss that rises from its best and
+    is a multiple of the training loss: the ranking of easy pairs outlasts their margin.
+    An accuracy that is very much lower says so before training is perfect. Where nothing
+    is evaluated, pairs that were all seen several times over speak for themselves.
+    """
+
+    def __init__(self, limits: Mapping[str, float], *, metric: str, not_better: int) -> None:
+        super().__init__(limits)
+        self.metric, self.not_better = metric, not_better
+        self.window = AskedWindow(_LEVEL)
+        self.losses = AskedWindow(_LEVEL)
+        self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
+
+    def clone(self) -> LearnedByHeart:
+        """An independent copy."""
+        twin = super().clone()
+        twin.accuracy, twin.loss = self.accuracy.clone(), self.loss.clone()
+        return twin
+
+    def read(self, now: Moment) -> Reading | None:
+        """Median of ten records against the newest evaluation."""
+        values = now.values
+        self.accuracy.observe(values.get("val_acc"))
+        self.loss.observe(values.get("val_loss"))
+        loss, value = values.get("loss"), values.get(self.metric)
+        if loss is not None:
+            self.losses.push(loss)
+        if value is None:
+            return None
+        self.window.push(value)
+        if self.window.count < _LEVEL:
+            return QUIET
+        usual = self.window.median
+        if usual < self.limits["warn"] and not self._is_far_apart(usual):
+            return QUIET
+        is_known = usual >= self.limits["warn"] and (self._is_worse(usual) or self._is_dearer())
+        level = WARN if is_known or self._is_far_apart(usual) or self._is_worn_out(values.get("epoch")) else INFO
+        loss_now = math.nan if self.loss.newest is None else self.loss.newest
+        return Reading(level, usual, self.accuracy.newest, self.limits["warn"], (loss_now, values.get("epoch", 0.0)))
+
+    def _is_worse(self, accuracy: float) -> bool:
+        newest = self.accuracy.newest
+        return newest is not None and newest < accuracy - self.limits["gap"] and self.accuracy.since >= self.not_better
+
+    def _is_far_apart(self, accuracy: float) -> bool:
+        """No luck of an evaluation of fifty pairs (four of its standard errors are 0.28) makes up for the distance."""
+        return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.limits["apart"]
+
+    def _is_worn_out(self, epoch: float | None) -> bool:
+        is_unchecked = self.accuracy.newest is None and self.loss.newest is None
+        return is_unchecked and epoch is not None and epoch >= self.limits["epochs"]
+
+    def _is_dearer(self) -> bool:
+        newest, best = self.loss.newest, self.loss.best
+        if newest is None or best is None or self.losses.count < _LEVEL or self.loss.since < _NOT_BETTER:
+            return False
+        return newest > _RISEN * best and newest > self.limits["behind"] * self.losses.median
+
+    def headline(self, reading: Reading) -> str:
+        """Training and evaluation."""
+        text = f"training accuracy {percent(reading.value)}"
+        loss = reading.extra[0]
+        if reading.level >= WARN and self._is_dearer():
+            return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
+        if reading.baseline is not None:
+            return f"{text}, evaluation {percent(reading.baseline)}"
+        if not math.isnan(loss):
+            return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
+        seen = f" on pairs seen {number(reading.extra[1])} times" if reading.level >= WARN else ""
+        return f"{text}{seen} and no evaluation to compare it with"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Training and evaluation."""
+        parts = [Evidence("training accuracy", reading.value, Unit.FRACTION)]
+        if reading.baseline is not None:
+            parts.append(Evidence("evaluation accuracy", reading.baseline, Unit.FRACTION))
+        if not math.isnan(reading.extra[0]):
+            parts.append(Evidence("evaluation loss", reading.extra[0]))
+        return tuple(parts)

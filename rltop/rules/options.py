@@ -1,0 +1,130 @@
+"""What the user may say about the rules.
+
+Light on purpose: the configuration needs it before the first frame, the rules
+themselves are imported only when something is to be judged or looked up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rltop.errors import ConfigError
+from rltop.structs import Struct, field
+
+RuleSettings = Mapping[str, Mapping[str, float | bool]]
+"""Rule id → a threshold by its name, or `enabled` → value."""
+
+
+class EngineOptions(Struct):
+    """What the user may say about the rules.
+
+    Attributes:
+        rules: rule id → setting → value: a threshold by its name, or
+            `enabled = false` to switch the rule off.
+        group_size: completions per prompt, where the user knows better than the stream.
+        profiles: names of the profiles that hold; None: those that the run gives away by its keys.
+        by_profile: profile → rule id → setting → value, as in `rules`; wins over `rules` where the profile holds.
+    """
+
+    rules: RuleSettings = field(default_factory=dict)
+    group_size: int | None = None
+    profiles: tuple[str, ...] | None = None
+    by_profile: Mapping[str, RuleSettings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.rules:
+            check_rule_settings(self.rules)
+        if self.profiles or self.by_profile:
+            check_profiles(self.profiles or (), self.by_profile)
+
+    def settings(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float | bool]:
+        """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles."""
+        found: dict[str, float | bool] = {}
+        if profiles:
+            from rltop.rules.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
+
+            for name in profiles:
+                found.update(PROFILES[name].rules.get(rule, {}))
+        found.update(self.rules.get(rule, {}))
+        for name in profiles:
+            found.update(self.by_profile.get(name, {}).get(rule, {}))
+        return found
+
+    def limits(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
+        """Thresholds of a rule by name as they hold under `profiles`; raises `KeyError` for an unknown rule."""
+        from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
+
+        own = self.settings(rule, profiles)
+        return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].limits.items()}
+
+    def silenced(self, profiles: Sequence[str] = ()) -> frozenset[str]:
+        """Ids of the rules that the user switches off under `profiles`; not those that a profile brings along."""
+        if not self.rules and not self.by_profile:
+            return frozenset()
+        tables = (self.rules, *(self.by_profile.get(name, {}) for name in profiles))
+        named = {rule for table in tables for rule, settings in table.items() if settings.get("enabled") is False}
+        return frozenset(rule for rule in named if not self.is_enabled(rule, profiles))
+
+    def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
+        """Whether the rule is judged at all under `profiles`."""
+        return bool(self.settings(rule, profiles).get("enabled", True))
+
+
+def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
+    """Refuse profiles that do not exist, and settings for them that no rule knows.
+
+    Raises:
+        ConfigError: names the profile and the nearest one that exists.
+    """
+    from rltop.rules.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
+
+    for name in (*names, *settings):
+        if name not in PROFILES:
+            raise ConfigError(f"profile {name!r}: there is no such profile", _did_you_mean(name, list(PROFILES)))
+    for name, rules in settings.items():
+        check_rule_settings(rules, f"profiles.{name}")
+
+
+def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
+    """Refuse settings that no rule knows; `table` is where they stand in the file.
+
+    Raises:
+        ConfigError: an unknown rule or threshold, or a value that is not a number;
+            names the setting and the nearest one that exists.
+    """
+    from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
+
+    specs = registry.BY_ID
+    for rule, settings in rules.items():
+        spec = specs.get(rule)
+        if spec is None:
+            raise ConfigError(f"[{table}.{rule}]: there is no rule {rule!r}", _did_you_mean(rule, list(specs)))
+        for name, value in settings.items():
+            known = [*spec.limits, "enabled"]
+            if name not in known:
+                raise ConfigError(f"[{table}.{rule}] {name}: no such setting", _did_you_mean(name, known))
+            if name == "enabled":
+                if not isinstance(value, bool):
+                    raise ConfigError(f"[{table}.{rule}] enabled is not true or false", "write true or false")
+            elif not _is_number(value):
+                raise ConfigError(f"[{table}.{rule}] {name} is not a number", "write a plain number")
+
+
+def _is_number(value: object) -> bool:
+    """Is it a number that can be compared with others: no NaN, and no whole number beyond what a float can be?"""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    # Imported only for who has mistyped: this module is needed before the first frame.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    same = [name for name in known if name.casefold() == word.casefold()]
+    near = same or get_close_matches(word, known, n=3, cutoff=0.4)
+    return f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(known)}"

@@ -1,0 +1,401 @@
+"""Step time: did the step become slower, and which stage did it?
+
+Compared with the run's own start, because a rolling baseline silences itself.
+Checkpoints and validation are taken out, records that reuse a rollout are kept
+apart from those that generate one, and a step that is longer because its
+answers are longer is not slower.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from rltop.model import Evidence, Observation, Unit
+from rltop.rules.context import Moment
+from rltop.rules.rest import Bound, Rest, within
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.rolling import Frozen, median_of
+from rltop.units import duration, number
+
+_RECENT = 8
+_FITS = 1.02
+_CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
+"""Least deviation that a step time is credited with, and the most that one record may add, in deviations."""
+_EXTRA_STAGES = ("time_save", "time_eval")
+
+
+def own_time(observation: Observation) -> float | None:
+    """Seconds of the step without checkpoint and validation, or None when not logged.
+
+    Whether these lie inside the step differs by trainer and version; they are
+    taken out only where they fit: the other stages leave room for them within
+    102 % of the step.
+    """
+    values = observation.values
+    total = values.get("time_step")
+    if total is None:
+        return None
+    extras = [values[name] for name in _EXTRA_STAGES if values.get(name, 0.0) > 0.0]
+    if not extras:
+        return total
+    stages = observation.stages.values()
+    others = sum(stages) - sum([extra for extra in extras if extra in stages])
+    for extra in extras:
+        if others + extra <= _FITS * total:
+            total -= extra
+    return total
+
+
+_UNDISTURBED = tuple(Bound(extra, math.inf, -math.inf) for extra in _EXTRA_STAGES)
+
+
+class Work:
+    """How much there was to do in each step, in tokens, as well as the run says.
+
+    Attributes:
+        total: the run's tokens so far, where it counts them; to be kept up by who skips a record.
+        is_length: nothing counts tokens: the mean answer stands for them, which is
+            as good where only its growth is asked for.
+    """
+
+    def __init__(self) -> None:
+        self.is_length = False
+        self.total: float | None = None
+
+    def of(self, values: Mapping[str, float]) -> float | None:
+        """Tokens of this step: its count, else the growth of the run's total, else the mean length of an answer."""
+        tokens = values.get("total_tokens")
+        if tokens is not None:
+            return tokens
+        running, before = values.get("num_tokens"), self.total
+        if running is not None:
+            self.total = running
+            return running - before if before is not None and running > before else None
+        self.is_length = before is None
+        return values.get("response_len_mean") if self.is_length else None
+
+    def pass_over(self, missed: Sequence[Observation]) -> None:
+        """Keep the run's tokens up over records that all have a step time, or none of them."""
+        if "time_step" in missed[-1].values:
+            self.total = missed[-1].values.get("num_tokens")
+
+    def clone(self) -> Work:
+        """An independent copy."""
+        twin = Work()
+        twin.is_length, twin.total = self.is_length, self.total
+        return twin
+
+
+class _Kind:
+    """Baselines of one kind of record: with a rollout of its own, or without."""
+
+    def __init__(self) -> None:
+        self.start = Frozen()
+        self.per_token = Frozen()
+        self.head: list[Mapping[str, float]] = []
+        self.recent: deque[Mapping[str, float]] = deque(maxlen=_RECENT)
+        self.crept = self.creep_line = 0.0
+
+    def clone(self) -> _Kind:
+        """An independent copy."""
+        twin = _Kind()
+        twin.start, twin.per_token = self.start.clone(), self.per_token.clone()
+        twin.head, twin.recent = self.head.copy(), self.recent.copy()
+        twin.crept, twin.creep_line = self.crept, self.creep_line
+        return twin
+
+
+class StepSlower(Judge):
+    """P1: step time against the run's own start.
+
+    The line is `warn` times the start, or as many times as the start's own noise
+    asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
+    `short_s` wobble with everything else on the machine: there it is `short_warn`.
+    What stays below the line for long is summed up: CUSUM with a slack of one
+    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is information alone.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.kinds = (_Kind(), _Kind())
+        self.work = Work()
+        self.rest: Rest | None = None
+        self.warn = limits["warn"]
+        self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
+
+    def clone(self) -> StepSlower:
+        """An independent copy."""
+        twin = super().clone()
+        twin.kinds = (self.kinds[0].clone(), self.kinds[1].clone())
+        return twin
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Records with a rollout and records that reuse one have baselines of their own."""
+        values = now.values
+        seconds = values.get("time_step")
+        if "time_save" in values or "time_eval" in values:
+            seconds = own_time(now.observation)
+        if seconds is None or seconds <= 0.0:
+            return None
+        kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
+        kind.recent.append(now.observation.stages)
+        start = kind.start
+        base = start.value
+        if start.is_final and base is not None and seconds <= self.warn * base:
+            if seconds <= kind.creep_line and kind.crept <= 0.0:
+                self.work.total = values.get("num_tokens")
+                return self._rest(values, min(self.warn * base, kind.creep_line))
+            return self._creeping(kind, seconds, base, self.work.of(values))
+        return self._against_start(kind, seconds, self.work.of(values), now.observation.stages)
+
+    def _rest(self, values: Mapping[str, float], line: float) -> Reading | Rest:
+        """As long as records are of the same kind, without a checkpoint, and take no longer than usual."""
+        sign = "response_len_mean" if "response_len_mean" in values else "reward_mean"
+        if sign not in values:
+            return QUIET
+        known = self.rest
+        if known is None or known.bounds[0].high != line or known.bounds[1].metric != sign:
+            usual = Bound("time_step", math.ulp(0.0), line, True), Bound(sign, -math.inf, math.inf, True)
+            known = self.rest = Rest((*usual, *_UNDISTURBED))
+        return known
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Steps with a rollout of their own, none of them slow."""
+        self.kinds[1].recent.extend(one.stages for one in missed)
+        self.work.pass_over(missed)
+
+    def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Reading:
+        """Below the line: is it a little slower, again and again?"""
+        factor, usual = seconds / base, kind.per_token.value
+        if tokens and usual:
+            factor = min(factor, seconds / tokens / usual)
+        sigma = max(kind.start.log_spread, _CREEP_FLOOR)
+        z = (factor - 1.0) / sigma
+        # Within one deviation nothing is added: such a record need not be looked at while the sum is 0.
+        kind.creep_line = base * (1.0 + sigma)
+        kind.crept = min(max(0.0, kind.crept + min(z, _CREEP_REACH) - 1.0), 2.0 * self.limits["creep"])
+        if kind.crept <= self.limits["creep"]:
+            return QUIET
+        return Reading(INFO, seconds, base, self.warn * base)
+
+    def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, stages: Mapping[str, float]) -> Reading:
+        start, per_token = kind.start, seconds / tokens if tokens else None
+        base, base_per_token = start.value, kind.per_token.value
+        if not start.is_final:
+            kind.head.append(stages)
+        warn, crit = (1.0, 1.0) if base is None or seconds <= self.warn * base else self._lines(start, base)
+        is_longer = (
+            per_token is not None
+            and base_per_token is not None
+            and per_token <= self.limits["per_token"] * base_per_token
+        )
+        if base is None or seconds <= self.warn * base or seconds <= warn * base or is_longer:
+            start.push(seconds)
+            if per_token is not None:
+                kind.per_token.push(per_token)
+            return QUIET
+        start.pass_over()
+        self.slow = (tuple(kind.head), tuple(kind.recent))
+        return Reading(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
+
+    def _lines(self, start: Frozen, base: float) -> tuple[float, float]:
+        """Factors for WARN and CRIT, as the run's own noise and scale ask for."""
+        limits = self.limits
+        warn = max(limits["warn"], math.exp(limits["sigmas"] * start.log_spread))
+        if base < limits["short_s"]:
+            warn = max(warn, limits["short_warn"])
+        return warn, max(limits["crit"], warn * limits["crit"] / limits["warn"])
+
+    def _blame(self) -> tuple[str, float, float]:
+        """The stage with the largest growth: its name, seconds now, seconds at the start."""
+        head, recent = self.slow
+        if not head or not recent or not recent[-1]:
+            return "", 0.0, 0.0
+        newest = recent[-1]
+        found = ("", 0.0, 0.0)
+        for name in newest:
+            then = [stages[name] for stages in head[3:] if name in stages]
+            lately = [stages[name] for stages in recent if name in stages][-5:]
+            if then and lately:
+                before, after = median_of(then), median_of(lately)
+                if after - before > found[1] - found[2]:
+                    found = (name, after, before)
+        return found
+
+    def headline(self, reading: Reading) -> str:
+        """Now and at the start, and the stage that explains it."""
+        base = reading.baseline or 0.0
+        text = f"step {duration(reading.value)}, {duration(base)} at the start"
+        if reading.level is INFO:
+            return f"{text}: a little slower for long"
+        name, after, before = self._blame()
+        if not name:
+            return text
+        grown = after - before
+        share = f" ({grown / (reading.value - base) * 100:.0f} % of it)" if 0.0 < grown <= reading.value - base else ""
+        return f"{text}: {name} +{duration(grown)}{share}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Now, start, line, and the stage."""
+        parts = [
+            Evidence("step", reading.value, Unit.SECONDS),
+            Evidence("at the start", reading.baseline or 0.0, Unit.SECONDS),
+            Evidence("threshold", reading.threshold or 0.0, Unit.SECONDS),
+        ]
+        if reading.level is not INFO:
+            name, after, before = self._blame()
+            if name:
+                parts += [
+                    Evidence(f"{name} now", after, Unit.SECONDS),
+                    Evidence(f"{name} at the start", before, Unit.SECONDS),
+                ]
+        return tuple(parts)
+
+
+class ThroughputDrop(Judge):
+    """P3: throughput against the run's own start, on records without a checkpoint or validation."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Throughput is computed from the step time, so a checkpoint falsifies it."""
+        values = now.values
+        value = values.get("throughput")
+        if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
+            return None
+        start = self.start
+        base, is_settled = start.value, start.is_final
+        if not start.is_final:
+            start.push(value)
+        if base is None or value >= base * self.limits["warn"]:
+            is_known = base is not None and is_settled
+            return within("throughput", base * self.limits["warn"], math.inf) if is_known and base else QUIET
+        line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
+        return QUIET if value >= line else Reading(WARN, value, base, line)
+
+    def headline(self, reading: Reading) -> str:
+        """Now and at the start."""
+        return f"throughput {number(reading.value)} tok/s, {number(reading.baseline or 0)} at the start"
+
+
+class Utilisation(Judge):
+    """P4: model FLOPs utilisation against the run's own start; there is no level that is right for all.
+
+    Fewer tokens in the step use machines worse without anything being wrong with them.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen()
+        self.tokens = Frozen()
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """0 means that the trainer does not know the machine."""
+        value = now.values.get("mfu")
+        if value is None or value <= 0.0:
+            return None
+        start, tokens = self.start, now.values.get("total_tokens")
+        base, is_settled = start.value, start.is_final
+        if not start.is_final:
+            start.push(value)
+        if tokens is not None and not self.tokens.is_final:
+            self.tokens.push(tokens)
+        if base is None or value >= base * self.limits["warn"]:
+            if not base or not is_settled:
+                return QUIET
+            bound = Bound("mfu", base * self.limits["warn"], math.inf)
+            return Rest((bound,) if self.tokens.is_final else (bound, Bound("total_tokens", math.inf, -math.inf)))
+        line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
+        if value >= line:
+            return QUIET
+        usual = self.tokens.value
+        has_less_to_do = tokens is not None and usual is not None and tokens < self.limits["fewer"] * usual
+        return Reading(INFO if has_less_to_do else WARN, value, base, line)
+
+    def headline(self, reading: Reading) -> str:
+        """Now and at the start."""
+        fewer = ": fewer tokens in the step" if reading.level is INFO else ""
+        return f"MFU {number(reading.value)}, {number(reading.baseline or 0)} at the start{fewer}"
+
+
+_FIVE_OF_EIGHT = {level: Patience(5, 8) for level in (INFO, WARN, CRIT)}
+_NEXT = ("time_gen", "group_len_ratio", "time_gen_sample_max", "response_len_max", "total_tokens", "preempted_max")
+
+RULES = (
+    RuleSpec(
+        id="P1",
+        title="step slower",
+        family="performance",
+        group=Group.SYSTEM,
+        metrics=("time_step",),
+        judge=StepSlower,
+        condition="Step time without checkpoint and validation above `warn`× the run's start in 5 of 8 records: "
+        "WARN; above `crit`×: CRIT. The line is exp(`sigmas` × the start's own noise) where that is "
+        "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
+        "milliseconds per token (per token of the mean answer where none are counted) are within `per_token`× of the "
+        "start: that is P2. INFO where what stays below the line adds up: CUSUM above `creep`. Records without a "
+        "rollout of their own are compared with their like; what is above the line is not learned from.",
+        limits={
+            "warn": 1.3,
+            "crit": 2.5,
+            "per_token": 1.2,
+            "sigmas": 3.0,
+            "short_s": 1.0,
+            "short_warn": 3.0,
+            "creep": 12.0,
+        },
+        patience=_FIVE_OF_EIGHT,
+        warm_up=13,
+        follows_phase=True,
+        why="Every step from here on costs more than it did, for the same work.",
+        causes=(
+            "a few answers or tool calls that take far longer than the rest",
+            "an inference server that preempts or restarts",
+            "a slow node or file system",
+            "sequences that no longer balance",
+        ),
+        next=_NEXT,
+        sources="measured on three published runs: coefficient of variation 1 to 10 %; 5 of 8 at 1.3× gave no "
+        "false alarm.",
+    ),
+    RuleSpec(
+        id="P3",
+        title="throughput",
+        family="performance",
+        group=Group.SYSTEM,
+        metrics=("throughput",),
+        judge=ThroughputDrop,
+        condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 "
+        "of 8 records "
+        "without checkpoint or validation.",
+        limits={"warn": 0.7, "sigmas": 3.0},
+        patience=_FIVE_OF_EIGHT,
+        warm_up=13,
+        follows_phase=True,
+        why="The same machines turn out fewer tokens.",
+        causes=("stragglers", "shorter answers that leave machines idle", "a slow node", "preemption"),
+        next=("time_step", "group_len_ratio", "response_len_mean", "total_tokens", "mfu"),
+        sources="judgement.",
+    ),
+    RuleSpec(
+        id="P4",
+        title="utilisation",
+        family="performance",
+        group=Group.SYSTEM,
+        metrics=("mfu",),
+        judge=Utilisation,
+        condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 of 8 "
+        "records; INFO where the step has less than `fewer` of the start's tokens. 0 means not known.",
+        limits={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
+        patience=_FIVE_OF_EIGHT,
+        warm_up=13,
+        why="The same update takes the same machines longer.",
+        causes=("sequences that no longer balance", "a slow or throttled device", "shorter sequences", "more padding"),
+        next=("time_update_actor", "seqlen_balanced_max", "total_tokens", "throughput", "time_step"),
+        sources="reported values lie between 0.04 and 0.79 (veRL docs and issues 4303, 7412): only the change tells.",
+    ),
+)

@@ -1,0 +1,391 @@
+"""Preference optimisation and reward models: is a difference being learned?
+
+At the start the loss is ln 2, the accuracy a coin and the margin 0: that is
+normal, and only staying there is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.memorisation import LearnedByHeart
+from rltop.rules.random_labels import Coin
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.validation import LN2
+from rltop.stats.rolling import MAD_TO_SIGMA, AskedWindow, Frozen, mean_and_error, median_of
+from rltop.units import number, percent
+
+_LEVEL = 10
+_SHORT, _LONG = 15, 50
+_LIKELY, _SURE, _REAL = 2.0, 3.0, 7.0
+"""Standard errors: what is to be expected now and then, what is no luck, what is there without looking for it."""
+_TRIFLE = 0.1
+_FEW = 5
+
+
+class AfterWarmUp:
+    """Counts records since the learning rate stopped rising; 0 while it rises."""
+
+    def __init__(self) -> None:
+        self.records = 0
+
+    def observe(self, now: Moment) -> int:
+        """Records since the end of the warm-up, this one included."""
+        self.records = 0 if now.is_lr_rising or now.lr == 0.0 else self.records + 1
+        return self.records
+
+    def clone(self) -> AfterWarmUp:
+        """An independent copy."""
+        twin = AfterWarmUp()
+        twin.records = self.records
+        return twin
+
+
+class StuckAtChance(Judge):
+    """D1 and K1: loss where it starts by construction, with no margin, long after it should have moved."""
+
+    def __init__(self, limits: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
+        super().__init__(limits)
+        self.loss_at_start, self.word = start, word
+        self.loss = AskedWindow(_LEVEL)
+        self.margin = AskedWindow(_LEVEL)
+        self.sure_wait = int(limits.get("sure_wait", limits["wait"]))
+        self.margins: deque[float] = deque(maxlen=_LONG)
+        self.losses: deque[float] = deque(maxlen=_LONG)
+        self.coin = Coin(self.sure_wait)
+        self.settled = AfterWarmUp()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Medians of ten, because small batches jump; sooner where accuracy and margin leave no doubt."""
+        loss, margin = now.values.get("loss"), now.values.get("dpo_margin")
+        if loss is None or margin is None:
+            return None
+        self.loss.push(loss)
+        self.margin.push(margin)
+        self.margins.append(margin)
+        self.losses.append(loss)
+        settled = self.settled.observe(now)
+        is_early = settled < self.limits["wait"]
+        if is_early:
+            self.coin.observe(now.values.get("dpo_accuracy"), margin)
+            if settled < self.sure_wait:
+                return QUIET
+        if (
+            abs(self.loss.median - self.loss_at_start) >= self.limits["loss"]
+            or abs(self.margin.median) >= self.limits["margin"]
+        ):
+            return QUIET
+        if not self._is_certain(is_early):
+            return QUIET
+        return Reading(WARN, self.loss.median, self.loss_at_start, None, (self.margin.median,))
+
+    def _is_certain(self, is_early: bool) -> bool:
+        if is_early:
+            return self.coin.is_certain(self.limits["sure"])
+        # What is small and moves all the same is a low rate at work, not labels without information.
+        margin, margin_error = mean_and_error(self.margins)
+        loss, loss_error = mean_and_error(self.losses)
+        is_growing = margin > max(_LIKELY * margin_error, _TRIFLE * self.limits["margin"])
+        is_falling = loss < self.loss_at_start - max(_LIKELY * loss_error, _TRIFLE * self.limits["loss"])
+        return not (is_growing or is_falling)
+
+    def headline(self, reading: Reading) -> str:
+        """Loss and margin."""
+        return (
+            f"loss {number(reading.value)} is still {self.word} and the margin {number(reading.extra[0])}: "
+            "nothing is learned"
+        )
+
+
+class Inverted(Judge):
+    """D6: the rejected answer is preferred, by more than the luck of batches explains."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.margins: deque[float] = deque(maxlen=_SHORT)
+
+    def read(self, now: Moment) -> Reading | None:
+        """A margin below zero after the first records, and the mean of fifteen below it by its error."""
+        margin = now.values.get("dpo_margin")
+        if margin is None:
+            return None
+        self.margins.append(margin)
+        if margin >= self.limits["warn"] or now.record <= self.limits["wait"] or len(self.margins) < _SHORT:
+            return QUIET
+        mean, error = mean_and_error(self.margins)
+        return (
+            QUIET if mean + _SURE * error >= self.limits["warn"] else Reading(WARN, margin, None, self.limits["warn"])
+        )
+
+    def headline(self, reading: Reading) -> str:
+        """The margin."""
+        return f"reward margin {number(reading.value)}: the rejected answers are preferred; are the labels swapped?"
+
+
+class ChosenFalls(Judge):
+    """D5: the likelihood of the chosen answers falls far below its start.
+
+    The start is the first five records: a rate that is far too high moves the next
+    fifteen. What answers of many lengths wobble by counts too, taken from one record to
+    the next, so that the fall itself does not: a median of five against one of ten is
+    off by 0.7 of one record's deviation.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=0, size=_FEW, minimum=_FEW)
+        self.first: tuple[float, ...] = ()
+        self.noise = 0.0
+        self.window = AskedWindow(_LEVEL)
+
+    def read(self, now: Moment) -> Reading | None:
+        """Relative to the start; log-probabilities are negative."""
+        value = now.values.get("logps_chosen")
+        if value is None:
+            return None
+        self.window.push(value)
+        self.start.push(value)
+        if len(self.first) <= _LEVEL:
+            self.first = (*self.first, value)
+            steps = [abs(after - before) for before, after in pairwise(self.first)]
+            self.noise = MAD_TO_SIGMA * median_of(steps) / math.sqrt(2.0) if steps else 0.0
+        base, level = self.start.value, self.window.median
+        if base is None or base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
+            return QUIET
+        line = base * (1.0 + self.limits["warn"]) - self.limits["sigmas"] * self.noise
+        return QUIET if level >= line else Reading(WARN, level, base, line)
+
+    def headline(self, reading: Reading) -> str:
+        """Start and now."""
+        return (
+            f"log-probability of the chosen answers {number(reading.baseline or 0)} → {number(reading.value)}: "
+            "likelihood moves away from both answers"
+        )
+
+
+class CoinToss(Judge):
+    """RM1b: a reward model that is right half of the time, for long."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window: deque[float] = deque(maxlen=int(limits["wait"]))
+        self.coin = Coin(int(limits["sure_wait"]))
+        self.settled = AfterWarmUp()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Mean of all the records that are waited for, as eight pairs say little; sooner where there is no doubt."""
+        value = now.values.get("rm_accuracy")
+        if value is None:
+            return None
+        self.window.append(value)
+        if now.record < self.limits["wait"]:
+            self.coin.observe(value, now.values.get("rm_margin"))
+            is_settled = self.settled.observe(now) >= self.limits["sure_wait"]
+            if not is_settled or not self.coin.is_certain(self.limits["sure"]):
+                return QUIET
+        right = sum(self.window) / len(self.window)
+        if now.record >= self.limits["wait"] and right > self.limits["warn"]:
+            return QUIET
+        return Reading(WARN, right, 0.5, self.limits["warn"])
+
+    def headline(self, reading: Reading) -> str:
+        """Accuracy."""
+        return f"the reward model is right in {percent(reading.value)} of the pairs: a coin does as well"
+
+
+class MarginGone(Judge):
+    """RM2: next to no margin between chosen and rejected, or most of it lost."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.window = AskedWindow(_LEVEL)
+        self.margins: deque[float] = deque(maxlen=2 * _SHORT)
+        self.best = 0.0
+        self.settled = AfterWarmUp()
+
+    def read(self, now: Moment) -> Reading | None:
+        """Once the learning rate has stopped rising."""
+        value = now.values.get("rm_margin")
+        if value is None:
+            return None
+        window = self.window
+        window.push(value)
+        self.margins.append(value)
+        if window.count == _LEVEL and window.median > self.best and self._is_above_noise():
+            self.best = window.median
+        if self.settled.observe(now) <= self.limits["wait"]:
+            return QUIET
+        # A margin that swings by more than the line says nothing by being below it.
+        if abs(value) < self.limits["warn"] or (value < 0.0 and self._is_inverted()):
+            return Reading(WARN, value, self.best, self.limits["warn"])
+        line = self.limits["lost"] * self.best
+        if self.best > 0.0 and window.median < line:
+            return Reading(WARN, value, self.best, line)
+        return QUIET
+
+    def _is_above_noise(self) -> bool:
+        mean, error = mean_and_error(self.margins)
+        return mean > _REAL * error
+
+    def _is_inverted(self) -> bool:
+        if len(self.margins) < _SHORT:
+            return False
+        mean, error = mean_and_error(list(self.margins)[-_SHORT:])
+        return mean + _SURE * error < 0.0
+
+    def headline(self, reading: Reading) -> str:
+        """Margin and best."""
+        return (
+            f"reward margin {number(reading.value)} (best {number(reading.baseline or 0)}): chosen and "
+            f"rejected score alike"
+        )
+
+
+_LABELS = ("labels that carry no information", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
+_SLOW = {level: Patience(10, 15) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="D1",
+        title="stuck at ln 2",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("loss", "dpo_margin"),
+        judge=StuckAtChance,
+        condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of ln 2 "
+        "and margin within "
+        "`margin` of 0, neither of which (means of 50) has moved by more than two standard errors; "
+        "`sure_wait` records are enough where accuracy and margin are within two standard errors of "
+        "one half and 0 and exclude an accuracy of `sure`.",
+        limits={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
+        patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
+        calm=5,
+        warm_up=25,
+        applies=applicability.is_preference,
+        why="That is where training begins; staying there, the model learns no preference.",
+        causes=_LABELS,
+        next=("lr", "grad_norm", "dpo_accuracy", "dpo_margin"),
+        sources="DPO starts at ln 2 by construction; tinker-cookbook README: 0.6907 after 50 steps of a decayed "
+        "rate is fine.",
+    ),
+    RuleSpec(
+        id="D2",
+        title="learned by heart",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("dpo_accuracy",),
+        judge=lambda limits: LearnedByHeart(limits, metric="dpo_accuracy", not_better=2),
+        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
+        "has not improved "
+        "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
+        "loss, or nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an "
+        "evaluation accuracy `apart` below it: WARN.",
+        limits={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
+        patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
+        applies=applicability.is_pairwise,
+        why="Pairs that are all told apart teach nothing more; what grows now is the margin on these pairs only.",
+        causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
+        next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
+        sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones. Published "
+        "recipes take one to three passes (Zephyr, Tulu).",
+    ),
+    RuleSpec(
+        id="D5",
+        title="chosen falls",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("logps_chosen", "dpo_chosen"),
+        judge=ChosenFalls,
+        condition="Log-probability of the chosen answers (median of ten) more than `warn` of the first five records, "
+        "and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both answers alone are "
+        "normal and say nothing.",
+        limits={"warn": 0.3, "sigmas": 2.0},
+        patience={level: Patience(5, 8) for level in (INFO, WARN, CRIT)},
+        warm_up=_LEVEL,
+        applies=applicability.is_preference,
+        why="Likelihood is displaced to answers that nobody ranked.",
+        causes=("learning rate too high", "beta too small", "pairs that are too similar"),
+        next=("dpo_margin", "logps_rejected", "lr", "entropy", "val_loss"),
+        sources="direct-preference-optimization issues 8 and 32: only the margin matters, until likelihood is gone.",
+    ),
+    RuleSpec(
+        id="D6",
+        title="inverted",
+        family="preference",
+        group=Group.LEARNING,
+        metrics=("dpo_margin",),
+        judge=Inverted,
+        condition="Margin below `warn`, and the mean of fifteen below it by more than three standard errors, in 10 of "
+        "15 records after the first `wait`.",
+        limits={"warn": 0.0, "wait": 50},
+        patience=_SLOW,
+        warm_up=50,
+        applies=applicability.is_pairwise,
+        why="The model learns to prefer what was rejected.",
+        causes=("labels swapped", "columns mixed up in the data set"),
+        next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected"),
+        sources="judgement.",
+    ),
+    RuleSpec(
+        id="RM1",
+        title="overfit reward model",
+        family="rm",
+        group=Group.LEARNING,
+        metrics=("rm_accuracy",),
+        judge=lambda limits: LearnedByHeart(limits, metric="rm_accuracy", not_better=0),
+        condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower, or "
+        "evaluation loss 2 % above its best for two evaluations and more than `behind` of the training loss, or "
+        "nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an evaluation "
+        "accuracy `apart` below it: WARN.",
+        limits={"warn": 0.98, "gap": 0.15, "behind": 2.0, "apart": 0.3, "epochs": 2.0},
+        patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
+        applies=applicability.is_reward_model,
+        why="A reward model that knows its pairs by heart scores surface, not quality.",
+        causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
+        next=("val_acc", "val_loss", "rm_margin", "lr"),
+        sources="OpenAssistant reward model card; reward models are trained for one pass because a second one overfits "
+        "(InstructGPT, Llama 2).",
+    ),
+    RuleSpec(
+        id="RM1b",
+        title="no better than chance",
+        family="rm",
+        group=Group.LEARNING,
+        metrics=("rm_accuracy",),
+        judge=CoinToss,
+        condition="Accuracy (mean of `wait` records) at or below `warn` after `wait` records; `sure_wait` records "
+        "after the learning rate's warm-up are enough where accuracy and margin are within two standard errors of one "
+        "half and 0 and exclude an accuracy of `sure`.",
+        limits={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
+        patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
+        warm_up=25,
+        applies=applicability.is_reward_model,
+        why="What such a model rewards is noise.",
+        causes=_LABELS,
+        next=("rm_margin", "loss", "lr", "grad_norm"),
+        sources="judgement; human pairs give 59 to 72 %.",
+    ),
+    RuleSpec(
+        id="RM2",
+        title="no margin",
+        family="rm",
+        group=Group.LEARNING,
+        metrics=("rm_margin",),
+        judge=MarginGone,
+        condition="Margin within `warn` of 0, or below it with the mean of fifteen by three standard errors, in 10 of "
+        "15 records, from `wait` records after the learning rate's warm-up on, or its median of ten below `lost` of "
+        "the best that stood seven standard errors above 0.",
+        limits={"warn": 0.02, "lost": 0.2, "wait": 20},
+        patience=_SLOW,
+        applies=applicability.is_reward_model,
+        why="Chosen and rejected answers score alike: the model does not discriminate.",
+        causes=_LABELS,
+        next=("rm_accuracy", "loss", "lr", "grad_norm", "val_acc"),
+        sources="judgement; a margin of 0.02 is the noise of an untrained head.",
+    ),
+)

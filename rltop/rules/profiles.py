@@ -1,0 +1,133 @@
+"""Profiles: named sets of thresholds for kinds of runs that live on another scale.
+
+Owns what each profile changes and by which keys a run gives itself away. A
+profile that was inferred is always said, by name and reason: thresholds never
+move silently. What a user wrote for a rule or a profile wins over it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rltop.catalog.dialect import Identity
+from rltop.model import Algorithm
+from rltop.rules.rule import Group, RuleSpec
+from rltop.structs import NamedTuple, Struct, field
+
+RULE = "F5"
+CONFIGURED = "as configured"
+_OFF: Mapping[str, float | bool] = MappingProxyType({"enabled": False})
+_REWARD_RULES = ("R1", "R2", "R3", "R4", "R8", "R9", "R10", "R11", "R12")
+
+
+class Profile(Struct):
+    """A named set of thresholds.
+
+    Attributes:
+        name: as in the configuration.
+        about: what kind of run it is for, in one sentence.
+        rules: rule id → threshold or `enabled` → value.
+        metrics: canonical metrics that only such a run logs.
+        words: parts of a key that only such a run logs.
+        algorithms: algorithms that are of this kind.
+    """
+
+    name: str
+    about: str
+    rules: Mapping[str, Mapping[str, float | bool]]
+    metrics: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    algorithms: frozenset[Algorithm] = field(default_factory=frozenset)
+
+
+class ActiveProfile(NamedTuple):
+    """A profile at work on a run, and why."""
+
+    name: str
+    reason: str
+
+
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {
+        profile.name: profile
+        for profile in (
+            Profile(
+                "moe",
+                "Mixture of experts, and low precision: sampler and trainer route tokens differently, so they "
+                "disagree more from the start.",
+                {
+                    "M1": {"warn": 0.02},
+                    "M3": {"info": 0.01, "warn": 0.02},
+                    "M4": {"warn": 0.95},
+                    "M5": {"warn": 1.1},
+                    "M6": {"warn": 0.2},
+                    "O10": {"warn": 0.2},
+                },
+                metrics=("moe_max_vio", "aux_loss"),
+                words=("moe", "router", "expert", "experts", "load_balancing"),
+            ),
+            Profile(
+                "gspo",
+                "Clipping by sequence: a tenth of all answers is cut off, with next to no step KL.",
+                {"O6": _OFF, "O7": _OFF, "O10": {"warn": 0.05}},
+            ),
+            Profile(
+                "embodied",
+                "Robot policies: classic PPO settings; success counts, the shaped reward does not.",
+                {
+                    "O9": {"warn": 0.045, "signed_warn": 0.045, "crit": 0.15},
+                    **dict.fromkeys((*_REWARD_RULES, "G1", "T1", "T2", "T3"), _OFF),
+                },
+                algorithms=frozenset({Algorithm.EMBODIED}),
+            ),
+            Profile(
+                "distill",
+                "Distillation from a teacher: the reward may be constant, and distance from the start is the aim.",
+                {**dict.fromkeys((*_REWARD_RULES, "G1", "X2", "O12"), _OFF)},
+                algorithms=frozenset({Algorithm.DISTILL}),
+            ),
+        )
+    }
+)
+"""Every profile by name."""
+
+
+def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
+    """The profiles that a run's algorithm or keys speak for, each with the evidence; pure."""
+    found = []
+    for profile in PROFILES.values():
+        if identity.algorithm in profile.algorithms:
+            found.append(ActiveProfile(profile.name, f"it is {identity.algorithm.display_name}"))
+            continue
+        key = next((identity.signals[name][0].key for name in profile.metrics if identity.signals.get(name)), "")
+        key = key or _key_with(profile.words, identity)
+        if key:
+            found.append(ActiveProfile(profile.name, f"it logs {key}"))
+    return tuple(found)
+
+
+def _key_with(words: tuple[str, ...], identity: Identity) -> str:
+    if not words:
+        return ""
+    part = re.compile(rf"(?:^|[/_.:\-])(?:{'|'.join(words)})(?:[/_.:\-]|$)")
+    return next((key for key in identity.keys if part.search(key)), "")
+
+
+RULES = (
+    RuleSpec(
+        id=RULE,
+        title="profile",
+        family="facts",
+        group=Group.SYSTEM,
+        metrics=(),
+        judge=None,
+        condition="The run gave itself away as one of a kind with thresholds of its own, or the user named the kind: a "
+        "fact, said once. " + " ".join(f"{one.name}: {one.about}" for one in PROFILES.values()),
+        is_fact=True,
+        why="Verdicts of such a run rest on other lines than those of the table.",
+        causes=("its algorithm or its keys",),
+        sources="see the rules that a profile changes.",
+    ),
+)

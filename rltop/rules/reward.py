@@ -1,0 +1,396 @@
+"""Reward: does it fall, does it stop saying anything, is it being gamed?
+
+Lines are parts of the range that the run itself has covered, never levels:
+rewards are negative, unbounded and rescaled. The noise floor is the spread of
+single records, because a batch of eight moves in eighths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from rltop.model import Evidence, Observation
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.rest import HELD_RECORDS, Bound, Rest, while_absent
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.persistence import DatedOfLast
+from rltop.stats.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
+from rltop.units import number
+
+_RECENT = 3
+_LEVEL = 10
+_EARLY = 10
+_SETTLED = 20
+_STRIDE = 5
+_HELD = 20
+_FEW = 8
+_NOISE_TO_SIGMA = 1.2533
+"""Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
+_WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
+"""Mean absolute second difference to the deviation of a level: its variance is 1 + 4 + 1 times that of one."""
+
+
+class RewardCrash(Judge):
+    """R1: the reward falls out of the range that it had learned.
+
+    Level: median of ten. Now: median of the last three, which must have lost a
+    quarter of the learned range and four standard deviations of single records;
+    or the level itself, whose noise is two fifths of theirs, so that a smaller
+    loss counts where it lasts: a fall that takes fifty records is no less of one.
+    Or records in a row, each below every one of the twenty before them: by chance
+    that is one in 1 / C(20 + 5, 5), about 2e-5, whatever the noise looks like, so
+    that a batch of eight and a run of thirty records are judged by it too.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.recent: deque[float] = deque(maxlen=_RECENT)
+        self.noise = Ema(30)
+        self.best = float("-inf")
+        self.worst = float("inf")
+        self.initial = 0.0
+        self.noise_at_best = 0.0
+        self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
+        self.wander = Ema(30 / _STRIDE)
+        self.wander_at_best = 0.0
+        self.single_line = self.level_line = 0.0
+        self.held: deque[float] = deque(maxlen=_HELD)
+        self.floor = float("-inf")
+        self.below: list[float] = []
+
+    def read(self, now: Moment) -> Reading | None:
+        """Best level so far against the last three records."""
+        reward = now.reward
+        value = reward.value
+        if value is None:
+            return None
+        if reward.count > 1:
+            self.noise.push(abs(value - reward.before))
+        self.recent.append(value)
+        held = self.held
+        if value < self.floor:
+            self.below.append(value)
+        elif self.below or len(held) < _HELD or held[0] <= self.floor:
+            self._hold(value)
+        else:
+            held.append(value)
+        level = reward.usual
+        if reward.count % _STRIDE == 0:
+            self._note_level(level)
+        if reward.count < _EARLY:
+            self.initial = level
+            return QUIET
+        if level > self.best:
+            self._note_best(level)
+        elif level < self.worst:
+            self.worst = level
+        if self.best - value <= self.single_line and self.best - level <= self.level_line and not self.is_firing:
+            return self._judge_below() if len(self.below) >= self.limits["streak"] else QUIET
+        reading = self._judge_drop(reward.count)
+        if reading is QUIET:
+            reading = self._judge_level(level, reward.count)
+        return self._judge_below() if reading is QUIET else reading
+
+    def _note_level(self, level: float) -> None:
+        """How the level swings; its second difference, because a steady climb has none of it."""
+        levels = self.levels
+        levels.append(level)
+        if len(levels) == levels.maxlen:
+            self.wander.push(abs(level - 2.0 * levels[len(levels) // 2] + levels[0]))
+
+    def _note_best(self, level: float) -> None:
+        """A best level, how noisy it was there, and losses so small that nothing needs to be worked out."""
+        self.best, self.noise_at_best, self.wander_at_best = level, self.noise.value, self.wander.value
+        self.worst = min(self.worst, level)
+        self.single_line, self.level_line = self._noise("sigmas")[1], self._noise("slow_sigmas")[1]
+
+    def _judge_drop(self, count: int) -> Reading:
+        limits, best = self.limits, self.best
+        recent = median_of(list(self.recent))
+        drop = best - recent
+        learned = max(best - min(self.worst, self.initial), limits["share"] * abs(best))
+        sigma, noise = self._noise("sigmas")
+        part = limits["warn"] * learned if count >= _SETTLED else limits["early"] * abs(self.initial)
+        line = max(part, noise)
+        if line <= 0.0 or drop <= line:
+            return QUIET
+        # How slowly the level swings is not known of a young run: its noise counts double.
+        beyond = limits["beyond"] if count >= 2 * _SETTLED else 2.0
+        is_deep = count >= _SETTLED and drop > max(limits["crit"] * learned, beyond * noise)
+        return Reading(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
+
+    def _judge_level(self, level: float, count: int) -> Reading:
+        """The loss of the level, against how uncertain a median of ten is."""
+        limits, best = self.limits, self.best
+        learned = max(best - min(self.worst, self.initial), limits["share"] * abs(best))
+        sigma, noise = self._noise("slow_sigmas")
+        line = max(limits["slow"] * learned, noise)
+        if count < 2 * _SETTLED or line <= 0.0 or best - level <= line:
+            return QUIET
+        return Reading(WARN, level, best, best - line, (sigma,))
+
+    def _hold(self, value: float) -> None:
+        """A record like those before it: it joins them, and so do the few that seemed to leave."""
+        held, below = self.held, self.below
+        leaves = held[0] if len(held) == _HELD else None
+        if below:
+            held.extend(below)
+            below.clear()
+            leaves = self.floor
+        held.append(value)
+        # Until there is something to be below of, nothing is. What stays is not below the floor, so only what leaves
+        # can move it.
+        if len(held) == _FEW or (leaves is not None and leaves <= self.floor):
+            self.floor = min(held)
+
+    def _judge_below(self) -> Reading:
+        """The streak below everything, where it also means something: against range, level and spread."""
+        below, limits = self.below, self.limits
+        if len(below) < limits["streak"] or len(self.held) < _FEW:
+            return QUIET
+        held = list(self.held)
+        usual, recent = median_of(held), median_of(below)
+        sigma = MAD_TO_SIGMA * mad_of(held)
+        learned = max(self.best - min(self.worst, self.initial), limits["share"] * abs(usual))
+        line = max(limits["warn"] * learned, limits["streak_sigmas"] * sigma)
+        return QUIET if usual - recent <= line else Reading(WARN, recent, usual, usual - line, (sigma,))
+
+    def _noise(self, sigmas: str) -> tuple[float, float]:
+        """Deviation of one record, and the loss that neither records nor levels make by chance."""
+        sigma = _NOISE_TO_SIGMA * self.noise_at_best
+        wander = _WANDER_TO_SIGMA * self.wander_at_best
+        return sigma, max(self.limits[sigmas] * sigma, self.limits["wander"] * wander)
+
+    def headline(self, reading: Reading) -> str:
+        """Best level and now."""
+        return (
+            f"reward {number(reading.baseline or 0)} → {number(reading.value)} (against the best level of ten records)"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Best, now, line, noise."""
+        return (
+            Evidence("reward lately", reading.value),
+            Evidence("best level", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("noise of one record", reading.extra[0]),
+        )
+
+
+_REWARDED = Bound("reward", -math.inf, math.inf, True)
+
+
+class _Sameness:
+    """How many records in a row say something: so many that they are no luck.
+
+    A batch of one hard prompt scores all the same now and then. The share of such
+    records before the row, by Laplace's rule of succession (same + 1) / (seen + 2),
+    to the power of its length is the chance that it came by itself.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        self.chance, self.least, self.most = math.log(limits["chance"]), int(limits["least"]), int(limits["most"])
+        self.seen = DatedOfLast(self.most, self.most)
+        self.varied = self.same = self.streak = 0
+
+    def push(self, is_same: bool, now: Moment) -> bool:
+        """Take one record in; says whether as many in a row are the same now as it takes."""
+        seen = now.observation
+        is_long = self.seen.push_at(is_same, seen.record, seen.step)
+        if not is_same:
+            self.varied += 1
+            self.same += self.streak
+            self.streak = 0
+            return False
+        self.streak += 1
+        if self.streak < self.least or not self.varied:
+            return False
+        return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < self.chance
+
+    def pass_over(self, missed: Sequence[Observation]) -> None:
+        """Records that are not the same, after one that was not: of those in a row only the number is asked."""
+        self.varied += len(missed)
+
+    @property
+    def began(self) -> tuple[int, int] | None:
+        """(Record, step) of the first of those in a row, as far back as is held."""
+        return self.seen.places[-min(self.streak, len(self.seen.places))] if self.streak else None
+
+    def clone(self) -> _Sameness:
+        """An independent copy."""
+        twin = _Sameness.__new__(_Sameness)
+        twin.chance, twin.least, twin.most, twin.seen = self.chance, self.least, self.most, self.seen.clone()
+        twin.varied, twin.same, twin.streak = self.varied, self.same, self.streak
+        return twin
+
+
+class RewardPinned(Judge):
+    """R2: every sample of the batch gets the same reward."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.sameness = _Sameness(limits)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Smallest equals largest; muted where it has been so since the start."""
+        high, low = now.values.get("reward_max"), now.values.get("reward_min")
+        reward = now.reward
+        if high is None or low is None or reward.value is None:
+            return None
+        if not self.sameness.push(high - low <= self.limits["spread"], now):
+            quarter = 0.25 * (high - low)
+            if self.sameness.streak or quarter <= self.limits["spread"]:
+                return QUIET
+            ends = (
+                Bound("reward_max", high - quarter, math.inf, True),
+                Bound("reward_min", -math.inf, low + quarter, True),
+            )
+            return Rest((*ends, _REWARDED), HELD_RECORDS)
+        if reward.is_high:
+            return QUIET
+        fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
+        return Reading(CRIT if fell else WARN, reward.value, reward.best)
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records whose rewards differ."""
+        self.sameness.pass_over(missed)
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the records in a row."""
+        return self.sameness.began
+
+    def headline(self, reading: Reading) -> str:
+        """The one value."""
+        return f"every sample scores {number(reading.value)}"
+
+
+class RewardWithoutSpread(Judge):
+    """R11: no spread of rewards although the maximum is not reached."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.sameness = _Sameness(limits)
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Standard deviation of nothing, after it had been something."""
+        std = now.values.get("reward_std")
+        reward = now.reward
+        if std is None:
+            return while_absent("reward_std")
+        if reward.value is None:
+            return None
+        if not self.sameness.push(std < self.limits["std"], now):
+            is_calm = not self.sameness.streak
+            bounds = (Bound("reward_std", self.limits["std"], math.inf, True), _REWARDED)
+            return Rest(bounds, HELD_RECORDS) if is_calm else QUIET
+        if reward.is_high or reward.is_solved:
+            return QUIET
+        return Reading(WARN, std, None, self.limits["std"], (reward.value,))
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """Records whose rewards differ."""
+        if "reward_std" in missed[-1].values:
+            self.sameness.pass_over(missed)
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the records without spread."""
+        return self.sameness.began
+
+    def headline(self, reading: Reading) -> str:
+        """The level at which it sits."""
+        return f"rewards do not differ any more (all {number(reading.extra[0])}): no gradient comes from them"
+
+
+_NEXT = (
+    "grad_norm", "entropy", "clip_frac", "kl_old", "lr", "off_policy_kl", "truncated_frac", "response_len_mean",
+    "time_weight_sync", "reward_component", "tool_failure_frac",
+)  # fmt: skip
+_METRICS = ("score_mean", "reward_mean")
+
+RULES = (
+    RuleSpec(
+        id="R1",
+        title="reward crash",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=_METRICS,
+        judge=RewardCrash,
+        condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
+        "least `share` of its level) and its noise, which is `sigmas` deviations of single records or `wander` of the "
+        "level itself, 2 of 3 records: WARN; more than `crit` of that range and `beyond` times the noise: CRIT. Or "
+        "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
+        "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range and "
+        "`streak_sigmas` of their spread: WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
+        limits={
+            "warn": 0.25,
+            "crit": 0.5,
+            "sigmas": 4.0,
+            "share": 0.2,
+            "early": 0.6,
+            "slow": 0.4,
+            "slow_sigmas": 2.5,
+            "wander": 6.0,
+            "beyond": 1.5,
+            "streak": 5,
+            "streak_sigmas": 1.5,
+        },
+        patience={INFO: Patience(2, 3), WARN: Patience(2, 3), CRIT: Patience(2, 3)},
+        calm=5,
+        warm_up=_EARLY,
+        applies=applicability.has_reward,
+        follows_phase=True,
+        why="The policy has left the region that the reward understands, or has collapsed.",
+        causes=(
+            "a collapse of the policy (see entropy, gradient, KL)",
+            "a change of the learning rate",
+            "a reward function or data set that was changed",
+            "weights that were not synchronised",
+        ),
+        next=_NEXT,
+        sources="drawn from transcribed collapses (chemistry GRPO at step 257, SDPO from step 10); lines are "
+        "judgement.",
+    ),
+    RuleSpec(
+        id="R2",
+        title="reward pinned",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=(*_METRICS, "reward_max", "reward_min"),
+        judge=RewardPinned,
+        condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, after "
+        "those before, it is less likely than `chance` (`least` at least, `most` at most), after they had differed, "
+        "and not at the top: WARN; CRIT where that is far below the best.",
+        limits={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10},
+        calm=5,
+        applies=applicability.has_reward,
+        why="When every sample scores the same, the advantage is zero and nothing is learned.",
+        causes=(
+            "a policy that writes one text",
+            "a reward function that fails and returns a constant",
+            "all answers cut off",
+        ),
+        next=("truncated_frac", "entropy", "zero_std_frac", "grad_norm", "response_len_mean"),
+        sources="Agent-R1 issue 30, RAGEN issue 52 (score pinned after NaN).",
+    ),
+    RuleSpec(
+        id="R11",
+        title="no reward spread",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=("reward_std", *_METRICS),
+        judge=RewardWithoutSpread,
+        condition="Standard deviation below `std` in so many records in a row that, after those before, it is less "
+        "likely than `chance` (`least` at least, `most` at most), after it had been above, with the reward not at its "
+        "top, or at a top that it came to from one record to the next.",
+        limits={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
+        calm=5,
+        applies=applicability.has_reward,
+        why="Without differences between answers there is no gradient.",
+        causes=("a policy that writes one text", "a reward function that returns a constant", "a task far too hard"),
+        next=("zero_std_frac", "entropy", "reward_mean", "truncated_frac"),
+        sources="TRL: frac_reward_zero_std misses constants of float noise, hence the deviation itself.",
+    ),
+)

@@ -1,0 +1,92 @@
+"""Off-policyness: how old is what the policy is trained on?
+
+How much staleness is tolerable is a setting of the run: what it began with is
+its own business, a climb from there is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.model import Evidence, Unit
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.rolling import Frozen
+from rltop.units import number, percent
+
+
+class Staleness(Judge):
+    """M8: policy versions between sampling and training."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.start = Frozen(skip=5, size=20, minimum=5)
+
+    def read(self, now: Moment) -> Reading | None:
+        """The mean against lines and the run's start; the worst together with what is thrown away."""
+        values, limits = now.values, self.limits
+        mean, worst = values.get("staleness_mean"), values.get("staleness_max")
+        if mean is None and worst is None:
+            return None
+        dropped = values.get("cancelled_frac", 0.0)
+        if worst is not None and worst >= limits["limit"] and dropped > limits["dropped"]:
+            return Reading(CRIT, worst, None, limits["limit"], (dropped,))
+        if mean is None:
+            return QUIET
+        start = self.start
+        base = start.value
+        if not start.is_final:
+            start.push(mean)
+        line = limits["warn"] * (RELEASE if self.is_firing else 1.0)
+        if mean <= line:
+            return QUIET
+        has_risen = base is not None and mean > limits["rise"] * max(base, 1.0)
+        return Reading(WARN if has_risen else INFO, mean, base, limits["warn"])
+
+    def headline(self, reading: Reading) -> str:
+        """Age, and what it began with."""
+        if reading.level is CRIT:
+            return (
+                f"the oldest rollouts are {number(reading.value)} versions old and {percent(reading.extra[0])} are "
+                "cancelled for age"
+            )
+        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
+        return f"rollouts are {number(reading.value)} policy versions old on average{start}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Age, start, line."""
+        return (
+            Evidence("policy versions", reading.value, Unit.COUNT),
+            *((Evidence("at the start", reading.baseline, Unit.COUNT),) if reading.baseline is not None else ()),
+            Evidence("threshold", reading.threshold or 0.0, Unit.COUNT),
+        )
+
+
+_FIVE_OF_TEN = {level: Patience(5, 10) for level in (INFO, WARN, CRIT)}
+
+RULES = (
+    RuleSpec(
+        id="M8",
+        title="staleness",
+        family="offpolicy",
+        group=Group.LEARNING,
+        metrics=("staleness_mean", "staleness_max"),
+        judge=Staleness,
+        condition="Mean above `warn` versions and above `rise`× the run's start in 5 of 10 records: WARN; high from "
+        "the start: INFO. Oldest at `limit` or above while more than `dropped` of the rollouts are cancelled: CRIT.",
+        limits={"warn": 2.0, "rise": 1.5, "limit": 8.0, "dropped": 0.1},
+        patience=_FIVE_OF_TEN,
+        warm_up=10,
+        applies=applicability.has_rollouts,
+        why="Rollouts of an older policy pull the update towards where that policy was.",
+        causes=(
+            "generation that is too slow for the trainer",
+            "a few very long rollouts",
+            "a queue that is too long",
+            "weights that are synchronised too rarely",
+        ),
+        next=("off_policy_kl", "is_ess", "queue_size", "rollouter_idle_frac", "time_weight_sync", "clip_frac"),
+        sources="prime-rl (8 versions at most by default); the climb against the start is judgement.",
+    ),
+)

@@ -1,0 +1,308 @@
+"""Validation: what the run is for, measured rarely and with noise.
+
+Never an alarm on one evaluation: thirty questions move by nine points on luck.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from rltop.model import Algorithm, Evidence, Level, Observation
+from rltop.rules import applicability
+from rltop.rules.context import Moment
+from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, while_absent
+from rltop.rules.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of
+from rltop.units import number
+
+_MIN_EVALUATIONS = 4
+_HELD = 12
+_LEVEL = 3
+_FEW = 5
+_FELL = 0.9
+LN2 = math.log(2.0)
+_NEAR_LN2 = 0.1
+_ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
+
+
+_NO_SCORE = while_absent("val_score")
+_NO_LOSS = Rest((Bound("val_loss", math.inf, -math.inf),), HELD_RECORDS, True)
+
+
+def _noise(held: Window) -> float:
+    """Standard deviation of one evaluation, from how unevenly the evaluations moved so far.
+
+    Differences take the trend of learning out: the deviation of a difference is
+    sqrt(2) times that of one evaluation. Estimated when a best is reached, so
+    that the fall after it does not excuse itself.
+    """
+    values = held.values
+    moves = [after - before for before, after in pairwise(values)]
+    return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
+
+
+class _Held(Judge):
+    """Evaluations so far, and how far this one is below the best median of three of them."""
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.held = Window(_HELD)
+        self.best = self.top = float("-inf")
+        self.noise = 0.0
+        self.first: float | None = None
+        self.reward_at_best = 0.0
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """Speaks only on records with an evaluation."""
+        value = now.values.get("val_score")
+        if value is None:
+            return _NO_SCORE
+        held, limits = self.held, self.limits
+        known = held.count
+        held.push(value)
+        if self.first is None:
+            self.first = value
+        level = held.last(_LEVEL)
+        if level > self.best:
+            # A median: the luckiest of many evaluations is what none of the others can hold up to.
+            self.best, self.reward_at_best = level, now.reward.usual
+        if value > self.top:
+            self.top, self.noise = value, _noise(held)
+        line = self.best - max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
+        if known < _MIN_EVALUATIONS - 1 or value >= line:
+            return QUIET
+        is_gaming = now.reward.count > 0 and now.reward.usual >= self.reward_at_best
+        found = self._level(value, is_gaming)
+        return Reading(found, value, self.best, line, (float(is_gaming), now.reward.usual)) if found else QUIET
+
+    @abstractmethod
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        """How bad an evaluation below the line is for this rule; `Level.NO_DATA` where it is another's matter."""
+
+    def headline(self, reading: Reading) -> str:
+        """Best and now, and whether the training reward disagrees."""
+        gaming = ", while the training reward holds or rises" if reading.extra[0] else ""
+        return f"validation {number(reading.baseline or 0)} → {number(reading.value)}{gaming}"
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Best, now, line, training reward."""
+        return (
+            Evidence("val_score", reading.value),
+            Evidence("best", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("training reward", reading.extra[1]),
+        )
+
+
+class ValidationAgainstReward(_Held):
+    """R5: validation falls while the training reward holds: overfitting, or a reward that is gamed."""
+
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        if not is_gaming:
+            return Level.NO_DATA
+        return CRIT if self.first is not None and value < self.first - self.limits["floor"] else WARN
+
+
+class ValidationDrop(_Held):
+    """R6: validation falls, and the training reward with it."""
+
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        return Level.NO_DATA if is_gaming else WARN
+
+
+class ValidationCollapse(_Held):
+    """R7: next to nothing is left of the best evaluation."""
+
+    def _level(self, value: float, is_gaming: bool) -> Level:
+        is_worth_losing = self.best > self.limits["worth"] * max(
+            self.limits["floor"], self.limits["sigmas"] * self.noise
+        )
+        return CRIT if is_worth_losing and value <= self.limits["crit"] * self.best else Level.NO_DATA
+
+
+class EvaluationLossUp(Judge):
+    """D3: evaluation loss above its best by more than its noise while the training loss falls.
+
+    Two evaluations say so, or one where the training loss has left it far behind:
+    what is known by heart shows in the distance before the second evaluation does.
+    A loss on pairs begins at ln 2, whatever the model: an evaluation above it, while
+    training is well below, has learned less than nothing, and needs no best to fall from.
+    """
+
+    def __init__(self, limits: Mapping[str, float]) -> None:
+        super().__init__(limits)
+        self.held = Window(_HELD)
+        self.best = float("inf")
+        self.noise = 0.0
+        self.train = Window(20)
+        self.train_at_best = float("inf")
+        self.since: tuple[int, int] | None = None
+        self.first: float | None = None
+
+    def read(self, now: Moment) -> Reading | Rest | None:
+        """At the second in a row, or at once; the training loss is the median of 20 records."""
+        loss = now.values.get("loss")
+        if loss is not None:
+            self.train.push(loss)
+            self.first = loss if self.first is None else self.first
+        value = now.values.get("val_loss")
+        if value is None:
+            return _NO_LOSS
+        held, limits = self.held, self.limits
+        held.push(value)
+        if now.algorithm in _ON_PAIRS and self._is_worse_than_chance(value):
+            self.best = min(self.best, value)
+            self.since = self.since or (now.observation.record, now.observation.step)
+            return Reading(WARN, value, LN2, limits["chance"] * LN2, (self.train.last(_FEW),))
+        if value < self.best:
+            self.best, self.train_at_best, self.noise = value, self.train.median, _noise(held)
+            self.since = None
+            return QUIET
+        line = self.best + max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
+        if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
+            self.since = None
+            return QUIET
+        newest = self.train.last(_FEW) if self.train.count >= _FEW else math.inf
+        # Losses that are averaged differently are far apart from the start: the distance must have grown.
+        is_left_behind = newest <= min(limits["behind"] * value, _FELL * self.train_at_best) and value > 0.0
+        is_second = self.since is not None
+        if self.since is None:
+            self.since = (now.observation.record, now.observation.step)
+        level = WARN if is_second or is_left_behind else INFO
+        return Reading(level, value, self.best, line, (self.train.median,))
+
+    def _is_worse_than_chance(self, value: float) -> bool:
+        limits = self.limits
+        return (
+            value > limits["chance"] * LN2
+            and self.first is not None
+            and abs(self.first - LN2) < _NEAR_LN2
+            and self.train.count >= _FEW
+            and max(self.train.last(_FEW), self.train.median) < limits["learned"] * LN2
+        )
+
+    def catch_up(self, missed: Sequence[Observation]) -> None:
+        """The training loss moves on."""
+        losses = logged(missed, "loss")
+        self.train.extend(losses)
+        if losses and self.first is None:
+            self.first = losses[0]
+
+    def began(self) -> tuple[int, int] | None:
+        """The first of the evaluations in a row."""
+        return self.since
+
+    def headline(self, reading: Reading) -> str:
+        """Best, now, and the training loss."""
+        if reading.baseline == LN2:
+            return (
+                f"evaluation loss {number(reading.value)} is worse than knowing nothing (ln 2) "
+                f"while the training loss fell to {number(reading.extra[0])}"
+            )
+        return (
+            f"evaluation loss {number(reading.baseline or 0)} → {number(reading.value)} "
+            f"while the training loss fell to {number(reading.extra[0])}"
+        )
+
+    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+        """Best, now, line, training loss."""
+        return (
+            Evidence("val_loss", reading.value),
+            Evidence("best", reading.baseline or 0.0),
+            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("training loss", reading.extra[0]),
+        )
+
+
+_TWICE = {level: Patience(2, 2) for level in (INFO, WARN, CRIT)}
+
+_BELOW = (
+    "Two evaluations in a row below the best median of three by more than `sigmas` of their noise, `floor` and "
+    "`warn` of the best, with four evaluations or more,"
+)
+_LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
+_NEXT = ("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux")
+_SOURCES = "Gao et al. on reward over-optimisation; noise of accuracy: sqrt(p(1-p)/N)."
+
+RULES = (
+    RuleSpec(
+        id="R5",
+        title="validation vs reward",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_score",),
+        judge=ValidationAgainstReward,
+        condition=f"{_BELOW} while the training reward is no lower than it was at the best: WARN; below the first "
+        "evaluation: CRIT.",
+        limits=_LINES,
+        patience=_TWICE,
+        applies=applicability.has_rollouts,
+        takes_late=True,
+        why="What falls here and not in training is overfitting or a reward that is being gamed.",
+        causes=("reward hacking", "overfitting to the prompts", "a KL budget that is used up"),
+        next=_NEXT,
+        sources=_SOURCES,
+    ),
+    RuleSpec(
+        id="R6",
+        title="validation drop",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_score",),
+        judge=ValidationDrop,
+        condition=f"{_BELOW} while the training reward is lower as well: WARN.",
+        limits=_LINES,
+        patience=_TWICE,
+        applies=applicability.has_rollouts,
+        takes_late=True,
+        why="What the run is for gets worse, by more than luck explains.",
+        causes=("a collapse", "overfitting to the prompts", "a learning rate that is too high"),
+        next=_NEXT,
+        sources=_SOURCES,
+    ),
+    RuleSpec(
+        id="R7",
+        title="validation collapse",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_score",),
+        judge=ValidationCollapse,
+        condition=f"{_BELOW}, and not above `crit` of the best, which must have stood above `worth` times that: CRIT.",
+        limits={**_LINES, "crit": 0.2, "worth": 3.0},
+        patience=_TWICE,
+        applies=applicability.has_rollouts,
+        takes_late=True,
+        why="The policy has lost what it could do.",
+        causes=(
+            "a collapse of the policy (see entropy, gradient, KL)",
+            "answers that are all cut off",
+            "reward hacking",
+        ),
+        next=("entropy", "truncated_frac", *_NEXT),
+        sources=_SOURCES,
+    ),
+    RuleSpec(
+        id="D3",
+        title="overfitting",
+        family="validation",
+        group=Group.LEARNING,
+        metrics=("val_loss", "loss"),
+        judge=EvaluationLossUp,
+        condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
+        "`warn` of the best, "
+        "while the training loss (median of 20) has fallen since; one is enough where the training loss (median of "
+        "five) is at most `behind` of it. On pairs, whose loss begins at ln 2: one above `chance` times that, while "
+        "the training loss (medians of 5 and 20) is below `learned` times that.",
+        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
+        patience={INFO: Patience(2, 2), WARN: AT_ONCE},
+        applies=applicability.has_loss_to_minimise,
+        takes_late=True,
+        why="From here on the model learns its training pairs by heart.",
+        causes=("too many epochs", "too few pairs", "learning rate too high"),
+        next=("loss", "dpo_accuracy", "dpo_margin", "rm_accuracy", "lr"),
+        sources="judgement; the shape is that of any overfit. ln 2 is what a margin of 0 costs (Bradley-Terry).",
+    ),
+)

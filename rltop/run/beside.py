@@ -1,0 +1,152 @@
+"""Files beside a run that declare the ranges of its metrics.
+
+Three are looked for: `ranges.json`, a file for this alone; the settings that W&B
+keeps as `config.yaml`, of which only the list of environments is read; and W&B's
+`wandb-summary.json`, in which Telescope puts what environments declare.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+
+from rltop.catalog.ranges import MAX_DECLARED, NONE, Range, Ranges, of_environments, range_of
+
+SIDECAR = "ranges.json"
+MAX_BYTES = 4 * 1024 * 1024
+_SETTING = re.compile(r"(name|reward_min|reward_max)\s*:\s*(.*?)\s*(?:\s#.*)?$")
+_ENVIRONMENTS = re.compile(r"(\s*)environments\s*:\s*(?:#.*)?$")
+
+
+def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
+    """What is declared beside a run; nothing, where nothing is.
+
+    Args:
+        path: the run's file, or the folder that is followed as one.
+        note: told the path and the reason of a file that cannot be used.
+    """
+    where = Path(path)
+    home = where if where.is_dir() else where.parent
+    found: dict[str, Range] = {}
+    for folder in (home, home / "files"):
+        for name, read in _READERS:
+            file = folder / name
+            try:
+                if not file.is_file():
+                    continue
+                if file.stat().st_size > MAX_BYTES:
+                    raise ValueError(f"larger than {MAX_BYTES} bytes")
+                found |= read(file.read_text("utf-8", errors="replace"))
+            except OSError as error:
+                note(str(file), error.strerror or "cannot be read")
+            except (ValueError, RecursionError) as error:
+                note(str(file), f"declares no ranges: {error}")
+    return Ranges(found) if found else NONE
+
+
+def _sidecar(text: str) -> dict[str, Range]:
+    """`{"key or pattern": [low, high], …}`, and `environments` as in Telescope's settings."""
+    declared = json.loads(text)
+    if not isinstance(declared, dict):
+        raise ValueError('expected {"key": [low, high], …}')
+    found = of_environments(_listed(declared.pop("environments", None)))
+    for key, value in list(declared.items())[:MAX_DECLARED]:
+        each = range_of(value)
+        if each is None:
+            raise ValueError(f"{key!r} is not [low, high] with low below high")
+        found[key] = each
+    return found
+
+
+def _summary(text: str) -> dict[str, Range]:
+    """What environments declare, as text within the summary."""
+    summary = json.loads(text)
+    details = summary.get("env_details") if isinstance(summary, Mapping) else None
+    return of_environments(_listed(json.loads(details) if isinstance(details, str) else details))
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _settings(text: str) -> dict[str, Range]:
+    """The environments of a settings file, by its indentation: a list of names and numbers needs no more of YAML."""
+    return of_environments(_environments(text.splitlines()))
+
+
+def _environments(lines: Iterable[str]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    indent = item_indent = -1
+    for line in lines:
+        begin = _ENVIRONMENTS.match(line)
+        if begin is not None and indent < 0:
+            indent = len(begin[1])
+            continue
+        if indent < 0 or not line.strip() or line.lstrip().startswith("#"):
+            continue
+        depth, text = len(line) - len(line.lstrip()), line.strip()
+        if depth < indent or (depth == indent and not text.startswith("- ")):
+            indent = item_indent = -1
+            continue
+        if text.startswith("- ") and item_indent in (-1, depth):
+            item_indent = depth
+            found.append({})
+            depth, text = depth + 2, text[2:].strip()
+        setting = _SETTING.match(text)
+        if setting is not None and found and depth == item_indent + 2:
+            found[-1][setting[1]] = _scalar(setting[2])
+    return found
+
+
+def _scalar(text: str) -> object:
+    text = text.strip("\"'")
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+_READERS: tuple[tuple[str, Callable[[str], dict[str, Range]]], ...] = (
+    ("config.yaml", _settings),
+    ("wandb-summary.json", _summary),
+    (SIDECAR, _sidecar),
+)
+"""By name; what comes later wins."""
+
+
+MOST_NAMES = 4096
+"""Names looked at in one folder: a rollout dump of a million files is no place for checkpoints."""
+_NAME = re.compile(r"^(?:checkpoint|ckpt|global_?step|step|iter|iteration)[-_=]?0*(\d{1,12})(?:$|[-_.])", re.IGNORECASE)
+_FOLDERS = ("checkpoints", "checkpoint", "ckpts", "ckpt", "weights")
+_NO_WEIGHTS = (".json", ".jsonl", ".csv", ".txt", ".log", ".md", ".yaml", ".parquet", ".png", ".html", ".gz", ".tmp")
+"""Ends of names of what is dumped by step and nobody can go back to."""
+_LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "runs"})
+"""Folders that a run keeps its logs in, with the checkpoints one level up."""
+
+
+def checkpoint_steps(path: str) -> tuple[int, ...]:
+    """Steps of the checkpoints that lie beside the metric file `path`, ascending.
+
+    Looks in its folder, in the usual folders for checkpoints there, and one level
+    up where the folder is one for logs. What cannot be listed has none.
+    """
+    folder = Path(path).absolute().parent
+    roots = [folder, folder.parent] if folder.name.lower() in _LOG_FOLDERS else [folder]
+    found: set[int] = set()
+    for root in roots:
+        for place in (root, *(root / name for name in _FOLDERS)):
+            found.update(_steps_in(place))
+    return tuple(sorted(found))
+
+
+def _steps_in(folder: Path) -> list[int]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in islice(entries, MOST_NAMES)]
+    except OSError:
+        return []
+    return [int(match[1]) for name in names if not name.endswith(_NO_WEIGHTS) and (match := _NAME.match(name))]

@@ -1,0 +1,410 @@
+"""Paths → metric streams: what a person typed, and the files that they meant.
+
+Owns the looking; opens nothing for following. A file that was named is taken as
+it is; in a directory only what looks like metrics is, newest first, and what was
+passed over is remembered with the reason.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePath
+
+from rltop.catalog.ranges import NONE, Ranges
+from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
+from rltop.formats.kinds import WANDB, Kind, bare_name
+from rltop.model import Label
+from rltop.run.beside import read_ranges
+from rltop.run.found import WANDB_PARTS, Found, name_of, told_apart
+from rltop.run.sniff import SAMPLES, name_refused, sniff, why_refused
+from rltop.structs import NamedTuple, Struct, field
+
+_MAX_DEPTH = 7
+_MAX_ENTRIES = 20_000
+_TITLE_BYTES = 64 * 1024
+_SUFFIXES = (".jsonl", ".ndjson", ".json", ".log", ".out", ".txt", ".csv", ".wandb")
+_ARCHIVE = re.compile(r"(tail|block_live|block_\d+)\.zip$")
+"""What Telescope calls the files in which it keeps its tables."""
+_NOT_METRICS = frozenset(
+    {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv"}
+)
+_UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
+"""What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
+
+
+class Judged(NamedTuple):
+    """What a look into a file has shown.
+
+    Attributes:
+        size: of the file at that time.
+        kind: what its first bytes say it is.
+        reason: why it is no metric stream; empty if it is one.
+        title: what it calls its run.
+        is_unreadable: whether it is one cannot be told: `reason` says what is in the way.
+    """
+
+    size: int
+    kind: Kind | None
+    reason: str
+    title: str = ""
+    is_unreadable: bool = False
+
+
+Seen = dict[str, Judged]
+"""What earlier looks have shown, by path."""
+
+
+class Discovery(Struct, frozen=False):
+    """What was found, and what was looked at and left; `seen` spares a second look into a file.
+
+    A directory or a pattern (`may_grow`) may have more in it later; a file that was named is all that was asked for.
+    `missing` are paths behind which there is nothing yet, and patterns that match nothing. `left_out` is the part of
+    `passed_over` that may well be metrics: what could not be read, and why. `failed` says of which of several paths
+    nothing can be had. `names` and `opened` count up while the look goes on.
+    """
+
+    found: list[Found] = field(default_factory=list)
+    passed_over: list[tuple[str, str]] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[SourceError] = field(default_factory=list)
+    looked_in: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    may_grow: bool = False
+    seen: Seen = field(default_factory=dict)
+    names: int = 0
+    opened: int = 0
+
+    def leave_out(self, path: str, reason: str) -> None:
+        """Note what cannot be read, and why."""
+        self.passed_over.append((path, reason))
+        self.left_out.append((path, reason))
+
+
+def discover(paths: Sequence[str], seen: Seen | None = None, into: Discovery | None = None) -> Discovery:
+    """Find the metric streams that `paths` mean; no path means the current directory.
+
+    A file that cannot be read is left out, and said to be; only what was named itself,
+    and is all there is, is an error.
+
+    Args:
+        paths: files, directories and globs, as typed.
+        seen: what earlier looks have judged; filled by this one. A file that was no metric
+            stream is judged again when it has grown.
+        into: where to put it; another thread may watch its counters.
+
+    Raises:
+        SourceError: of none of the paths there is anything to be had.
+    """
+    result = Discovery() if into is None else into
+    if seen is not None:
+        result.seen = seen
+    for path in paths or ["."]:
+        try:
+            _look_for(path, result)
+        except SourceError as error:
+            result.failed.append(error)
+    if result.failed and not result.found:
+        raise result.failed[0]
+    result.left_out += [(error.message, "") for error in result.failed]
+    found = {found.path: found for found in result.found}.values()
+    result.found = [each._replace(ranges=_declared(each, result)) for each in told_apart(list(found))]
+    return result
+
+
+def _look_for(path: str, result: Discovery) -> None:
+    """Look at what one typed path means."""
+    typed = os.path.expanduser(path)  # noqa: PTH111 - a Path would drop the trailing slash that a person typed
+    expanded = _expand(typed, result)
+    if not expanded:
+        result.missing.append(path)
+    result.may_grow = result.may_grow or expanded != [typed]
+    for each in expanded:
+        result.opened += each != typed
+        try:
+            _look_at(each, result, is_only=len(expanded) == 1)
+        except SourceError as error:
+            if each == typed:
+                raise
+            result.passed_over.append((each, error.message))
+        except _UNREADABLE as error:
+            if each == typed:
+                raise cannot_read(each, error) from error
+            result.leave_out(each, reason_of(error))
+
+
+def _declared(found: Found, result: Discovery) -> Ranges:
+    """Ranges that files beside the run declare; they can do without."""
+    try:
+        return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
+    except OSError as error:
+        result.passed_over.append((found.path, f"declares no ranges: {reason_of(error)}"))
+        return NONE
+
+
+def _expand(path: str, result: Discovery) -> list[str]:
+    """The paths that one path means: itself, unless it is a pattern.
+
+    Raises:
+        SourceError: it is a pattern, and the folder that it begins in cannot be listed.
+    """
+    if not glob.has_magic(path) or os.path.exists(path):  # noqa: PTH110 - a Path raises where it may not look
+        return [path]
+    found = []
+    for each in glob.iglob(path, recursive=True):  # noqa: PTH207 - patterns may be absolute
+        result.names += 1
+        found.append(each)
+    if not found:
+        # A pattern passes over what it cannot list: that nothing matches must not be said of a closed folder.
+        _list_start(path)
+    return sorted(found)
+
+
+def _list_start(pattern: str) -> None:
+    parts = pattern.split("/")
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    start = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
+    try:
+        with os.scandir(start):
+            pass
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise cannot_read(start, error) from error
+
+
+def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
+    """Look at one path that is no pattern.
+
+    Raises:
+        SourceError: it is known to hold no metrics.
+        OSError, DecodeError: it cannot be read.
+    """
+    try:
+        info = Path(path).stat()
+    except FileNotFoundError:
+        result.missing.append(path)
+        if path.endswith("/"):
+            result.may_grow = True
+        else:
+            result.found.append(Found(path, name_of(path)))
+        return
+    if stat.S_ISDIR(info.st_mode):
+        result.looked_in.append(path)
+        result.may_grow = True
+        result.found.extend(_search(path, result))
+    elif stat.S_ISREG(info.st_mode):
+        kind, reason = sniff(path, is_hurried=is_only)
+        if kind is None or reason in SAMPLES:
+            _refuse(path, reason)
+        result.found.append(Found(path, named(path, kind), info.st_size, info.st_mtime, kind))
+    else:
+        raise SourceError(f"{path} is not a regular file", "name the file that the trainer writes")
+
+
+def _refuse(path: str, reason: str) -> None:
+    """Say what a file that was named is, where it is certain that it holds no metrics.
+
+    Raises:
+        SourceError: it is of a kind that is known and not read, or it holds samples.
+        OSError: it cannot be read.
+    """
+    if reason in SAMPLES:
+        hint = f"name the metrics beside it; if these are metrics all the same: rltop - < {path}"
+        raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
+    with Path(path).open("rb") as file:
+        what, remedy = why_refused(file.read(16))
+    if what:
+        raise SourceError(f"{path} is {what}, not a metric stream", remedy)
+
+
+def _may_hold_metrics(name: str) -> bool:
+    """Is a file of this name worth a look inside?"""
+    return bare_name(name).endswith(_SUFFIXES) or "tfevents" in name or bool(_ARCHIVE.match(name))
+
+
+def _search(folder: str, result: Discovery) -> list[Found]:
+    """Runs below a directory, newest first."""
+    files, titles = [], {}
+    for path, info in _walk(folder, result):
+        if info.st_size == 0:
+            result.passed_over.append((path, "empty"))
+            continue
+        judged = _judged(path, info.st_size, result.seen)
+        result.opened += 1
+        if judged.is_unreadable:
+            result.leave_out(path, judged.reason)
+        elif judged.reason:
+            result.passed_over.append((path, judged.reason))
+        else:
+            titles[path] = judged.title
+            name = Label.of(judged.title) if judged.title else name_of(path)
+            files.append(Found(path, name, info.st_size, info.st_mtime, judged.kind))
+    from rltop.run.grouping import group  # noqa: PLC0415 - a file that was named needs none
+
+    grouped = group(files, titles)
+    result.passed_over += grouped.repeated
+    return grouped.runs
+
+
+def _judged(path: str, size: int, seen: Seen) -> Judged:
+    """What a file of a directory is, from an earlier look where that still holds.
+
+    The one guard around a file that nobody named: whatever is wrong with it, it must not
+    keep the others from being found.
+    """
+    known = seen.get(path)
+    is_unsettled = known is not None and bool(known.reason or (known.kind is WANDB and not known.title))
+    if known is not None and not (is_unsettled and known.size != size):
+        return known
+    try:
+        kind, reason = sniff(path)
+        known = Judged(size, kind, reason, _title(path) if kind is WANDB else "")
+    except FileNotFoundError:
+        return Judged(size, None, "gone since the directory was listed")
+    except OSError as error:
+        # Not remembered: permission may be given, and a server come back, without the file's being written.
+        return Judged(size, None, reason_of(error), is_unreadable=True)
+    except Exception as error:
+        known = Judged(size, None, reason_of(error), is_unreadable=True)
+    seen[path] = known
+    return known
+
+
+def named(path: str, kind: Kind | None) -> Label:
+    """What the run of a file is called: what it calls itself where it does, else by its path."""
+    title = _title(path) if kind is WANDB else ""
+    return Label.of(title) if title else name_of(path)
+
+
+def _title(path: str) -> str:
+    """What a W&B run calls itself, as its first records say; empty where they do not.
+
+    Parts that share a W&B run write a file each, with steps of their own: the part ends the name.
+    """
+    from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
+
+    decoder = WandbDecoder()
+    try:
+        with Path(path).open("rb") as file:
+            decoder.feed(file.read(_TITLE_BYTES), 0, 0)
+    except OSError:
+        return ""
+    part = decoder.step_key.removesuffix("/step")
+    return f"{decoder.run.name or decoder.run.run_id}_{part}" if part in WANDB_PARTS else decoder.run.name
+
+
+def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]]:
+    """Every file below a directory that may hold metrics.
+
+    Raises:
+        OSError: the directory itself cannot be listed; one below it is left out.
+    """
+    seen, queue = 0, [(folder, 0)]
+    while queue:
+        here, depth = queue.pop(0)
+        try:
+            listed = _listed(here, result)
+        except OSError as error:
+            if not depth:
+                raise
+            _note(here, error, result)
+            continue
+        for entry in listed:
+            seen += 1
+            if seen > _MAX_ENTRIES:
+                result.leave_out(folder, f"of more than {_MAX_ENTRIES:,} names the rest was not looked at")
+                return
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
+                        queue.append((entry.path, depth + 1))
+                elif _may_hold_metrics(entry.name):
+                    info = entry.stat()
+                    if stat.S_ISREG(info.st_mode):
+                        yield entry.path, info
+                elif name_refused(entry.name):
+                    result.passed_over.append((entry.path, name_refused(entry.name)))
+            except OSError as error:
+                _note(entry.path, error, result, is_link=entry.is_symlink())
+
+
+def _listed(folder: str, result: Discovery) -> list[os.DirEntry[str]]:
+    listed = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            result.names += 1
+            listed.append(entry)
+    return sorted(listed, key=lambda entry: entry.name)
+
+
+def _note(path: str, error: OSError, result: Discovery, *, is_link: bool = False) -> None:
+    """Leave a path out that cannot be looked at, unless it has just gone."""
+    if not isinstance(error, FileNotFoundError):
+        result.leave_out(path, reason_of(error))
+    elif is_link:
+        result.leave_out(path, "a link to nothing")
+    else:
+        result.passed_over.append((path, "gone since the directory was listed"))
+
+
+_MOST_REASONS = 4
+SILENT_S = 3.0
+"""A file system that has not answered for so long is said not to."""
+
+
+def is_awaited(discovery: Discovery) -> bool:
+    """Is there no file yet, and nothing named that can only be a file?
+
+    A path that does not exist and has no suffix may become a directory or a file.
+    """
+    return all(each.path in discovery.missing and not PurePath(each.path).suffix for each in discovery.found)
+
+
+def awaited(paths: Sequence[str], discovery: Discovery) -> Found:
+    """The run that `paths` will have, as far as one can tell before it has begun."""
+    path = next(iter(paths), ".")
+    where = Label.of(Path(path).absolute().name or path)
+    return Found(path, where, awaits=_words(paths or ["."], discovery))
+
+
+def still_looking(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> Found:
+    """What stands for the runs of `paths` while the first look at them has not come to its end.
+
+    Args:
+        paths: as typed.
+        so_far: what the look has counted.
+        silent_s: for how long the file system has owed it an answer.
+    """
+    path = next(iter(paths), ".")
+    return Found(path, Label.of(Path(path).absolute().name or path), awaits=progress_words(paths, so_far, silent_s))
+
+
+def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.0) -> str:
+    """How far a look has come."""
+    where = " and ".join(paths) or "."
+    if silent_s >= SILENT_S:
+        return f"no answer from the file system for {silent_s:.0f} s while looking through {where}; still waiting"
+    return f"looking through {where}: {so_far.names:,} names, {so_far.opened:,} files read so far"
+
+
+def _words(paths: Sequence[str], discovery: Discovery) -> str:
+    where = " or ".join(paths)
+    if all(path in discovery.missing for path in paths):
+        words = f"nothing at {where} yet; waiting for a metric file"
+    else:
+        words = f"no metric file yet; waiting for one in {where}"
+    left = discovery.passed_over
+    if not left:
+        return words
+    reasons = Counter(reason for _, reason in left).most_common()
+    told = [reason if count == 1 else f"{reason} ({count}×)" for reason, count in reasons[:_MOST_REASONS]]
+    name = next(PurePath(path).name for path, reason in left if reason == reasons[0][0])
+    if len(left) == 1:
+        return f"{words}; there is {name}: {told[0]}"
+    more = ", …" if len(reasons) > _MOST_REASONS else ""
+    return f"{words}; there are {len(left)} other files, {name} among them: {', '.join(told)}{more}"

@@ -1,0 +1,227 @@
+"""Files → runs: which files of a directory are one and the same run.
+
+A run directory often holds a run several times over: rows as JSON lines, the
+same as TensorBoard events, and a checkpoint's `trainer_state.json`. It is shown
+once, from the file that says most and soonest; the others are named as passed
+over. Rotated history and one event file per start are one stream; parts that count
+their own steps are streams side by side in one run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from rltop.formats.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, TRACE, WANDB, WHOLE_JSON, bare_name
+from rltop.model import Label
+from rltop.run.found import MAIN_ROLES, Found, Spot, name_of, place, titled_part
+from rltop.structs import Struct, field
+
+MAX_STREAMS = 1_024
+"""Streams of one run that are followed; a job of more ranks is judged by its first ones."""
+_RANK = {
+    kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON, TRACE))
+}
+_WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
+
+
+class Grouped(Struct, frozen=False):
+    """Runs, newest first, and the files that say the same again."""
+
+    runs: list[Found] = field(default_factory=list)
+    repeated: list[tuple[str, str]] = field(default_factory=list)
+
+
+def group(files: Iterable[Found], titles: Mapping[str, str] | None = None) -> Grouped:
+    """Make runs of the metric files below one directory.
+
+    Args:
+        files: one entry per file.
+        titles: path → what the run calls itself in the file, where it does.
+    """
+    grouped = Grouped()
+    by_home: dict[Path, list[tuple[Found, Spot]]] = {}
+    titles = dict(titles or {})
+    files = _without_shared(list(files), titles, grouped)
+    for each, spot in place(_sequences(files, titles), titles):
+        by_home.setdefault(spot.home, []).append((each, spot))
+    traces = _take_traces(by_home)
+    for home, streams in by_home.items():
+        _add_home(grouped, home, streams)
+        _put_beside(grouped, traces.get(home), streams)
+    grouped.runs.sort(key=lambda found: (-_newest_s(found), found.path))
+    return grouped
+
+
+def _without_shared(files: list[Found], titles: dict[str, str], grouped: Grouped) -> list[Found]:
+    """Pass over the file of a W&B run that parts share: it names the run, the rows stand in theirs."""
+    parts: dict[tuple[Path, str], list[str]] = {}
+    for each in files:
+        if titled_part(titles.get(each.path, "")):
+            parts.setdefault(_wandb_run(each), []).append(each.path)
+    kept = []
+    for each in files:
+        own = parts.get(_wandb_run(each), ()) if each.kind is WANDB else ()
+        if not own or each.path in own:
+            kept.append(each)
+            continue
+        grouped.repeated.append((each.path, "the run that its parts share"))
+        if titles.get(each.path):
+            titles.update({path: f"{titles[each.path]}_{titled_part(titles[path])}" for path in own})
+    return kept
+
+
+def _wandb_run(found: Found) -> tuple[Path, str]:
+    """Where W&B keeps its runs, and the name of this one's file."""
+    path = Path(found.path)
+    return path.parent.parent, path.name
+
+
+def _add_home(grouped: Grouped, home: Path, streams: Sequence[tuple[Found, Spot]]) -> None:
+    """The runs of one folder: what says most of the whole, with parts and ranks beside it."""
+    wholes = _best([one for one in streams if not one[1].is_rank], grouped)
+    ranks = _best([one for one in streams if one[1].is_rank], grouped)
+    parts: dict[str, Found] = {}
+    for each, spot in sorted(wholes, key=lambda one: -_newest_s(one[0])):
+        if any(other.role for _, other in wholes) and spot.role not in parts:
+            parts[spot.role] = each._replace(role=spot.role)
+        else:
+            grouped.runs.append(each)
+    beside = [
+        each._replace(role=spot.role, is_rank=True)
+        for each, spot in sorted(ranks, key=lambda one: _natural(one[1].role))
+    ]
+    if parts:
+        main, *others = sorted(parts.values(), key=_precedence)
+        grouped.runs.append(_joined(main, [*others, *beside], home))
+    elif beside:
+        own = [run for run in grouped.runs if any(run is each for each, _ in wholes)]
+        main = max(own, key=_newest_s) if own else beside[0]._replace(is_rank=False)
+        grouped.runs = [run for run in grouped.runs if run is not main]
+        grouped.runs.append(_joined(main, beside, home))
+
+
+def _take_traces(by_home: dict[Path, list[tuple[Found, Spot]]]) -> dict[Path, Found]:
+    """Take traces out that stand in, or one or two folders below, the folder of a run: the newest one each."""
+    found: dict[Path, Found] = {}
+    for home, streams in list(by_home.items()):
+        traces = [each for each, _ in streams if each.kind is TRACE]
+        above = next((one for one in (home, *home.parents[:2]) if _has_metrics(by_home.get(one, ()))), None)
+        if not traces or above is None:
+            continue
+        by_home[home] = [one for one in streams if one[0].kind is not TRACE]
+        if not by_home[home]:
+            del by_home[home]
+        known = [found[above]] if above in found else []
+        found[above] = max([*traces, *known], key=_newest_s)
+    return found
+
+
+def _has_metrics(streams: Iterable[tuple[Found, Spot]]) -> bool:
+    return any(each.kind is not TRACE for each, _ in streams)
+
+
+def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Spot]]) -> None:
+    """Put a trace beside the newest run of its folder."""
+    paths = {each.path for each, _ in streams}
+    own = [run for run in grouped.runs if run.path in paths]
+    if trace is None or not own:
+        return
+    main = max(own, key=_newest_s)
+    joined = main._replace(beside=(trace._replace(role="trace"), *main.beside)[: MAX_STREAMS - 1])
+    grouped.runs = [joined if run is main else run for run in grouped.runs]
+
+
+def _joined(main: Found, beside: Sequence[Found], home: Path) -> Found:
+    """One run of several streams, named by its folder."""
+    name = Label.of(home.name) if home.name else main.name
+    return main._replace(name=name, beside=tuple(beside[: MAX_STREAMS - 1]))
+
+
+def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Found, Spot]]:
+    """Those of the kind that says most; the others hold the same again."""
+    if not streams:
+        return []
+    best = min(_rank(each) for each, _ in streams)
+    kept = [one for one in streams if _rank(one[0]) == best]
+    if best == _RANK[WHOLE_JSON.name]:
+        kept = [max(kept, key=lambda one: (one[0].modified_s or 0.0, one[0].path))]
+    same = f"the same run as {kept[0][0].path}"
+    grouped.repeated += [(each.path, same) for each, spot in streams if (each, spot) not in kept]
+    return kept
+
+
+def _newest_s(found: Found) -> float:
+    """When the run was last written to, by any of its streams."""
+    return max(each.modified_s or 0.0 for each in (found, *found.beside))
+
+
+def _precedence(found: Found) -> tuple[int, str]:
+    """The part that makes the updates comes first: its steps are the run's."""
+    if not found.role:
+        return -1, ""
+    order = MAIN_ROLES.index(found.role) if found.role in MAIN_ROLES else len(MAIN_ROLES)
+    return order, found.role
+
+
+def _natural(role: str) -> list[tuple[int, str]]:
+    """Rank 10 comes after rank 9."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", role)]
+
+
+def _rank(found: Found) -> int:
+    return _RANK[found.kind.name] if found.kind is not None else len(_RANK)
+
+
+def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]:
+    """Join the files of one stream; the newest one comes last and is followed."""
+    parts: dict[tuple[Path, str], list[Found]] = {}
+    archives: dict[Path, list[Found]] = {}
+    for each in files:
+        path = Path(each.path)
+        if each.kind is TELESCOPE:
+            archives.setdefault(path.parent.parent, []).append(each)
+            continue
+        name = "tfevents" if each.kind is TENSORBOARD else bare_name(path.name)
+        folder = path.parent
+        if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
+            folder = folder.parent
+            name = f"{titled_part(titles.get(each.path, ''))} {name}"
+        parts.setdefault((folder, name), []).append(each)
+    own = {Path(path).parent: title for path, title in titles.items() if title}
+    return [
+        *map(join, parts.values()),
+        *(_folder(folder, found, own.get(folder.parent, "")) for folder, found in archives.items()),
+    ]
+
+
+def _folder(folder: Path, files: list[Found], title: str) -> Found:
+    """The folder above archives that are written anew: it is followed as one stream, called as its W&B run is."""
+    size = sum(each.size for each in files)
+    modified_s = max((each.modified_s or 0.0 for each in files), default=None)
+    name = Label.of(title) if title else name_of(str(folder / "metrics"))
+    return Found(str(folder), name, size, modified_s, TELESCOPE)
+
+
+def join(files: list[Found]) -> Found:
+    """One stream of the files of one name: event files by name, rotated ones by number, resumed W&B runs by date."""
+    ordered = sorted(files, key=lambda each: (_started(each.path), -_rotation(each.path), Path(each.path).name))
+    *earlier, last = ordered
+    if not earlier:
+        return last
+    name = last.name if last.kind is not TENSORBOARD else name_of(str(Path(last.path).parent / "metrics"))
+    return last._replace(name=name, earlier=tuple(each.path for each in earlier))
+
+
+def _started(path: str) -> str:
+    """When a W&B run was begun or resumed, as its folder says; empty for anything else."""
+    found = _WANDB_FOLDER.match(Path(path).parent.name)
+    return found[1] if found else ""
+
+
+def _rotation(path: str) -> int:
+    """How often a file was moved out of the way: 2 for `x.jsonl.2.gz`, 0 for the one that is written."""
+    name = Path(path).name
+    number = re.search(r"\.(\d+)(\.(gz|bz2|zst))?$", name)
+    return int(number[1]) if number and "tfevents" not in name else 0

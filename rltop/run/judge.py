@@ -1,0 +1,188 @@
+"""Closed rows of a stream → verdicts, and the gaps between them.
+
+Owns the number that each training row gets, and the copy of the judge's state
+that a look at the open row needs. Imported only where something is judged: the
+rules are the largest part of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rltop.catalog.dialect import Identity
+from rltop.model import Event, Observation, Verdict
+from rltop.rules.engine import Engine
+from rltop.rules.liveness import Liveness
+from rltop.rules.options import EngineOptions
+from rltop.rules.profiles import ActiveProfile
+from rltop.rules.registry import BY_ID
+from rltop.run.observe import Observer
+from rltop.store.stream import ClosedRow, Stream
+from rltop.structs import NamedTuple
+
+WARM_UP_RECORDS = 30
+COLLAPSE_RULE = "X1"
+
+
+class Peek(NamedTuple):
+    """What a look at the open row shows.
+
+    Attributes:
+        verdicts: as if it were closed.
+        events: what closing it now would add to the events, marked as provisional.
+        event_times: of these, as those of a judge.
+    """
+
+    verdicts: Sequence[Verdict]
+    events: Sequence[Event] = ()
+    event_times: Sequence[float | None] = ()
+
+
+class Judge:
+    """The rules at work on one stream.
+
+    Attributes:
+        records: training rows judged so far.
+        liveness: the gaps between rows.
+        collapses: how often a collapse began, got worse or ended.
+        event_times: when the row behind each event was written, seconds since the epoch,
+            or None where it does not say.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self.options = options
+        self.records = 0
+        self.liveness = Liveness(options.limits("L4"))
+        self._engine: Engine | None = None
+        self._observer: Observer | None = None
+        self._segment = 0
+        self._muted: set[str] = set()
+        self._checkpoints: tuple[int, ...] = ()
+        self.collapses = 0
+        self.event_times: list[float | None] = []
+        self._last_time_s: float | None = None
+
+    def begin(self, stream: Stream, identity: Identity) -> None:
+        """The dialect is settled: judging starts."""
+        self._engine = self._new_engine(identity)
+        self._observer = Observer(stream, identity)
+
+    def _new_engine(self, identity: Identity) -> Engine:
+        engine = Engine(identity, self.options)
+        for rule in self._muted:
+            engine.mute(rule)
+        engine.take_checkpoints(self._checkpoints)
+        return engine
+
+    def identified(self, identity: Identity) -> None:
+        """New keys have come."""
+        assert self._engine is not None and self._observer is not None
+        self._observer.use(identity)
+        self._engine.identified(identity)
+        self._date_events(self._last_time_s)
+
+    def work_off(self, stream: Stream, arrived_s: float | None) -> None:
+        """Judge every closed row, in the order of the file."""
+        assert self._engine is not None
+        while stream.closed:
+            observation = self._observe(stream, stream.closed.popleft())
+            if observation is None:
+                continue
+            if observation.segment != self._segment and not observation.is_late:
+                self._segment = observation.segment
+                self.liveness.restart()
+            self.liveness.observe(observation, arrived_s)
+            happened = self._engine.observe(observation)
+            self.collapses += any(event.rule == COLLAPSE_RULE for event in happened)
+            self._last_time_s = observation.time_s
+            self._date_events(observation.time_s)
+
+    def _date_events(self, time_s: float | None) -> None:
+        """Note when the row was written that the newest events come from."""
+        assert self._engine is not None
+        new = len(self._engine.events) - len(self.event_times)
+        if new:
+            self.event_times += [time_s] * new
+
+    def _observe(self, stream: Stream, row: ClosedRow) -> Observation | None:
+        raw = stream.raw_row(row)
+        if raw is None:
+            return None
+        if raw.is_training and row.columns is None:
+            self.records += 1
+        assert self._observer is not None
+        return self._observer.observation(row, raw, self.records)
+
+    @property
+    def profiles(self) -> Sequence[ActiveProfile]:
+        """Whose thresholds hold, and why."""
+        return () if self._engine is None else self._engine.profiles
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Every transition so far, in the order of the file."""
+        return () if self._engine is None else self._engine.events
+
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Take a rule's verdicts out of what is shown, or put them back; raises `KeyError` for an unknown rule."""
+        if rule not in BY_ID:
+            raise KeyError(rule)
+        if self._engine is not None:
+            self._engine.mute(rule, is_muted)
+        (self._muted.add if is_muted else self._muted.discard)(rule)
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
+        """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
+        self._checkpoints = tuple(steps)
+        if self._engine is not None:
+            self._engine.take_checkpoints(self._checkpoints)
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted for this run."""
+        return frozenset(self._muted)
+
+    def is_silent(self, rule: str) -> bool:
+        """Is a rule muted, from the screen or by the settings?"""
+        return rule in self._muted or not self.options.is_enabled(rule, self._names())
+
+    def limits(self, rule: str) -> Mapping[str, float]:
+        """Thresholds of a rule by name, as they hold in this run."""
+        return self.options.limits(rule, self._names())
+
+    def _names(self) -> list[str]:
+        return [profile.name for profile in self.profiles]
+
+    def warm_up(self, stream: Stream) -> tuple[int, int] | None:
+        """(records seen, records wanted) while rules warm up; None when they have."""
+        return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
+
+    def peek(self, stream: Stream, identity: Identity) -> Peek:
+        """Verdicts as if the open row were closed, and the events that this would make."""
+        if self._engine is None or self._observer is None:
+            return self._peek_unsettled(stream, identity)
+        open_row = stream.open_row()
+        raw = None if open_row is None else stream.raw_row(open_row)
+        if open_row is None or raw is None:
+            return Peek(self._engine.verdicts)
+        observation = self._observer.observation(open_row, raw, self.records + raw.is_training)
+        after = self._engine.after(observation)
+        return Peek(after.verdicts, _provisional(after.events), [observation.time_s] * len(after.events))
+
+    def _peek_unsettled(self, stream: Stream, identity: Identity) -> Peek:
+        """Judge the few rows that there are with a judge that is thrown away."""
+        engine, observer, records = self._new_engine(identity), Observer(stream, identity), 0
+        times: list[float | None] = []
+        open_row = stream.open_row()
+        for row in [*stream.closed, *([] if open_row is None else [open_row])]:
+            raw = stream.raw_row(row)
+            if raw is not None:
+                records += raw.is_training and row.columns is None
+                observation = observer.observation(row, raw, records)
+                engine.observe(observation)
+                times += [observation.time_s] * (len(engine.events) - len(times))
+        return Peek(engine.verdicts, _provisional(engine.events), times)
+
+
+def _provisional(events: Sequence[Event]) -> list[Event]:
+    return [event._replace(is_provisional=True) for event in events]

@@ -1,0 +1,126 @@
+"""The margin between chosen and rejected answers, where a trainer logs only the two.
+
+Owns which keys are such a pair and what the difference is called: by its formula,
+so that whoever reads it sees that nobody logged it. It becomes a key of the row
+before the row is stored, and is from there on a metric like any other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.jsonl import JsonlOptions
+from rltop.model import GAP, Record, Shape
+from rltop.model.keys import is_evaluation_key
+
+_REWARD = re.compile(r"reward|score")
+_SIDE = re.compile(r"(?<![a-z])(chosen|rejected|reject)(?![a-z])")
+_SHAPES_KEPT = 1024
+
+
+def margin_key(chosen: str, rejected: str) -> str:
+    """What the difference of two keys is called: `rewards/chosen − rejected`."""
+    return f"{chosen} − {rejected.rpartition('/')[2]}"
+
+
+def side_of(key: str) -> tuple[str, bool] | None:
+    """The key of the chosen answers' reward that a key belongs to, and whether it is that one; None for other keys."""
+    word = _SIDE.search(key) if _REWARD.search(key) and not is_evaluation_key(key) else None
+    if word is None:
+        return None
+    return f"{key[: word.start()]}chosen{key[word.end() :]}", word[1] == "chosen"
+
+
+class _Plan:
+    """Where the two stand in rows of one shape, and the shape with their difference behind them."""
+
+    __slots__ = ("chosen", "rejected", "shape")
+
+    def __init__(self, chosen: str, rejected: str, shape: Shape) -> None:
+        self.chosen = chosen, shape.index.get(chosen)
+        self.rejected = rejected, shape.index.get(rejected)
+        self.shape = Shape((*shape.keys, margin_key(chosen, rejected)))
+
+
+class MarginDecoder(AutoDecoder):
+    """An `AutoDecoder` whose rows also have the difference of chosen and rejected, where no margin is ever logged."""
+
+    def __init__(self, name: str, options: JsonlOptions) -> None:
+        super().__init__(name, options)
+        self._plans: dict[Shape, _Plan | None] = {}
+        self._plain: Shape | None = None
+        self._has_margin = False
+        self._halves: dict[str, dict[bool, str]] = {}
+        self._newest: dict[str, tuple[int, float]] = {}
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Rows with their margins."""
+        return self._with_margins(super().feed(data, offset, generation))
+
+    def go_on(self) -> list[Record]:
+        """The rows of the next piece with their margins."""
+        return self._with_margins(super().go_on())
+
+    def flush(self) -> list[Record]:
+        """The row gathered so far, with its margin where both halves have come."""
+        return self._with_margins(super().flush())
+
+    def finish(self) -> list[Record]:
+        """Rows with their margins."""
+        return self._with_margins(super().finish())
+
+    def _with_margins(self, records: list[Record]) -> list[Record]:
+        if self._has_margin:
+            return records
+        for i, record in enumerate(records):
+            if record.shape is self._plain:
+                continue
+            plan = self._plan(record.shape)
+            if plan is not None:
+                records[i] = self._widened(record, plan)
+        return records
+
+    def _plan(self, shape: Shape) -> _Plan | None:
+        if shape not in self._plans:
+            if len(self._plans) >= _SHAPES_KEPT:
+                self._plans.clear()
+            planned = self._planned(shape)
+            self._plans[shape] = planned
+        plan = self._plans[shape]
+        if plan is None:
+            self._plain = shape
+        return plan
+
+    def _planned(self, shape: Shape) -> _Plan | None:
+        """The first pair of which a row of this shape has a part; None where there is none, or a margin is logged."""
+        self._has_margin = any("margin" in key and not is_evaluation_key(key) for key in shape.keys)
+        if self._has_margin:
+            return None
+        sides = [(key, side) for key in shape.keys if (side := side_of(key)) is not None]
+        for key, (name, is_chosen) in sides:
+            halves = self._halves.setdefault(name, {})
+            if is_chosen not in halves:
+                halves[is_chosen] = key
+                # Rows that had only the other half, and were left as they are, are half of a pair from now on.
+                self._plans.clear()
+                self._plain = None
+        both = next((halves for _, (name, _) in sides if len(halves := self._halves[name]) == 2), None)
+        return None if both is None else _Plan(both[True], both[False], shape)
+
+    def _widened(self, record: Record, plan: _Plan) -> Record:
+        margin = self._half(record, *plan.chosen) - self._half(record, *plan.rejected)
+        if not math.isfinite(margin):
+            return record
+        return record._replace(shape=plan.shape, values=record.values + array("d", (margin,)))
+
+    def _half(self, record: Record, key: str, cell: int | None) -> float:
+        """The value of one of the two on the record's step: from this row, or from its part that came before."""
+        if cell is not None:
+            value = record.values[cell]
+            self._newest[key] = record.step, value
+            return value
+        step, value = self._newest.get(key, (record.step, GAP))
+        return value if step == record.step else GAP

@@ -1,0 +1,58 @@
+"""How runs are read and judged, and the two things that whoever drives it brings.
+
+Imports no rule and no reader: the configuration needs it before the first frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rltop.formats.jsonl import JsonlOptions
+from rltop.rules.options import EngineOptions
+from rltop.sources.feed import Feed
+from rltop.store.series import StoreOptions
+from rltop.structs import NamedTuple
+
+OpenFeed = Callable[[str, int | None], Feed]
+"""Follow a path from its beginning, or (with a number) from that many lines before its end."""
+
+
+class IngestOptions(NamedTuple):
+    """How runs are read and judged.
+
+    Attributes:
+        jsonl, store, health: options of those rooms.
+        total_steps: how many steps the run wants to make, where the user knows.
+        has_preview: show the last rows of a large file while history is read.
+        rollouts: file, folder or glob of the rollouts; empty looks beside each run.
+    """
+
+    jsonl: JsonlOptions = JsonlOptions()
+    store: StoreOptions = StoreOptions()
+    health: EngineOptions = EngineOptions()
+    total_steps: int | None = None
+    has_preview: bool = True
+    rollouts: str = ""
+
+
+class Bell:
+    """Rung by a reading thread when there is something to take; the screen listens.
+
+    The feeds exist before the screen does, so the two meet here. `rings` moves with
+    every ring.
+    """
+
+    def __init__(self) -> None:
+        self._listener: Callable[[], None] | None = None
+        self.rings = 0
+
+    def listen(self, listener: Callable[[], None] | None) -> None:
+        """Call `listener` at each ring, from whatever thread rings."""
+        self._listener = listener
+
+    def ring(self) -> None:
+        """There is something new."""
+        self.rings += 1
+        listener = self._listener
+        if listener is not None:
+            listener()

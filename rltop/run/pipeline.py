@@ -1,0 +1,287 @@
+"""Bytes of one file → a stream, an identity and, with a judge, verdicts.
+
+One pipeline reads from offset 0 to the end and judges; others show the last rows
+until it has caught up. Whatever the bytes' pieces, the same rows are judged in
+the same order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from rltop.catalog.dialect import Identity
+from rltop.clock import Clock
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.decoder import Decoder, Introduced, Piecemeal, SpanSource
+from rltop.model import Record, TimedSpan
+from rltop.sources.events import Chunk, Reset, ResetReason, TailState
+from rltop.sources.feed import Feed
+from rltop.store.stream import Stream
+from rltop.trainers.identify import identify, with_keys
+
+if TYPE_CHECKING:
+    from rltop.run.judge import Judge, Peek
+    from rltop.stats.spans import SpanBook
+
+
+SETTLE_ROWS = 20
+"""Rows after which the dialect is settled: the first row alone lacks keys that are logged now and then."""
+_SETTLE_CLOSED = 64
+FINAL_KEYS = ("train_runtime",)
+"""Keys that only the summary at the end of a run has (transformers and everything built on it)."""
+
+
+class Sink(Protocol):
+    """Takes closed rows where another than the rules wants them."""
+
+    def take(self, stream: Stream, identity: Identity, *, is_end: bool) -> None:
+        """Work off `stream.closed`; at the end of the file nothing more will come."""
+
+
+class Pipeline:
+    """Decoder, stream and judge of one file.
+
+    Attributes:
+        stream: the rows.
+        identity: dialect, algorithm and signals, once settled.
+        judge: None where the rows are only to be shown.
+        sink: takes the closed rows where there is no judge.
+        offset, generation: up to where the file has been decoded.
+        spans: true spans of the newest steps, where the file holds any.
+        span_sink: what compares the ranks by their spans, where there are any.
+        arrived_s: when the bytes being decoded were seen to arrive; None for history.
+    """
+
+    def __init__(
+        self, decoder: Decoder, stream: Stream, judge: Judge | None = None, group_size: int | None = None
+    ) -> None:
+        self.decoder = decoder
+        self.stream = stream
+        self.judge = judge
+        self.sink: Sink | None = None
+        self.identity: Identity | None = None
+        self.offset = 0
+        self.generation = 0
+        self.arrived_s: float | None = None
+        self.spans: SpanBook | None = None
+        self.span_sink: Callable[[Sequence[TimedSpan]], None] | None = None
+        # Asked once: what a protocol asks of an object takes as long as a rule.
+        self._span_source = decoder if isinstance(decoder, SpanSource) else None
+        self._piecemeal = decoder if isinstance(decoder, Piecemeal) else None
+        self._group_size = group_size
+        self._known_keys = 0
+        self._provisional: tuple[int, Identity | None] = (-1, None)
+
+    def take_reset(self, reset: Reset) -> None:
+        """Another file follows, or another life of this one; what the old one still held is taken in first."""
+        if reset.reason is not ResetReason.PART:
+            for record in self.decoder.finish():
+                self._add(record)
+        self.decoder.reset(is_restart=reset.is_restart)
+        self.offset, self.generation = 0, reset.generation
+        if reset.is_restart and not self.decoder.is_rewritten:
+            self.stream.expect_restart()
+
+    def take_bytes(self, data: bytes, offset: int, generation: int) -> None:
+        """Decode, store and judge a piece of the file."""
+        for record in self.decoder.feed(data, offset, generation):
+            self._add(record)
+        self.offset = offset + len(data)
+        self._take_spans()
+
+    @property
+    def has_more(self) -> bool:
+        """Is some of the bytes taken not decoded yet?"""
+        return self._piecemeal is not None and self._piecemeal.has_more
+
+    def go_on(self) -> None:
+        """Decode, store and judge the next piece of the bytes taken."""
+        if self._piecemeal is not None:
+            for record in self._piecemeal.go_on():
+                self._add(record)
+            self._take_spans()
+
+    def flush(self) -> None:
+        """Nothing has come for a while: show what has been gathered of the newest row."""
+        for record in self.decoder.flush():
+            self._add(record)
+
+    def finish(self) -> None:
+        """Nothing more will come: settle, close the open step, judge the rest."""
+        for record in self.decoder.finish():
+            self._add(record)
+        self._take_spans()
+        self.stream.finish()
+        if self.stream.keys:
+            self._work_off(is_end=True)
+
+    def _take_spans(self) -> None:
+        spans = self._span_source.take_spans() if self._span_source is not None else None
+        if not spans:
+            return
+        if self.spans is None:
+            from rltop.stats.spans import SpanBook  # noqa: PLC0415
+
+            self.spans = SpanBook()
+        self.spans.add(spans)
+        if self.span_sink is not None:
+            self.span_sink(spans)
+
+    def _add(self, record: Record) -> None:
+        self.stream.append(record)
+        if self.stream.closed:
+            self._work_off()
+
+    def _work_off(self, *, is_end: bool = False) -> None:
+        """Settle who wrote this, then judge what is closed."""
+        stream = self.stream
+        if self.identity is None:
+            if not is_end and stream.rows <= SETTLE_ROWS and len(stream.closed) < _SETTLE_CLOSED:
+                return
+            self.identity = self._identify()
+            self._known_keys = len(stream.keys)
+            if self.judge is not None:
+                self.judge.begin(stream, self.identity)
+        if len(stream.keys) != self._known_keys:
+            self._known_keys = len(stream.keys)
+            self.identity = with_keys(self.identity, stream.keys)
+            if self.judge is not None:
+                self.judge.identified(self.identity)
+        if self.judge is not None:
+            self.judge.work_off(stream, self.arrived_s)
+        elif self.sink is not None:
+            self.sink.take(stream, self.identity, is_end=is_end)
+        stream.closed.clear()
+
+    def _identify(self) -> Identity:
+        stream = self.stream
+        samples = {key: stream.head(key).values[:SETTLE_ROWS] for key in stream.keys}
+        found = identify(stream.keys, samples, self.decoder.envelope or "flat")
+        size = self._group_size
+        if size is None and found.group_size is None and isinstance(self.decoder, Introduced):
+            size = self.decoder.group_size
+        return found if size is None else found._replace(group_size=size)
+
+    @property
+    def kind_note(self) -> str:
+        """What the kind of the file says on how fresh its rows are."""
+        return self.decoder.kind_note if isinstance(self.decoder, AutoDecoder) else ""
+
+    # -- what a screen may show before all is judged ---------------------------------------------------------------
+
+    def current_identity(self) -> Identity | None:
+        """The settled identity, or the best guess from the rows so far."""
+        if self.identity is not None:
+            return self.identity
+        if not self.stream.keys:
+            return None
+        if self._provisional[0] != len(self.stream.keys):
+            self._provisional = (len(self.stream.keys), self._identify())
+        return self._provisional[1]
+
+    def peek(self) -> Peek | None:
+        """Verdicts and events as if the open step were closed, None without a judge; nothing is changed by looking."""
+        identity = self.current_identity()
+        return None if self.judge is None or identity is None else self.judge.peek(self.stream, identity)
+
+    @property
+    def is_finished(self) -> bool:
+        """Does the newest row say that the run is over: a final summary, or the last step of a known total?"""
+        stream = self.stream
+        last = stream.last_step
+        if last is None:
+            return False
+        if self.decoder.is_finished:
+            return True
+        if any(stream.value(key, last) is not None for key in FINAL_KEYS):
+            return True
+        if stream.total_steps is not None and last >= stream.total_steps:
+            return True
+        identity = self.current_identity()
+        progress = None if identity is None else identity.primary("progress")
+        done = None if progress is None else stream.value(progress.key, last)
+        return progress is not None and done is not None and progress.read(done) >= 1.0
+
+
+TAKE_BYTES = 1024 * 1024
+MOST_BYTES = 64 * 1024
+"""Bytes decoded between two looks at the clock: rows of metrics take about 1 ms."""
+FEWEST_BYTES = 1024
+SLICE_S = 0.002
+"""Bytes that take longer (nothing but line ends, two numbers to a row) are decoded in smaller slices."""
+
+
+class Budget(Protocol):
+    """How long a slice may still go on."""
+
+    def is_spent(self) -> bool:
+        """Has the slice used up its time?"""
+        ...
+
+
+class Intake:
+    """Moves events from a feed into a pipeline, a slice at a time.
+
+    How long some bytes take is known when they have been decoded: the size of the next
+    slice follows from the last one. A decoder that keeps some of what it was given is asked
+    to go on before it is given anything else.
+    """
+
+    def __init__(self, feed: Feed, pipeline: Pipeline, clock: Clock) -> None:
+        self.feed = feed
+        self.pipeline = pipeline
+        self._clock = clock
+        self._waiting: deque[Chunk | Reset] = deque()
+        self._cursor = 0
+        self._slice_bytes = MOST_BYTES // 8
+
+    def advance(self, budget: Budget) -> bool:
+        """Decode until the budget is spent or nothing waits; True if anything was decoded."""
+        has_moved = False
+        while True:
+            if self.pipeline.has_more:
+                self.pipeline.go_on()
+            elif self._waiting or self._take():
+                self._take_in(self._waiting[0])
+            else:
+                return has_moved
+            has_moved = True
+            if budget.is_spent():
+                return True
+
+    def _take(self) -> bool:
+        self._waiting.extend(self.feed.take(TAKE_BYTES))
+        return bool(self._waiting)
+
+    def _take_in(self, event: Chunk | Reset) -> None:
+        if isinstance(event, Reset):
+            self.pipeline.take_reset(event)
+            self._waiting.popleft()
+            return
+        began_s = self._clock.monotonic()
+        stop = min(self._cursor + self._slice_bytes, len(event.data))
+        self.pipeline.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
+        self._fit_slice(stop - self._cursor, self._clock.monotonic() - began_s)
+        self._cursor = stop
+        if stop == len(event.data):
+            self._waiting.popleft()
+            self._cursor = 0
+
+    def _fit_slice(self, size: int, took_s: float) -> None:
+        """Make the next slice as large as takes its time, but not many times larger than the last one."""
+        fitting = int(size * min(4.0, SLICE_S / took_s)) if took_s > 0.0 else MOST_BYTES
+        self._slice_bytes = max(FEWEST_BYTES, min(MOST_BYTES, fitting))
+
+    @property
+    def is_filled(self) -> bool:
+        """Has everything been decoded that the feed has to give?"""
+        status = self.feed.status
+        is_at_end = status.state is TailState.AT_END and self.pipeline.offset >= status.offset
+        return is_at_end and not self.has_waiting
+
+    @property
+    def has_waiting(self) -> bool:
+        """Is there something taken from the feed and not yet decoded?"""
+        return bool(self._waiting) or self.pipeline.has_more

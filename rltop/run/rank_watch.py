@@ -1,0 +1,197 @@
+"""Rows of many ranks → steps of all ranks, compared and judged in one order.
+
+Every rank's rows wait until all ranks have come as far, so that what is judged does
+not depend on whose bytes came first. Owns that wait, and which keys are stages.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from rltop.catalog.dialect import Identity
+from rltop.model import Algorithm, Event, Observation, TimedSpan, Traits, Unit, Verdict
+from rltop.rules.alert_state import Rule
+from rltop.rules.context import Moment
+from rltop.rules.options import EngineOptions
+from rltop.rules.ranks import RULES
+from rltop.stats.ranks import RankHistory
+from rltop.stats.timing import stage_keys
+from rltop.store.stream import Stream
+
+_NAMESPACES = ("time/", "timing/", "timing_s/", "timing_raw/", "perf/timing/")
+_TOTALS = frozenset({"step", "total", "step_time", "total_time"})
+_MAX_WAITING = 10_000
+"""Rows of one rank that wait for the others; past it the oldest are let go."""
+
+_GIVEN_UP = 16
+"""Rows that the others are ahead when a rank that writes no more, such as one of an earlier, larger job, is left."""
+
+_Waiting = tuple[int, int, float | None, Mapping[str, float]]
+"""Segment, step, time, stage → seconds."""
+
+
+class RankTap:
+    """Takes the closed rows of one rank.
+
+    Attributes:
+        rank: its name.
+        waiting: its rows that wait for the other ranks.
+        has_caught_up: whether all that its file holds has been read.
+        is_gone: the others have gone on without it.
+    """
+
+    def __init__(self, watch: RankWatch, rank: str) -> None:
+        self.rank = rank
+        self.waiting: deque[_Waiting] = deque(maxlen=_MAX_WAITING)
+        self.has_caught_up: Callable[[], bool] = bool
+        self.is_gone = False
+        self._watch = watch
+        self._known: tuple[int, Identity] | None = None
+        self._columns: list[tuple[int, str, float]] = []
+
+    def take(self, stream: Stream, identity: Identity, *, is_end: bool) -> None:
+        """Put the stages of every closed row behind those that wait."""
+        if self._known is None or self._known[0] != len(stream.keys) or self._known[1] is not identity:
+            self._known = (len(stream.keys), identity)
+            self._look_up(stream, identity)
+        while stream.closed:
+            row = stream.closed.popleft()
+            raw = stream.raw_row(row) if row.columns is None else None
+            if raw is None:
+                continue
+            cells = raw.cells
+            stages = {
+                stage: cells[column] * scale
+                for column, stage, scale in self._columns
+                if column < len(cells) and cells[column] == cells[column]
+            }
+            if stages:
+                self.waiting.append((row.segment, row.step, raw.time_s, stages))
+        del is_end
+
+    def _look_up(self, stream: Stream, identity: Identity) -> None:
+        self._columns = []
+        for stage, key, scale in rank_stages(stream.keys, identity):
+            column = stream.column(key)
+            if column is not None:
+                self._columns.append((column, stage, scale))
+                self._watch.history.keys[self.rank, stage] = key
+
+
+def rank_stages(keys: Iterable[str], identity: Identity) -> list[tuple[str, str, float]]:
+    """Which keys of a rank are stages: (stage, key, seconds per logged unit); totals of a step are none."""
+    keys = list(keys)
+    plan = identity.dialect.timing
+    found = {key: (stage, key, scale) for stage, key, scale in (stage_keys(plan, keys) if plan is not None else ())}
+    for signals in identity.signals.values():
+        for signal in signals:
+            if signal.metric.unit is Unit.SECONDS and signal.metric.name != "time_step":
+                found.setdefault(signal.key, (_bare(signal.key), signal.key, signal.scale))
+    for key in keys:
+        name = _bare(key)
+        if name != key and name not in _TOTALS:
+            found.setdefault(key, (name, key, 1.0))
+    return list(found.values())
+
+
+def _bare(key: str) -> str:
+    """A key without the namespace of durations."""
+    return next((key[len(space) :] for space in _NAMESPACES if key.startswith(space)), key)
+
+
+class RankWatch:
+    """All ranks of one run.
+
+    Attributes:
+        history: the newest steps of all ranks.
+        events, event_times: as of a judge.
+        records: steps judged so far.
+    """
+
+    def __init__(self, options: EngineOptions) -> None:
+        self.history = RankHistory()
+        self.events: list[Event] = []
+        self.event_times: list[float | None] = []
+        self.records = 0
+        self._taps: list[RankTap] = []
+        self._options = options
+        self._segment = 0
+        self._last = (-1, -1)
+        self._now = Moment(Algorithm.UNKNOWN, Traits(), None)
+        self._rules = self._fresh()
+
+    def _fresh(self) -> list[Rule]:
+        options = self._options
+        return [
+            Rule(spec, options.limits(spec.id)) for spec in RULES if options.rules.get(spec.id, {}).get("enabled", True)
+        ]
+
+    def tap(self, rank: str) -> RankTap:
+        """What takes the rows of one more rank."""
+        tap = RankTap(self, rank)
+        self._taps.append(tap)
+        return tap
+
+    def take_spans(self, spans: Sequence[TimedSpan]) -> None:
+        """Judge the steps of measured spans; each step comes whole, and by their order."""
+        steps: dict[int, dict[str, dict[str, float]]] = {}
+        ends: dict[int, float] = {}
+        for span in spans:
+            if "/" not in span.name:
+                rank = f"{span.role} rank {span.rank}"
+                stages = steps.setdefault(span.step, {}).setdefault(rank, {})
+                stages[span.name] = stages.get(span.name, 0.0) + span.end_s - span.start_s
+                ends[span.step] = max(ends.get(span.step, 0.0), span.end_s)
+                if span.key:
+                    self.history.keys[rank, span.name] = span.key
+        for step, times in sorted(steps.items()):
+            if len(times) > 1:
+                self.history.is_measured = True
+                self._judge((0, step), ends[step], times)
+
+    def advance(self, *, is_end: bool = False) -> bool:
+        """Judge every step that all ranks have passed, at the end all that wait; True if there was one."""
+        before = self.records
+        while heads := [tap for tap in self._taps if tap.waiting]:
+            if not is_end and len(heads) < len(self._taps) and self._must_wait():
+                break
+            at = min(tap.waiting[0][:2] for tap in heads)
+            times: dict[str, Mapping[str, float]] = {}
+            written: list[float] = []
+            for tap in heads:
+                if tap.waiting[0][:2] == at:
+                    _, _, time_s, times[tap.rank] = tap.waiting.popleft()
+                    written += [] if time_s is None else [time_s]
+            if at > self._last:
+                self._last = at
+                self._judge(at, max(written, default=None), times)
+        return self.records != before
+
+    def _must_wait(self) -> bool:
+        """Does a rank that has nothing to show still owe its rows? One that has fallen silent long ago does not."""
+        furthest = max(len(tap.waiting) for tap in self._taps)
+        must_wait = False
+        for tap in self._taps:
+            tap.is_gone = not tap.waiting and (tap.is_gone or (furthest >= _GIVEN_UP and tap.has_caught_up()))
+            must_wait = must_wait or not (tap.waiting or tap.is_gone)
+        return must_wait
+
+    def _judge(self, at: tuple[int, int], time_s: float | None, times: Mapping[str, Mapping[str, float]]) -> None:
+        segment, step = at
+        if segment != self._segment:
+            self._segment = segment
+            self._rules = self._fresh()
+        self.records += 1
+        self.history.push(step, times)
+        self._now.advance(Observation(self.records, step, segment, time_s, {}, {}, {}, {}, ranks=times))
+        for rule in self._rules:
+            event = rule.observe(self._now)
+            if event is not None:
+                self.events.append(event)
+                self.event_times.append(time_s)
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What fires, or recovered lately."""
+        return [rule.verdict("", "") for rule in self._rules if rule.is_shown(self.records)]

@@ -1,0 +1,420 @@
+"""Where the rollouts of a run lie: beside its metrics, or where its settings say.
+
+A bounded look: the run's folder and those above it that only hold logs, by the
+names that trainers and people give to such files. Nothing is indexed here.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import threading
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from functools import partial
+from heapq import merge
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from rltop.errors import RltopError, SourceError, refusing
+from rltop.files import open_regular
+from rltop.formats.rollouts.kinds import dumps_in, holds_answers
+from rltop.model.completions import (
+    MAX_COMPLETIONS,
+    Completion,
+    RolloutSource,
+    RolloutText,
+    StepRollouts,
+    joined,
+    step_of,
+)
+from rltop.stats.rollouts import StepSummary, summarise
+from rltop.structs import NamedTuple
+
+MOST_NAMES = 4096
+"""Names looked at in one folder."""
+MAX_DUMPS = 64
+MOST_PATH_CHARS = 4096
+"""What the system takes for a path at most; of a pattern that is longer nothing can come either."""
+_SHOWN_CHARS = 80
+_HEAD_BYTES = 256 * 1024
+_MOST_UP = 4
+_FILE = re.compile(
+    r"^(?:\w+[-_])?(?:rollouts?|completions?|samples|generations|experiences?|trajectories|explorer_output)"
+    r"(?:[-_.].*)?\.(?:jsonl|ndjson|db|sqlite3?)$"
+)
+_FOLDERS = (
+    "rollouts", "rollout", "rollout_data", "rollout_data_dir", "rollout_dump", "rollout_dumps", "completions",
+    "generations", "buffer",
+)  # fmt: skip
+_LOG_FOLDERS = frozenset({"log", "logs", "metrics", "tb", "tensorboard", "monitor", "explorer", "trainer", "files"})
+"""Folders that a run keeps its logs in, with what else it writes one level up."""
+_SETTINGS = (".hydra/config.yaml", "config.yaml")
+_SAID = re.compile(rb"rollout_data_dir['\"]?\s*[:=]\s*['\"]?([^'\",\s}\]]+)")
+_NOTHING = frozenset({"null", "none", ""})
+
+
+def given_dumps(pattern: str) -> tuple[list[RolloutSource], list[str]]:
+    """The dumps that a person named: a file, a folder or a glob; and why a part of it is none."""
+    if len(pattern) > MOST_PATH_CHARS:
+        return [], [f"a path of {len(pattern):,} characters: {pattern[:_SHOWN_CHARS]}…"]
+    path = os.path.expanduser(pattern)  # noqa: PTH111 - a pattern is no path
+    is_one = os.path.exists(path) or not glob.has_magic(path)  # noqa: PTH110 - a Path raises where it may not look
+    paths = [path] if is_one else sorted(glob.glob(path, recursive=True))  # noqa: PTH207
+    if not paths:
+        return [], [f"nothing matches {pattern}"]
+    found: list[RolloutSource] = []
+    notes: list[str] = []
+    for each in paths[:MAX_DUMPS]:
+        try:
+            found += dumps_in(each)
+        except SourceError as error:
+            notes.append(f"{error.message}: {error.hint}")
+        except OSError as error:
+            notes.append(f"{each}: {error.strerror or 'cannot be read'}")
+    known = {source.path + str(getattr(source, "prefix", "")): source for source in found}
+    return list(known.values()), notes
+
+
+def dumps_beside(path: str) -> list[RolloutSource]:
+    """The dumps that belong to a run by where they lie: the first place that has any.
+
+    Args:
+        path: the run's file, or the folder that is followed as one.
+    """
+    if path == "-":
+        return []
+    said = _said_by(Path(path))
+    candidates = [*([said] if said is not None else []), *_candidates(Path(path).absolute())]
+    for each in candidates:
+        try:
+            found = dumps_in(str(each)) if _is_folder(each) or holds_answers(each) else []
+        except (OSError, SourceError):
+            continue
+        if found:
+            return found
+    return []
+
+
+def _is_folder(path: Path) -> bool:
+    """Is it a folder, as far as we may know?"""
+    return os.path.isdir(path)  # noqa: PTH112 - a Path raises where it may not look
+
+
+def _homes(path: Path) -> Iterator[Path]:
+    """The folder of a run and those above it for as long as they are only there for logs."""
+    home = path if _is_folder(path) else path.parent
+    for _ in range(_MOST_UP):
+        yield home
+        if home.name.lower() not in _LOG_FOLDERS and not home.name.startswith(("checkpoint-", "run-")):
+            return
+        home = home.parent
+
+
+def _candidates(path: Path) -> Iterator[Path]:
+    for home in _homes(path):
+        for archives in (home, home / "files"):
+            if _is_folder(archives / "steps"):
+                yield archives
+        names = _names(home)
+        own = [name for name in names if _FILE.match(name) and home / name != path]
+        # Of several runs in one folder each has a dump that begins with its name.
+        yield from (home / name for name in sorted(own, key=lambda name: not name.startswith(path.stem)))
+        yield from (home / name for name in _FOLDERS if name in names)
+
+
+def _names(folder: Path) -> set[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in islice(entries, MOST_NAMES)}
+    except OSError:
+        return set()
+
+
+def _said_by(path: Path) -> Path | None:
+    """The folder that the run's log or its settings name as the place for its rollouts."""
+    for home in _homes(path.absolute()):
+        is_file = os.path.isfile(path)  # noqa: PTH113 - as above
+        for file in (path, *(home / name for name in _SETTINGS)) if is_file else ():
+            if file.suffix not in (".log", ".out", ".txt", ".yaml", ""):
+                continue
+            try:
+                with open_regular(file) as opened:
+                    match = _SAID.search(opened.read(_HEAD_BYTES))
+            except OSError:
+                continue
+            if match is None or match[1].decode("utf-8", "replace").lower() in _NOTHING:
+                continue
+            folder = Path(match[1].decode("utf-8", "replace"))
+            for place in (folder, home / folder, home.parent / folder):
+                if _is_folder(place):
+                    return place
+    return None
+
+
+Answer = TypeVar("Answer")
+HELD_STEPS = 4
+"""Steps whose completions are held: the one on the screen and those beside it."""
+LOOK_S = 2.0
+"""How often a dump that has been looked through is asked whether it has grown."""
+YIELD_S = 0.002
+"""Left to the screen after each piece: both take turns on one interpreter."""
+GONE = "the file no longer has it"
+
+
+class ShelfState(NamedTuple):
+    """What is known of the rollouts of a run.
+
+    Attributes:
+        places: the files and folders that they come from.
+        steps: steps that have been found so far, ascending.
+        stream: the stream of the run whose steps these are; "" is the main one.
+        is_looking: it is not known yet whether there are any.
+        progress: which part of them has been looked through; None where all has.
+        notes: what cannot be read, in sentences.
+        is_given: a person named the place.
+        has_failed: nothing more will be read; the first of the notes says why.
+    """
+
+    places: tuple[str, ...] = ()
+    steps: tuple[int, ...] = ()
+    stream: str = ""
+    is_looking: bool = True
+    progress: float | None = None
+    notes: tuple[str, ...] = ()
+    is_given: bool = False
+    has_failed: bool = False
+
+
+class ShelvedStep(NamedTuple):
+    """One step that has been read: its groups, and what was left out or not understood."""
+
+    summary: StepSummary
+    rollouts: StepRollouts
+
+
+class RolloutShelf:
+    """The rollouts of one run. Whatever a view asks is answered at once, with what is known.
+
+    Args:
+        path: the run's file, or the folder that is followed as one.
+        given: file, folder or glob that a person named; empty looks beside the run.
+        on_news: called from the thread whenever there is something new.
+    """
+
+    def __init__(self, path: str, given: str, on_news: Callable[[], None]) -> None:
+        self._path = path
+        self._given = given
+        self._on_news = on_news
+        self._sources: list[RolloutSource] = []
+        self._steps: dict[int, tuple[Hashable, ShelvedStep]] = {}
+        self._refused: dict[tuple[str, str], str] = {}
+        self._texts: dict[Completion, RolloutText] = {}
+        self._wanted_step: int | None = None
+        self._wanted_text: Completion | None = None
+        self._is_closed = False
+        self._bell = threading.Condition()
+        self.state = ShelfState(is_given=bool(given))
+        self.version = 0
+        self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop looking; a read that hangs is left behind."""
+        with self._bell:
+            self._is_closed = True
+            self._bell.notify()
+
+    # -- what a view asks ----------------------------------------------------------------------------------------
+
+    def step_near(self, step: int | None) -> int | None:
+        """The newest step of the dump at or before `step` (None: the newest), else its first; None without any."""
+        steps = self.state.steps
+        if not steps:
+            return None
+        if step is None:
+            return steps[-1]
+        return steps[max(0, bisect_right(steps, step) - 1)]
+
+    def at(self, step: int) -> ShelvedStep | None:
+        """A step; None while it is being read."""
+        with self._bell:
+            if self._wanted_step != step:
+                self._wanted_step = step
+                self._bell.notify()
+        known = self._steps.get(step)
+        return None if known is None else known[1]
+
+    def known(self, step: int) -> ShelvedStep | None:
+        """A step if it is held; nothing is read for it."""
+        found = self._steps.get(step)
+        return None if found is None else found[1]
+
+    def text(self, completion: Completion) -> RolloutText | None:
+        """The texts of a completion; None while they are being read."""
+        found = self._texts.get(completion)
+        if found is None:
+            with self._bell:
+                self._wanted_text = completion
+                self._bell.notify()
+        return found
+
+    def settle(self, step: int | None = None) -> ShelvedStep | None:
+        """Look through everything and read a step (None: the newest) at once, for what starts no thread."""
+        self._find()
+        while self._refresh():
+            pass
+        near = self.step_near(step)
+        if near is not None:
+            self._wanted_step = near
+            self._read_wanted()
+            self._refresh()  # what could not be read of the step is said as well
+        return None if near is None else self.known(near)
+
+    # -- the thread ----------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:  # the end of the thread: what it died of must be seen, and nothing else stops
+            note = f"reading the rollouts has failed: {type(error).__name__}: {error}"
+            self._tell(self.state._replace(is_looking=False, has_failed=True, notes=(note, *self.state.notes)))
+
+    def _follow(self) -> None:
+        self._find()
+        while not self._is_closed:
+            has_more = self._refresh()
+            has_read = self._read_wanted()
+            with self._bell:
+                if self._is_closed:
+                    return
+                if has_more or has_read:
+                    self._bell.wait(YIELD_S)
+                elif not self._has_wishes():
+                    self._bell.wait(LOOK_S)
+
+    def _find(self) -> None:
+        notes: list[str] = []
+        try:
+            with refusing("cannot be looked for"):
+                self._sources, notes = given_dumps(self._given) if self._given else (dumps_beside(self._path), notes)
+        except (RltopError, OSError) as error:
+            notes = [f"{self._given or self._path}: {_reason(error)}"]
+        self._tell(
+            self.state._replace(
+                places=tuple(source.path for source in self._sources),
+                stream=next((source.stream for source in self._sources if source.stream), ""),
+                is_looking=bool(self._sources),
+                notes=tuple(notes),
+            )
+        )
+        self._given_notes = tuple(notes)
+
+    def _refresh(self) -> bool:
+        if not self._sources:
+            # What a run has not written yet may come: a dump begins with its first step.
+            if self._given or self._is_quiet():
+                return False
+            self._find()
+            return bool(self._sources)
+        has_more = False
+        for source in self._sources:
+            has_more = self._asked(source, "look", source.refresh, otherwise=False) or has_more
+        steps = self._merged()
+        parts = [part for source in self._sources if (part := source.progress) is not None]
+        notes = (*self._given_notes, *self._refused.values(), *(n for source in self._sources for n in source.notes))
+        self._tell(
+            self.state._replace(
+                steps=steps, is_looking=has_more and not steps, progress=min(parts, default=None), notes=notes[:8]
+            )
+        )
+        return has_more
+
+    def _is_quiet(self) -> bool:
+        """Nobody has asked for anything: there is no hurry to look for what is not there."""
+        return self._wanted_step is None and self._wanted_text is None
+
+    def _merged(self) -> tuple[int, ...]:
+        if len(self._sources) == 1:
+            own: Sequence[int] = self._sources[0].steps
+            known = self.state.steps
+            same = len(own) == len(known) and (not own or (own[0] == known[0] and own[-1] == known[-1]))
+            return known if same and list(own) == list(known) else tuple(own)
+        return tuple(dict.fromkeys(merge(*(source.steps for source in self._sources))))
+
+    def _has_wishes(self) -> bool:
+        return self._wanted_text is not None or self._is_stale(self._wanted_step)
+
+    def _is_stale(self, step: int | None) -> bool:
+        if step is None or step not in self.state.steps:
+            return False
+        known = self._steps.get(step)
+        return known is None or known[0] != self._stamp(step)
+
+    def _stamp(self, step: int) -> Hashable:
+        return tuple(
+            self._asked(source, "stamp", partial(source.stamp, step), otherwise=None) for source in self._sources
+        )
+
+    def _read_wanted(self) -> bool:
+        wanted, step = self._wanted_text, self._wanted_step
+        if wanted is not None:
+            texts = (self._asked(each, "text", partial(each.text, wanted), otherwise=None) for each in self._sources)
+            found = next((text for text in texts if text is not None), None)
+            with self._bell:
+                # One at a time: a text may be as long as its file.
+                self._texts = {wanted: found if found is not None else RolloutText((), (), GONE)}
+                if self._wanted_text is wanted:
+                    self._wanted_text = None
+            self._changed()
+        if step is None or not self._is_stale(step):
+            return wanted is not None
+        stamp = self._stamp(step)
+        shelved = self._read(step)
+        held = {known: each for known, each in self._steps.items() if known != step}
+        while len(held) >= HELD_STEPS:
+            del held[next(iter(held))]
+        self._steps = {**held, step: (stamp, shelved)}
+        self._changed()
+        return True
+
+    def _read(self, step: int) -> ShelvedStep:
+        completions: list[Completion] = []
+        left_out = 0
+        for source in self._sources:
+            found, more = joined(self._asked(source, "step", partial(source.read, step), otherwise=[]))
+            room = MAX_COMPLETIONS - len(completions)
+            completions += found[:room]
+            left_out += more + max(0, len(found) - room)
+        rollouts = step_of(step, completions, left_out)
+        return ShelvedStep(summarise(rollouts), rollouts)
+
+    def _asked(self, source: RolloutSource, what: str, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+        """What a dump answers; one that trips over its own bytes is said to, and the others are read on."""
+        try:
+            with refusing("damaged"):
+                answer = call()
+        except (RltopError, OSError) as error:
+            self._refused[source.path, what] = f"{source.path}: {_reason(error)}"
+            return otherwise
+        self._refused.pop((source.path, what), None)
+        return answer
+
+    def _tell(self, state: ShelfState) -> None:
+        if state != self.state:
+            self.state = state
+            self._changed()
+
+    def _changed(self) -> None:
+        self.version += 1
+        if not self._is_closed:
+            self._on_news()
+
+
+def _reason(error: RltopError | OSError) -> str:
+    return error.message if isinstance(error, RltopError) else error.strerror or "cannot be read"

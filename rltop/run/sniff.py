@@ -1,0 +1,149 @@
+"""Does a file hold metrics? Judged by its first bytes, and a log by its last ones too."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePath
+from typing import BinaryIO
+
+from rltop.errors import DecodeError
+from rltop.formats.auto import AutoDecoder
+from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.kinds import CONSOLE, JSONL, TELESCOPE, WHOLE_JSON, Kind, bare_name, codec_of, kind_of
+from rltop.model import Record
+
+SNIFF_BYTES = 256 * 1024
+_SAMPLE_LINE_BYTES = 64 * 1024
+SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
+"""Why a file of JSON lines is taken for samples rather than metrics."""
+
+
+def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
+    """The kind of a file, and why it is no metric stream (empty if it is one).
+
+    A row of metrics has a step and a number; a file whose typical line is past
+    64 KiB, whose rows share no number, or that has many rows for one step, holds
+    samples. Compressed files are judged by what is in them. `is_hurried`: there are
+    not many files to be judged, and somebody waits (see `decode.json_text`).
+
+    Raises:
+        OSError: it cannot be opened or read.
+        DecodeError: it is compressed, and nothing can be got out of it.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(SNIFF_BYTES)
+        is_all = len(head) < SNIFF_BYTES
+        tail = b"" if is_all else _last_bytes(file)
+    what, _ = why_refused(head)
+    if what and kind_of(head, path, is_all=True) is not TELESCOPE:
+        return None, what
+    if codec_of(head) is not None:
+        decoder = AutoDecoder(path, JsonlOptions())
+        records = decoder.feed(head, 0, 0)
+        if decoder.stopped and not records:
+            raise DecodeError(decoder.stopped, "unpack it, and name what is in it")
+        return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
+    return _judge(path, head, tail, JsonlOptions(is_hurried=is_hurried), is_all=is_all)
+
+
+def _judge(path: str, head: bytes, tail: bytes, options: JsonlOptions, *, is_all: bool) -> tuple[Kind | None, str]:
+    """The kind of a file that is not compressed, and why it is no metric stream."""
+    kind = kind_of(head, path, is_all=True)
+    if kind is JSONL:
+        return kind, _why_not_jsonl(head, options, is_all=is_all)
+    if kind is WHOLE_JSON:
+        return kind, "" if bare_name(
+            Path(path).name
+        ) == "trainer_state.json" else "a JSON document, not rows of metrics"
+    if kind is CONSOLE:
+        return kind, "" if _has_rows(path, head) or _has_rows(path, tail) else "text without metrics"
+    return kind, "" if kind is not None else "unknown format"
+
+
+def _last_bytes(file: BinaryIO) -> bytes:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - SNIFF_BYTES))
+    return file.read(SNIFF_BYTES)
+
+
+def _has_rows(path: str, data: bytes) -> bool:
+    if not data:
+        return False
+    decoder = CONSOLE.make(path, JsonlOptions())
+    return bool([*decoder.feed(data, 0, 0), *decoder.finish()])
+
+
+def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
+    if b"\n" not in head:
+        if not is_all:
+            return "one line longer than any row of metrics"
+        head += b"\n"
+    lines = head.split(b"\n")[:-1]
+    if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
+        return SAMPLES[0]
+    decoder = JSONL.make("", options)
+    records = decoder.feed(head[: head.rindex(b"\n") + 1], 0, 0)
+    if not records:
+        has_rows = decoder.counts.lines > decoder.counts.bad_lines
+        return "no row with a step and a number" if has_rows else "not JSON lines"
+    seen: set[str] = set()
+    if len(records) > 1 and not any(_repeats(record, seen) for record in records):
+        return "rows share no number"
+    steps = [record.step for record in records]
+    if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
+        return SAMPLES[1]
+    return ""
+
+
+def _repeats(record: Record, seen: set[str]) -> bool:
+    """Has a key of this row been in an earlier one?"""
+    keys = set(record.shape.keys)
+    if keys & seen:
+        return True
+    seen |= keys
+    return False
+
+
+_SIGNATURES = (
+    (b"SQLite format 3\0", "an SQLite database (Trackio, MLflow or an experience buffer)"),
+    (b"PAR1", "a parquet table: samples or completions"),
+    (b":SWL", "a SwanLab run"),
+    (b"\xfd7zXZ\0", "compressed with xz"),
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x93NUMPY", "a numpy array"),
+)
+_REMEDIES = {
+    ".db": "have the trainer write JSON lines or TensorBoard events as well",
+    ".parquet": "name the metrics that belong to it",
+    ".swanlab": "SwanLab writes its file late: turn on TensorBoard, or a JSON lines logger, as well",
+    ".xz": "unpack it: xz -dc FILE | rltop -",
+    ".zip": "unpack it and name what is in it",
+}
+_SUFFIXES = {
+    ".db": "an SQLite database",
+    ".sqlite": "an SQLite database",
+    ".sqlite3": "an SQLite database",
+    ".parquet": "a parquet table: samples or completions",
+    ".swanlab": "a SwanLab run",
+    ".xz": "compressed with xz",
+    ".zip": "a zip archive",
+}
+_OF_SIGNATURE = {
+    b"SQLite format 3\0": ".db",
+    b"PAR1": ".parquet",
+    b":SWL": ".swanlab",
+    b"\xfd7zXZ\0": ".xz",
+    b"PK\x03\x04": ".zip",
+}
+
+
+def name_refused(name: str) -> str:
+    """What a file of this name is that no decoder reads; empty where its name does not tell."""
+    return _SUFFIXES.get(PurePath(name).suffix.lower(), "")
+
+
+def why_refused(head: bytes) -> tuple[str, str]:
+    """What a file is by its first bytes, and what to do; both empty where it may hold metrics."""
+    for signature, what in _SIGNATURES:
+        if head.startswith(signature):
+            return what, _REMEDIES.get(_OF_SIGNATURE.get(signature, ""), "name the file that the trainer logs to")
+    return "", ""

@@ -1,0 +1,247 @@
+"""Following a file that another machine writes: opened anew at each poll.
+
+What an open handle shows may be a minute old while a fresh open sees the data at
+once (close-to-open consistency), and a handle on a deleted file leaves a
+`.nfs…` file behind. In turn nothing is believed at first sight: sizes lag behind,
+inodes migrate, names are cached.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from contextlib import suppress
+
+from rltop.clock import Clock
+from rltop.sources.cursor import Cursor, Outcome
+from rltop.sources.events import ResetReason, TailOptions, TailState
+from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem
+from rltop.sources.status_text import UNREAD, Refused, Sight, gone, is_missing, not_yet
+from rltop.sources.stillness import Stillness
+from rltop.structs import Struct
+
+DOUBT_NOTE = "the file does not look like what was read before; looking again"
+STALE_NAME_NOTE = "the folder names a newer file here, but this machine still sees the old one"
+
+DRAIN_RETRIES = 5
+"""Errors after which the rest of a renamed file is given up, so that the new one is not kept waiting for ever."""
+
+SURE_BYTES = HEAD_BYTES + ANCHOR_BYTES
+"""From here on another file cannot agree with what was read by chance."""
+
+
+class _Drain(Struct, frozen=False):
+    """The old file under its new name, to be read to its end."""
+
+    path: str
+    reason: ResetReason
+    stillness: Stillness
+    quiet_polls: int = 0
+    failures: int = 0
+
+
+class ReopenedFile:
+    """Follows one path without holding anything open between two polls."""
+
+    def __init__(self, path: str, fs: FileSystem, clock: Clock, cursor: Cursor, options: TailOptions) -> None:
+        self._path = path
+        self._fs = fs
+        self._clock = clock
+        self._cursor = cursor
+        self._options = options
+        self._identity: tuple[int, int] | None = None
+        self._real_path = path
+        self._seen: tuple[tuple[int, int], int, int] | None = None
+        self._doubt_since: float | None = None
+        self._drain: _Drain | None = None
+        self._left: ResetReason | None = None
+        self._may_owe_bytes = False
+        self._listed_inode: int | None = None
+        self._next_rescan = clock.monotonic() + options.rescan_s
+        self._size = 0
+        self._was_seen = False
+
+    def go_on(self, identity: tuple[int, int], real_path: str) -> None:
+        """Take over a file that has been read by its handle so far."""
+        self._identity, self._real_path = identity, real_path
+        self._was_seen = self._may_owe_bytes = True
+
+    def poll(self) -> Sight:
+        """Open, look, read on, close.
+
+        Raises:
+            OSError: the file cannot be reached.
+            Refused: what stands there is not a regular file.
+        """
+        if self._drain is not None and not self._is_drained(self._drain):
+            return Sight(TailState.READING, "", self._size)
+        if self._clock.monotonic() >= self._next_rescan:
+            self._rescan()
+        try:
+            if self._identity is None:
+                # Opening a pipe would wake up its writer, so the first look is from outside.
+                self._require_regular(self._fs.stat(self._path))
+            handle = self._fs.open(self._path)
+        except OSError as error:
+            if is_missing(error):
+                return gone(self._size) if self._was_seen else not_yet(self._path, self._fs)
+            raise
+        try:
+            return self._read(handle)
+        finally:
+            self._close(handle)
+
+    def drop(self) -> None:
+        """Nothing is held, so there is nothing to let go of."""
+
+    def close(self) -> None:
+        """Nothing is held between polls."""
+
+    def _require_regular(self, seen: FileStat) -> None:
+        if not seen.is_regular:
+            raise Refused(self._path, seen)
+
+    def _read(self, handle: int) -> Sight:
+        seen = self._fs.stat(handle)
+        self._require_regular(seen)
+        self._size = seen.size
+        is_other = self._identity not in (None, seen.identity)
+        if is_other and self._may_owe_bytes and not self._has_left_old_file():
+            return Sight(TailState.READING, "", seen.size)
+        if self._identity is None:
+            self._adopt(handle, seen)
+        outcome = self._try_to_read(handle, seen)
+        if outcome in (Outcome.DIFFERENT, Outcome.SHORT):
+            if not self._is_certain(outcome, seen):
+                return Sight(TailState.AT_END, DOUBT_NOTE, seen.size)
+            if not self._begin_anew(handle, seen):
+                return Sight(TailState.READING, "", seen.size)
+            outcome = self._cursor.read(handle, seen.size)
+        else:
+            self._identity = seen.identity
+        self._doubt_since = None
+        self._seen = (seen.identity, seen.size, seen.mtime_ns)
+        self._may_owe_bytes = outcome is not Outcome.END or self._cursor.offset < SURE_BYTES
+        is_stale_name = self._listed_inode not in (None, seen.inode)
+        note = Sight(TailState.AT_END, STALE_NAME_NOTE, seen.size) if is_stale_name else None
+        return Sight.of(outcome, seen.size, note)
+
+    def _adopt(self, handle: int, seen: FileStat) -> None:
+        """Go on with the file that stands at the path, whatever stood there before."""
+        self._identity = seen.identity
+        self._real_path = self._fs.realpath(self._path)
+        self._was_seen = True
+        if self._left is not None:
+            if seen.size < self._cursor.offset or self._cursor.matches(handle) is not True:
+                self._cursor.reset(self._left, is_restart=self._left is not ResetReason.ROTATED)
+            self._left = None
+
+    def _try_to_read(self, handle: int, seen: FileStat) -> Outcome:
+        cursor = self._cursor
+        if cursor.needs_anchor and not cursor.anchor(handle):
+            return Outcome.SHORT
+        if seen.size < cursor.offset:
+            return Outcome.DIFFERENT if cursor.matches(handle) is False else Outcome.SHORT
+        look = (seen.identity, seen.size, seen.mtime_ns)
+        return cursor.read(handle, seen.size, verify_end=look != self._seen)
+
+    def _is_certain(self, outcome: Outcome, seen: FileStat) -> bool:
+        """Whether the doubt has lasted long enough.
+
+        A file that merely looks shorter but begins as before is most likely an old
+        size; one that is also another file, or of which nothing is known, is not.
+        """
+        now = self._clock.monotonic()
+        is_first = self._doubt_since is None
+        since = now if self._doubt_since is None else self._doubt_since
+        self._doubt_since = since
+        is_old_size = outcome is Outcome.SHORT and seen.identity == self._identity and not self._cursor.needs_anchor
+        patience = self._options.shrink_s if is_old_size else self._options.confirm_s
+        return now - since >= patience and (not is_first or patience == 0)
+
+    def _begin_anew(self, handle: int, seen: FileStat) -> bool:
+        """Start on the new content; False if the old file must be drained first."""
+        if seen.identity != self._identity:
+            if not self._has_left_old_file():
+                return False
+            self._left = self._left or ResetReason.REPLACED
+            self._adopt(handle, seen)
+        elif seen.size < self._cursor.offset:
+            self._cursor.reset(ResetReason.TRUNCATED, is_restart=True)
+        else:
+            self._cursor.reset(ResetReason.REWRITTEN, is_restart=True)
+        return True
+
+    def _has_left_old_file(self) -> bool:
+        """Whether the file that stood here has been drained, or cannot be found."""
+        self._drain = self._find_old_file()
+        return self._drain is None or self._is_drained(self._drain)
+
+    def _find_old_file(self) -> _Drain | None:
+        """Where the file that was read until now has gone, if it still exists."""
+        real_path = self._fs.realpath(self._path)
+        if real_path != self._real_path:
+            return _Drain(self._real_path, ResetReason.RETARGETED, Stillness(self._options))
+        folder, name = posixpath.split(real_path)
+        old_inode = self._identity[1] if self._identity else None
+        with suppress(OSError):
+            for entry in self._fs.scandir(folder):
+                if entry.inode == old_inode and entry.name != name:
+                    return _Drain(posixpath.join(folder, entry.name), ResetReason.ROTATED, Stillness(self._options))
+        return None
+
+    def _is_drained(self, drain: _Drain) -> bool:
+        """Read the old file; True once it has nothing more."""
+        try:
+            outcome = self._read_old(drain.path)
+        except OSError as error:
+            drain.failures += 1
+            if not is_missing(error) and drain.failures <= DRAIN_RETRIES:
+                raise
+            outcome = Outcome.DIFFERENT
+        if outcome in UNREAD:
+            drain.quiet_polls = 0
+            return False
+        drain.quiet_polls += 1
+        if outcome is Outcome.END and not self._is_still(drain):
+            return False
+        self._left = drain.reason
+        self._drain = self._identity = self._seen = None
+        return True
+
+    def _is_still(self, drain: _Drain) -> bool:
+        """Whether the old file, read to its end, is not written any more."""
+        if drain.reason is not ResetReason.ROTATED:
+            return drain.quiet_polls >= self._options.drain_polls
+        is_awaited = True
+        with suppress(OSError):
+            is_awaited = self._fs.stat(self._path).size > 0
+        return drain.stillness.is_long_enough(self._clock.monotonic(), self._cursor.offset, is_awaited=is_awaited)
+
+    def _read_old(self, path: str) -> Outcome:
+        handle = self._fs.open(path)
+        try:
+            seen = self._fs.stat(handle)
+            if seen.identity != self._identity or seen.size < self._cursor.offset:
+                return Outcome.DIFFERENT
+            return self._cursor.read(handle, seen.size, is_ending=True)
+        finally:
+            self._close(handle)
+
+    def _rescan(self) -> None:
+        """Ask the directory itself which file the name stands for.
+
+        An open at each poll can keep an out-of-date name alive for as long as it
+        goes on; reading the directory makes the client look again.
+        """
+        self._next_rescan = self._clock.monotonic() + self._options.rescan_s
+        self._listed_inode = None
+        # A folder that may be entered but not listed is no reason to stop reading the file.
+        with suppress(OSError):
+            folder, name = posixpath.split(self._fs.realpath(self._path))
+            listed = [entry.inode for entry in self._fs.scandir(folder) if entry.name == name]
+            self._listed_inode = listed[0] if listed else None
+
+    def _close(self, handle: int) -> None:
+        # Closing reports the writes of others on some file systems; there is nothing to do about it.
+        with suppress(OSError):
+            self._fs.close(handle)

@@ -1,0 +1,241 @@
+"""Stragglers: how uneven the answers of a group are, and what is usual.
+
+The longest answer of a group keeps the others waiting. Where the trainer logs lengths
+per group, max over median says by how much; where it does not, the slowest rollout
+over the mean one, or the longest answer over the mean length, stand in for it.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+from rltop.stats.rolling import median
+from rltop.structs import NamedTuple
+
+_SIZES = (1, 4, 8, 16, 64)
+_EVEN = (1.0, 1.4, 1.6, 1.7, 2.1)
+_UNEVEN = (1.0, 2.5, 3.5, 4.5, 7.0)
+_ONE_GROUP = (1.0, 2.9, 3.5, 4.0, 4.9)
+"""Max over median of log-normal lengths by group size: mean at sigma 0.3, mean at sigma
+0.8, 95th percentile of a single group at sigma 0.5. Source: simulation of such groups,
+repeated in tests/unit/derive/test_groups.py."""
+
+
+class RatioRange(NamedTuple):
+    """What max over median usually is for a group size.
+
+    Attributes:
+        low, high: the mean over groups for rather even (sigma of the log of the length
+            0.3) and rather uneven (0.8) tasks.
+        one_group: what one group in twenty exceeds on an ordinary task (0.5).
+    """
+
+    low: float
+    high: float
+    one_group: float
+
+
+def expected_ratio(group_size: int) -> RatioRange:
+    """The usual max over median of answer lengths in groups of `group_size`.
+
+    Interpolated in log2 of the size between the values of log-normal lengths at 1, 4,
+    8, 16 and 64 answers, continued beyond with the last slope. Source: see `_SIZES`.
+
+    Raises:
+        ValueError: `group_size` is below 1.
+    """
+    if group_size < 1:
+        raise ValueError(f"a group has at least one answer, not {group_size}")
+    right = min(max(bisect_right(_SIZES, group_size), 1), len(_SIZES) - 1)
+    low_size, high_size = _SIZES[right - 1], _SIZES[right]
+    part = math.log2(group_size / low_size) / math.log2(high_size / low_size)
+
+    def at(values: Sequence[float]) -> float:
+        return values[right - 1] + part * (values[right] - values[right - 1])
+
+    return RatioRange(at(_EVEN), at(_UNEVEN), at(_ONE_GROUP))
+
+
+class StragglerKind(enum.StrEnum):
+    """What a straggler reading compares."""
+
+    GROUP = "group"
+    ROLLOUT = "rollout"
+    LENGTH = "length"
+
+
+class StragglerReading(NamedTuple):
+    """The best available measure of stragglers on one step.
+
+    Attributes:
+        kind: GROUP is max over median within groups, ROLLOUT the slowest over the mean
+            rollout time, LENGTH the longest over the mean answer of the batch.
+        metric: canonical name of the ratio, or of its numerator.
+        ratio: the measure; 1 means that nobody waits.
+        worst, typical: numerator and denominator (seconds or tokens), None for GROUP.
+        usual: what is usual for the group size, only for GROUP and a known size.
+        tool_share: part of the slowest rollout that was spent in tool calls, 0 to 1.
+        gini: inequality of the lengths within groups.
+        balance: (heaviest - lightest)/mean tokens per rank, as the ranks got them.
+    """
+
+    kind: StragglerKind
+    metric: str
+    ratio: float
+    worst: float | None = None
+    typical: float | None = None
+    usual: RatioRange | None = None
+    tool_share: float | None = None
+    gini: float | None = None
+    balance: float | None = None
+
+
+class RolloutTimes(NamedTuple):
+    """How long rollouts took, tool calls included, in seconds.
+
+    Attributes:
+        slowest_s: the slowest rollout, or the least that it can have taken.
+        mean_s: the mean over rollouts.
+        tool_s: of the slowest one, in tool calls; None where nothing tells.
+    """
+
+    slowest_s: float
+    mean_s: float
+    tool_s: float | None
+
+
+def rollout_times(values: Mapping[str, float]) -> RolloutTimes | None:
+    """Generation and tool calls of the slowest rollout against the mean; None where rollouts are not timed.
+
+    A rollout is its generation and its tool calls. Of the slowest one both parts may
+    be logged; one part of a rollout is less than the whole of it, so where only the
+    longest tool call is, the slowest rollout took at least that.
+    """
+    slowest, mean = values.get("time_gen_sample_max"), values.get("time_gen_sample_mean")
+    if slowest is None or mean is None or mean <= 0.0:
+        return None
+    mean += values.get("time_tool_sample_mean", 0.0)
+    tool = values.get("slowest_tool")
+    slowest = max(slowest, values.get("slowest_gen", 0.0) + (tool or 0.0))
+    longest_tool = values.get("time_tool_sample_max", 0.0)
+    if longest_tool > slowest:
+        slowest = tool = longest_tool
+    return RolloutTimes(slowest, mean, tool)
+
+
+def straggler_reading(values: Mapping[str, float], group_size: int | None = None) -> StragglerReading | None:
+    """Read the best measure of stragglers from one step.
+
+    Args:
+        values: canonical name → value of the step.
+        group_size: answers per prompt, if known.
+
+    Returns:
+        The reading, or None where the step logs nothing that tells. A LENGTH reading
+        says little where the longest answer sits at the length limit.
+    """
+    rollout = rollout_times(values)
+    tools = None
+    if rollout is not None and rollout.tool_s is not None and rollout.slowest_s > 0.0:
+        tools = rollout.tool_s / rollout.slowest_s
+    gini = values.get("group_len_gini")
+    balance = balance_spread(values)
+    ratio = values.get("group_len_ratio")
+    if ratio is not None:
+        usual = expected_ratio(group_size) if group_size is not None and group_size >= 2 else None
+        kind = StragglerKind.GROUP
+        return StragglerReading(kind, "group_len_ratio", ratio, None, None, usual, tools, gini, balance)
+    if rollout is not None:
+        kind, worst, typical = StragglerKind.ROLLOUT, rollout.slowest_s, rollout.mean_s
+        return StragglerReading(
+            kind, "time_gen_sample_max", worst / typical, worst, typical, None, tools, gini, balance
+        )
+    longest, mean = values.get("response_len_max"), values.get("response_len_mean")
+    if longest is not None and mean is not None and mean > 0.0:
+        kind = StragglerKind.LENGTH
+        return StragglerReading(kind, "response_len_max", longest / mean, longest, mean, None, tools, gini, balance)
+    return None
+
+
+def balance_spread(values: Mapping[str, float]) -> float | None:
+    """(heaviest - lightest)/mean tokens per rank, or None.
+
+    Uses what the ranks got after balancing; the spread before balancing (which one
+    trainer calls `minmax_diff`) stands in only where nothing else is logged.
+    """
+    mean = values.get("seqlen_mean")
+    if mean is None or not mean > 0.0:
+        return None
+    high, low = values.get("seqlen_balanced_max"), values.get("seqlen_balanced_min")
+    if high is not None and low is not None:
+        return (high - low) / mean
+    spread = values.get("seqlen_minmax_diff")
+    return None if spread is None else spread / mean
+
+
+class GroupStatistics(NamedTuple):
+    """Unevenness of one step's groups.
+
+    Attributes:
+        groups: number of groups that have a ratio.
+        size: answers per group where all groups are of one size, else None.
+        ratio_mean, ratio_max: max over median of the lengths in a group, over groups.
+        gini_mean: Gini coefficient of the lengths in a group, mean over groups.
+    """
+
+    groups: int
+    size: int | None
+    ratio_mean: float
+    ratio_max: float
+    gini_mean: float
+
+
+def length_ratio(lengths: Sequence[float]) -> float | None:
+    """Max over median of one group; 1 if all are empty, None if only the median is 0.
+
+    The median of an even number of answers is the mean of the two in the middle.
+    """
+    if not lengths:
+        return None
+    longest, middle = max(lengths), median(lengths)
+    if middle > 0:
+        return longest / middle
+    return 1.0 if longest == 0 else None
+
+
+def gini(values: Sequence[float]) -> float:
+    """Gini coefficient of non-negative values: 0 if all are equal or nothing is there.
+
+    sum_ij |x_i - x_j| / (2 n^2 mean), computed from ranks; no small-sample correction.
+    """
+    total, count = math.fsum(values), len(values)
+    if count < 2 or total <= 0.0:
+        return 0.0
+    ranked = math.fsum(rank * value for rank, value in enumerate(sorted(values), 1))
+    return 2.0 * ranked / (count * total) - (count + 1) / count
+
+
+def group_statistics(groups: Sequence[Sequence[float]]) -> GroupStatistics | None:
+    """Statistics of one step from the answer lengths of its groups.
+
+    Args:
+        groups: one sequence of lengths (tokens) per prompt.
+
+    Returns:
+        The statistics, or None if no group has a ratio.
+    """
+    filled = [group for group in groups if group]
+    ratios = [ratio for group in filled if (ratio := length_ratio(group)) is not None]
+    if not ratios:
+        return None
+    sizes = {len(group) for group in filled}
+    return GroupStatistics(
+        len(ratios),
+        sizes.pop() if len(sizes) == 1 else None,
+        math.fsum(ratios) / len(ratios),
+        max(ratios),
+        math.fsum(map(gini, filled)) / len(filled),
+    )

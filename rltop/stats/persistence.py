@@ -1,0 +1,189 @@
+"""Detectors: from a stream of numbers or truths to "this has lasted".
+
+Owns persistence (n of the last m, calm streaks) and slow trends; fed value by
+value, cloneable, without a clock. What is measured and what counts as bad is
+the caller's business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from rltop.stats.rolling import median_of
+
+
+class OfLast:
+    """True while at least `n` of the last `m` pushes were true.
+
+    Attributes:
+        bits: the last `m` pushes, newest in bit 0.
+    """
+
+    __slots__ = ("_mask", "bits", "m", "n")
+
+    def __init__(self, n: int, m: int) -> None:
+        self.n = n
+        self.m = m
+        self.bits = 0
+        self._mask = (1 << m) - 1
+
+    def push(self, is_true: bool) -> bool:
+        """Take one truth in; says whether `n` of the last `m` are true now."""
+        self.bits = bits = ((self.bits << 1) | is_true) & self._mask
+        return bits.bit_count() >= self.n
+
+    def push_many(self, is_true: bool, times: int) -> None:
+        """The same truth pushed several times over."""
+        times = min(times, self.m)
+        self.bits = ((self.bits << times) | (((1 << times) - 1) if is_true else 0)) & self._mask
+
+    def clear(self) -> None:
+        """Forget every push."""
+        self.bits = 0
+
+    @property
+    def is_met(self) -> bool:
+        """Whether `n` of the last `m` pushes were true."""
+        return self.bits.bit_count() >= self.n
+
+    @property
+    def oldest(self) -> int:
+        """How many pushes ago the oldest true one still held was; -1 for none."""
+        return self.bits.bit_length() - 1
+
+    def clone(self) -> OfLast:
+        """An independent copy, O(1)."""
+        twin = OfLast(self.n, self.m)
+        twin.bits = self.bits
+        return twin
+
+
+class DatedOfLast(OfLast):
+    """`OfLast` that knows where each of its pushes was made.
+
+    Attributes:
+        places: (record, step) of the last `m` pushes, oldest first.
+    """
+
+    __slots__ = ("places",)
+
+    def __init__(self, n: int, m: int) -> None:
+        super().__init__(n, m)
+        self.places: deque[tuple[int, int]] = deque(maxlen=m)
+
+    def push_at(self, is_true: bool, record: int, step: int) -> bool:
+        """`push`, made at a record."""
+        self.places.append((record, step))
+        return self.push(is_true)
+
+    @property
+    def began(self) -> tuple[int, int] | None:
+        """(Record, step) of the oldest true push still held, or None."""
+        return self.places[-1 - self.oldest] if self.bits else None
+
+    def clone(self) -> DatedOfLast:
+        """An independent copy, O(m)."""
+        twin = DatedOfLast(self.n, self.m)
+        twin.bits = self.bits
+        twin.places = self.places.copy()
+        return twin
+
+
+class Hysteresis:
+    """On above one line, off below a lower one: no flicker on a value at the line.
+
+    Attributes:
+        is_on: whether it is on now.
+    """
+
+    __slots__ = ("is_on", "off_below", "on_above")
+
+    def __init__(self, on_above: float, off_below: float) -> None:
+        self.on_above = on_above
+        self.off_below = off_below
+        self.is_on = False
+
+    def push(self, value: float) -> bool:
+        """Take a value in; says whether it is on now."""
+        self.is_on = value > (self.off_below if self.is_on else self.on_above)
+        return self.is_on
+
+    def clone(self) -> Hysteresis:
+        """An independent copy, O(1)."""
+        twin = Hysteresis(self.on_above, self.off_below)
+        twin.is_on = self.is_on
+        return twin
+
+
+class BlockTrend:
+    """A slow trend: Mann-Kendall over medians of consecutive blocks.
+
+    Blocks make the test robust to single spikes and cost one sort per `block`
+    records. With 10 blocks |S| >= 25 of 45 is significant at p < 0.03 two-sided
+    (Kendall's exact distribution), here as share: S / pairs >= 0.55.
+
+    Attributes:
+        medians: block medians, oldest first, at most `count`.
+    """
+
+    __slots__ = ("_open", "block", "count", "medians")
+
+    def __init__(self, block: int = 10, count: int = 10) -> None:
+        self.block = block
+        self.count = count
+        self.medians: list[float] = []
+        self._open: list[float] = []
+
+    def push(self, value: float) -> bool:
+        """Take a finite value in; true when a block was completed by it."""
+        self._open.append(value)
+        if len(self._open) < self.block:
+            return False
+        self.medians.append(median_of(self._open))
+        self._open = []
+        if len(self.medians) > self.count:
+            del self.medians[0]
+        return True
+
+    def extend(self, values: list[float]) -> None:
+        """Take in values that complete no block."""
+        self._open.extend(values)
+
+    @property
+    def wanted(self) -> int:
+        """Values that complete the block; at least one."""
+        return self.block - len(self._open)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `count` blocks are held."""
+        return len(self.medians) == self.count
+
+    @property
+    def monotony(self) -> float:
+        """Kendall's tau of the block medians against time, -1 … 1; 0.0 below three blocks."""
+        held = self.medians
+        n = len(held)
+        if n < 3:
+            return 0.0
+        score = sum(
+            math.copysign(1.0, later - earlier) if later != earlier else 0.0
+            for i, earlier in enumerate(held)
+            for later in held[i + 1 :]
+        )
+        return score / (n * (n - 1) / 2)
+
+    @property
+    def growth(self) -> float:
+        """Median of the last three blocks over that of the first three; 0.0 where that has no meaning."""
+        if len(self.medians) < 6:
+            return 0.0
+        first = median_of(self.medians[:3])
+        return median_of(self.medians[-3:]) / first if first > 0.0 else 0.0
+
+    def clone(self) -> BlockTrend:
+        """An independent copy, O(count + block)."""
+        twin = BlockTrend(self.block, self.count)
+        twin.medians, twin._open = self.medians.copy(), self._open.copy()
+        return twin

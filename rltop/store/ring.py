@@ -1,0 +1,233 @@
+"""Which column a key has, and where the cells of a row go.
+
+Owns the columns of a stream: a key gets the next free one when it first appears,
+and keeps it. Knows keys, not what they mean, save whether training writes them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from rltop.model import GAP, Counts, NonFinite, Place, Shape
+from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
+from rltop.structs import Struct
+
+_SHAPES_KEPT = 1024
+_REFUSED_KEPT = 20_000
+"""Refused keys told apart; past that the count stands for "at least"."""
+
+Gather = Callable[["array[float]"], tuple[float, ...]]
+
+
+class Layout(Struct, frozen=False):
+    """Where the cells of one shape go: worked out once per shape.
+
+    Attributes:
+        columns: column of each cell; -1 where the key was refused.
+        is_training: a key of training is among them.
+        has_numbers: its columns are known to hold numbers.
+    """
+
+    columns: tuple[int, ...]
+    is_training: bool
+    has_numbers: bool = False
+    _is_prefix: bool = False
+    _width: int = -1
+    _gather: Gather | None = None
+
+    def __post_init__(self) -> None:
+        known = [column for column in self.columns if column >= 0]
+        self._is_prefix = list(self.columns[: len(known)]) == list(range(len(known)))
+        if self._is_prefix:
+            self._width = len(known)
+
+    def arrange(self, values: array[float], width: int) -> array[float]:
+        """The cells of a row in column order, padded with gaps to `width`."""
+        if self._is_prefix:
+            missing = width - self._width
+            cells = values[: self._width] if len(values) > self._width else values
+            return cells + array("d", [GAP]) * missing if missing else cells
+        if self._gather is None or self._width != width:
+            self._gather, self._width = _gatherer(self.columns, width), width
+        return array("d", self._gather(values + array("d", [GAP])))
+
+
+class Columns:
+    """The columns of one stream.
+
+    Attributes:
+        keys: by column, in order of first appearance.
+        by_key: column of each key.
+        is_training: by column: training writes it, not an evaluation or bookkeeping alone.
+    """
+
+    def __init__(self, max_keys: int, counts: Counts) -> None:
+        self.keys: list[str] = []
+        self.by_key: dict[str, int] = {}
+        self.is_training = bytearray()
+        self._max_keys = max_keys
+        self._counts = counts
+        self._layouts: dict[Shape, Layout] = {}
+        self._refused: set[str] = set()
+
+    def layout(self, shape: Shape) -> Layout:
+        """Where the cells of `shape` go; its new keys get columns."""
+        layout = self._layouts.get(shape)
+        if layout is None:
+            columns = tuple(self._column(key) for key in shape.keys)
+            layout = Layout(columns, any(self.is_training[column] for column in columns if column >= 0))
+            if len(self._layouts) >= _SHAPES_KEPT:
+                self._layouts.clear()
+            self._layouts[shape] = layout
+        return layout
+
+    def _column(self, key: str) -> int:
+        column = self.by_key.get(key)
+        if column is not None:
+            return column
+        if len(self.keys) >= self._max_keys:
+            if len(self._refused) < _REFUSED_KEPT and key not in self._refused:
+                self._refused.add(key)
+                self._counts.keys_over_cap += 1
+            return -1
+        column = self.by_key[key] = len(self.keys)
+        self.keys.append(key)
+        self.is_training.append(not (is_evaluation_key(key) or is_bookkeeping_key(key)))
+        return column
+
+
+def _gatherer(columns: tuple[int, ...], width: int) -> Gather:
+    """A function that puts the cells of a shape, and a gap behind them, in column order."""
+    gap = len(columns)
+    source = [gap] * width
+    for cell, column in enumerate(columns):
+        if column >= 0:
+            source[column] = cell
+    if width == 1:
+        only = source[0]
+        return lambda values: (values[only],)
+    return itemgetter(*source)
+
+
+_KIND_BITS = 3
+NO_TIME = GAP
+
+
+class Block:
+    """Up to a few hundred rows of one width, in step order.
+
+    A block is `rows * width * 8` bytes and a little bookkeeping; one column is a
+    strided slice, which runs at the speed of a copy.
+    """
+
+    __slots__ = ("data", "generations", "marks", "offsets", "steps", "times", "training", "width")
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.steps: array[int] = array("q")
+        self.times: array[float] = array("d")
+        self.offsets: array[int] = array("q")
+        self.generations: array[int] = array("i")
+        self.training = bytearray()
+        self.data: array[float] = array("d")
+        self.marks: dict[int, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def append(self, step: int, time_s: float | None, place: Place, cells: array[float], is_training: bool) -> None:
+        """Add a row of exactly `width` cells behind the last one."""
+        self.steps.append(step)
+        self.times.append(NO_TIME if time_s is None else time_s)
+        self.offsets.append(place.offset)
+        self.generations.append(place.generation)
+        self.training.append(is_training)
+        self.data.extend(cells)
+
+    def insert(
+        self, row: int, step: int, time_s: float | None, place: Place, cells: array[float], is_training: bool
+    ) -> None:
+        """Add a row of exactly `width` cells before row `row`."""
+        self.steps.insert(row, step)
+        self.times.insert(row, NO_TIME if time_s is None else time_s)
+        self.offsets.insert(row, place.offset)
+        self.generations.insert(row, place.generation)
+        self.training.insert(row, is_training)
+        self.data[row * self.width : row * self.width] = cells
+
+    def widen(self, width: int) -> None:
+        """Make room for keys that have just appeared; existing rows get gaps."""
+        old, pad = self.width, array("d", [GAP]) * (width - self.width)
+        data: array[float] = array("d")
+        for row in range(len(self)):
+            data.extend(self.data[row * old : (row + 1) * old])
+            data.extend(pad)
+        self.data, self.width = data, width
+
+    @property
+    def size_bytes(self) -> int:
+        """What its rows take."""
+        return len(self.data) * 8 + len(self) * 32
+
+    def cut(self, rows: int) -> None:
+        """Keep the first `rows` rows only."""
+        for step in self.steps[rows:]:
+            self.marks.pop(step, None)
+        for column in (self.steps, self.times, self.offsets, self.generations, self.training):
+            del column[rows:]
+        del self.data[rows * self.width :]
+
+    def extend(self, later: Block) -> None:
+        """Take in the rows of a block whose steps all come after these; that block is used up."""
+        width = max(self.width, later.width)
+        for block in (self, later):
+            if block.width < width:
+                block.widen(width)
+        self.steps.extend(later.steps)
+        self.times.extend(later.times)
+        self.offsets.extend(later.offsets)
+        self.generations.extend(later.generations)
+        self.training.extend(later.training)
+        self.data.extend(later.data)
+        self.marks.update(later.marks)
+
+    def find(self, step: int) -> int | None:
+        """The row of exactly this step, or None."""
+        row = bisect_left(self.steps, step)
+        return row if row < len(self.steps) and self.steps[row] == step else None
+
+    def cell(self, row: int, column: int) -> float:
+        """One value; a gap where the column came later than the block."""
+        return self.data[row * self.width + column] if column < self.width else GAP
+
+    def cells(self, row: int) -> array[float]:
+        """All values of a row."""
+        return self.data[row * self.width : (row + 1) * self.width]
+
+    def column(self, column: int) -> array[float] | None:
+        """One value per row, or None where the column came later than the block."""
+        return self.data[column :: self.width] if column < self.width else None
+
+    def mark(self, step: int, column: int, kind: NonFinite) -> None:
+        """Remember that a cell held something that was not finite."""
+        self.marks.setdefault(step, array("i")).append(column << _KIND_BITS | kind)
+
+    def unmark(self, step: int, column: int) -> None:
+        """Forget the mark of a cell that was written again."""
+        packed = self.marks.get(step)
+        if packed is not None:
+            kept = array("i", (mark for mark in packed if mark >> _KIND_BITS != column))
+            if kept:
+                self.marks[step] = kept
+            else:
+                del self.marks[step]
+
+    def row_marks(self, step: int) -> Sequence[tuple[int, NonFinite]]:
+        """(column, kind) of every non-finite cell of a step."""
+        packed = self.marks.get(step)
+        if packed is None:
+            return ()
+        return [(mark >> _KIND_BITS, NonFinite(mark & (1 << _KIND_BITS) - 1)) for mark in packed]

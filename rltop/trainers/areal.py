@@ -1,0 +1,93 @@
+"""AReaL: asynchronous PPO and group methods; statistics of a quantity end in /avg, /max, /min.
+
+`kl_rewards` is the KL's part of the reward; `seq_len` counts prompt and answer; no step
+time is logged, only its stages.
+"""
+
+from __future__ import annotations
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.model import Algorithm
+
+_CRITIC = ("ppo_critic/*", "timeperf/critic_train_step")
+_UPDATE = "ppo_actor/update"
+
+
+def _stage(name: str, *, is_outside: bool = False) -> Stage:
+    return Stage(f"timeperf/{name}", name=name, is_outside=is_outside)
+
+
+DIALECT = Dialect(
+    name="AReaL",
+    fingerprints=(
+        Fingerprint(Algorithm.PPO, all_of=("ppo_actor/*",), any_of=_CRITIC, weight=39),
+        Fingerprint(Algorithm.GRPO, all_of=("ppo_actor/*",), none_of=_CRITIC, weight=38),
+        Fingerprint(Algorithm.DPO, any_of=("dpo/reward_accuracy/avg",), weight=37),
+        Fingerprint(Algorithm.REWARD, any_of=("rw/correct_ratio/avg",), weight=37),
+        Fingerprint(Algorithm.UNKNOWN, any_of=("timeperf/*",), weight=26),
+    ),
+    aliases=(
+        Alias("ppo_actor/task_reward/avg", "reward_mean"),
+        Alias("ppo_actor/task_reward/max", "reward_max"),
+        Alias("ppo_actor/task_reward/min", "reward_min"),
+        Alias("ppo_actor/final_reward/avg", "reward_final"),
+        Alias("ppo_actor/kl_rewards/avg", "kl_reward"),
+        Alias("ppo_actor/seq_len/avg", "total_len_mean"),
+        Alias("ppo_actor/correct_seq_len/avg", "total_len_mean"),
+        Alias("ppo_actor/prompt_len/avg", "prompt_len_mean"),
+        Alias("ppo_actor/prompt_len/max", "prompt_len_max"),
+        Alias("ppo_actor/no_eos_ratios/avg", "truncated_frac"),
+        Alias("ppo_actor/advantages/avg", "adv_mean"),
+        Alias("ppo_actor/advantages/max", "adv_max"),
+        Alias("ppo_actor/advantages/min", "adv_min"),
+        Alias(f"{_UPDATE}/approx_kl/avg", "kl_old"),
+        Alias(f"{_UPDATE}/clip_ratio/avg", "clip_frac"),
+        Alias(f"{_UPDATE}/dual_clip_ratio/avg", "clip_frac_lower"),
+        Alias(f"{_UPDATE}/entropy/avg", "entropy"),
+        Alias(f"{_UPDATE}/actor_loss/avg", "policy_loss"),
+        Alias(f"{_UPDATE}/importance_weight/avg", "ratio_mean"),
+        Alias(f"{_UPDATE}/behave_approx_kl/avg", "off_policy_kl"),
+        Alias(f"{_UPDATE}/behave_imp_weight/avg", "is_ratio_mean"),
+        Alias(f"{_UPDATE}/grad_norm", "grad_norm"),
+        Alias(f"{_UPDATE}/lr", "lr"),
+        Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_avg", "staleness_mean"),
+        Alias(f"{_UPDATE}/version_stats/sample_staleness_theta_max", "staleness_max"),
+        Alias("ppo_critic/update/value_loss/avg", "value_loss"),
+        Alias("ppo_critic/update/grad_norm", "grad_norm_critic"),
+        Alias("ppo_critic/update/lr", "lr_critic"),
+        Alias("timeperf/rollout", "time_gen"),
+        Alias("timeperf/train_step", "time_update_actor"),
+        Alias("timeperf/ref_logp", "time_ref"),
+        Alias("timeperf/recompute_logp", "time_old_log_prob"),
+        Alias("timeperf/critic_values", "time_values"),
+        Alias("timeperf/critic_train_step", "time_update_critic"),
+        Alias("timeperf/compute_advantage", "time_adv"),
+        Alias("timeperf/update_weights", "time_weight_sync"),
+        Alias("timeperf/save", "time_save"),
+        Alias("timeperf/eval", "time_eval"),
+        Alias("dpo/reward_accuracy/avg", "dpo_accuracy"),
+        Alias("dpo/reward_margin/avg", "dpo_margin"),
+        Alias("dpo/chosen_reward/avg", "dpo_chosen"),
+        Alias("dpo/rejected_reward/avg", "dpo_rejected"),
+        Alias("dpo/loss/avg", "loss"),
+        Alias("rw/correct_ratio/avg", "rm_accuracy"),
+        Alias("eval-rollout/%/avg", "val_score"),
+        Alias("eval-rollout/%", "val_score"),
+    ),
+    timing=TimingPlan(
+        stages=(
+            *map(_stage, ("rollout", "critic_values", "recompute_logp", "ref_logp", "compute_advantage")),
+            *map(_stage, ("train_step", "critic_train_step", "update_weights")),
+            _stage("save", is_outside=True),
+            _stage("eval", is_outside=True),
+        ),
+        namespace=("timeperf/",),
+    ),
+    training_keys=("ppo_actor/*", "dpo/*", "rw/*", "timeperf/train_step"),
+    evaluation_keys=("eval-rollout/*", "timeperf/eval"),
+    traits=(
+        TraitEvidence("has_critic", _CRITIC),
+        TraitEvidence("is_async", (f"{_UPDATE}/version_stats/*", f"{_UPDATE}/behave_approx_kl/avg")),
+    ),
+    group_size_keys=("n_samples", "group_size"),
+)

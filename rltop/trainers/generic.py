@@ -1,0 +1,120 @@
+"""Names that many loops use: what can be said of a file from no known trainer.
+
+Only spellings whose meaning hardly varies stand here; everything else stays visible
+under its own key.
+"""
+
+from __future__ import annotations
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
+from rltop.model import Algorithm
+
+_PAIRS = frozenset({Algorithm.DPO})
+_ROLLOUTS = frozenset(Algorithm) - _PAIRS
+_ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
+_CRITIC = ("value_loss", "critic_loss", "vf_loss", "explained_variance")
+_SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("loss", ("loss", "train_loss", "total_loss", "loss/total", "loss/train", "loss/mean")),
+    ("policy_loss", ("policy_loss", "pg_loss", "actor_loss", "policy_gradient_loss", "loss/policy", "policy/loss")),
+    ("value_loss", ("value_loss", "critic_loss", "vf_loss", "loss/value", "critic/loss")),
+    ("explained_var", ("explained_variance", "explained_var")),
+    ("reward_mean", ("mean_reward", "reward_mean", "reward", "rewards", "avg_reward", "average_reward", "reward/mean")),
+    (
+        "reward_mean",
+        ("rewards/mean", "rollout/reward_mean", "rollout/ep_rew_mean", "episode_reward_mean"),
+    ),
+    ("score_mean", ("score", "scores", "mean_score", "raw_reward")),
+    ("reward_std", ("reward_std", "std_reward", "reward/std", "group_reward_std", "rollout/reward_std")),
+    ("reward_max", ("max_reward", "reward_max", "reward/max")),
+    ("reward_min", ("min_reward", "reward_min", "reward/min")),
+    ("success_frac", ("success_rate", "success", "solve_rate", "env/success_once", "successes", "pass_rate")),
+    ("zero_std_frac", ("frac_reward_zero_std", "zero_std_frac", "frac_zero_std", "zero_variance_frac")),
+    ("adv_mean", ("advantage_mean", "mean_advantage", "advantages/mean", "advantages_mean")),
+    ("kl_ref", ("kl", "kl_div", "kl_ref", "kl_loss", "mean_kl", "kl_divergence", "kl_mean", "loss/kl_div", "ref_kl")),
+    ("kl_old", ("approx_kl", "ppo_kl", "approxkl", "kl_old", "policy_kl", "approx_policy_kl", "train/approx_kl")),
+    ("kl_coef", ("kl_coef", "kl_coeff", "beta")),
+    ("off_policy_kl", ("kl_divergence_inference", "vllm_kl", "gen_kl_error", "mismatch_kl")),
+    ("mult_prob_error", ("token_mult_prob_error", "train/token_mult_prob_error")),
+    ("entropy", ("entropy", "mean_entropy", "policy_entropy", "entropy_mean", "policy/entropy", "approx_entropy")),
+    ("clip_frac", ("clip_frac", "clip_fraction", "clipfrac", "clip_ratio", "ppo_clip_ratio", "pg_clipfrac")),
+    ("ratio_mean", ("ratio", "ratio_mean", "ratios", "importance_ratio", "mean_ratio")),
+    ("grad_norm", ("grad_norm", "gradient_norm", "actor_grad_norm", "grad_norm/total", "optim/grad_norm")),
+    ("grad_norm_critic", ("critic_grad_norm",)),
+    ("lr", ("lr", "learning_rate", "actor_lr", "optim/lr", "train/learning_rate")),
+    ("lr_critic", ("critic_lr",)),
+    ("response_len_mean", ("response_length", "response_length_mean", "mean_response_length", "completion_length")),
+    ("response_len_mean", ("mean_completion_length", "completions/mean_length", "response_length/mean")),
+    ("response_len_mean", ("length_completion_mean", "response_lengths", "avg_response_length", "mean_length")),
+    (
+        "response_len_max",
+        ("max_response_length", "response_length_max", "response_length/max", "length_completion_max"),
+    ),
+    (
+        "response_len_min",
+        ("min_response_length", "response_length_min", "response_length/min", "length_completion_min"),
+    ),
+    ("truncated_frac", ("truncated", "truncated_frac", "truncation_rate", "truncated_ratio", "response_clip_ratio")),
+    ("group_len_ratio", ("group_length_max_median_ratio_mean", "group_length_max_median_ratio")),
+    ("group_len_ratio", ("*/group_length_max_median_ratio_mean", "*/group_length_max_median_ratio")),
+    ("group_len_gini", ("group_length_gini_mean", "group_length_gini")),
+    ("group_len_cv", ("group_length_cv_mean",)),
+    ("reward_gini", ("reward_gini_mean", "reward_gini")),
+    ("discarded_count", ("discarded_count",)),
+    ("filter_pass_rate", ("filter_pass_rate", "dynamic_filtering_pass_rate")),
+    ("num_turns_mean", ("num_turns", "mean_turns", "turns", "num_turns/mean")),
+    ("dpo_accuracy", ("rewards/accuracies", "rewards/accuracy", "reward_accuracy", "preference_accuracy")),
+    ("dpo_margin", ("rewards/margins", "reward_margin", "margins", "rewards/chosen − rejected")),
+    ("dpo_margin", ("chosen_reward − rejected_reward", "chosen_reward − reject_reward")),
+    ("dpo_margin", ("chosen_rewards − rejected_rewards",)),
+    ("dpo_chosen", ("rewards/chosen", "chosen_reward", "chosen_rewards")),
+    ("dpo_rejected", ("rewards/rejected", "rejected_reward", "reject_reward", "rejected_rewards")),
+    ("token_accuracy", ("token_accuracy", "mean_token_accuracy")),
+    ("val_loss", ("val_loss", "eval_loss", "validation_loss", "val/loss", "eval/loss", "test_loss")),
+    ("val_score", ("val_score", "val_reward", "eval_reward", "eval/reward", "val/reward", "eval_score", "test_reward")),
+    ("val_acc", ("val_accuracy", "val_acc", "eval_accuracy", "eval/accuracy", "val/accuracy", "eval_acc", "test_acc")),
+    ("time_step", ("step_time", "time_per_step", "step_time_s", "time/step", "iteration_time", "timing_step_total")),
+    ("time_step", ("timing/step_total", "time_this_iter_s", "sec_per_step", "seconds_per_step")),
+    ("time_gen", ("generation_time", "rollout_time", "gen_time", "generate_time", "timing/generation")),
+    ("time_update_actor", ("train_time", "update_time", "training_time", "timing/ppo_train")),
+    ("time_weight_sync", ("timing/broadcast", "weight_sync_time", "sync_time")),
+    ("time_elapsed", ("elapsed_time", "elapsed", "time_elapsed", "elapsed_s", "wall_clock_s")),
+    ("throughput", ("throughput", "tokens_per_second", "tokens_per_sec", "tok_per_s", "tokens/s")),
+    ("gen_throughput", ("generation_tok_per_s", "gen_tokens_per_second")),
+    ("samples_per_s", ("samples_per_second", "eps", "fps")),
+    ("mfu", ("mfu", "MFU")),
+    ("mem_alloc_gb", ("memory_gb", "gpu_memory_gb", "memory_allocated_gb", "max_memory_allocated_gb", "gpu_mem_gb")),
+    ("mem_reserved_gb", ("memory_reserved_gb", "max_memory_reserved_gb")),
+    ("mem_peak_gb", ("actual_memory_gb", "peak_memory_gb", "max_memory_gb", "peak_memory")),
+    ("mem_cpu_gb", ("cpu_memory_gb", "cpu_memory_used_gb")),
+    ("num_tokens", ("num_tokens", "total_tokens", "tokens_seen", "num_input_tokens_seen", "tokens_processed")),
+    ("epoch", ("epoch",)),
+    ("episode", ("episode", "episodes")),
+    ("total_steps", ("total_steps", "max_steps")),
+)
+
+DIALECT = Dialect(
+    name="generic",
+    fingerprints=(
+        Fingerprint(Algorithm.EMBODIED, any_of=("env/success_once",), weight=3),
+        Fingerprint(Algorithm.PPO, any_of=_CRITIC, weight=2),
+        Fingerprint(Algorithm.DPO, any_of=("rewards/accuracies", "rewards/accuracy", "rewards/margins"), weight=2),
+        Fingerprint(
+            Algorithm.GRPO,
+            any_of=("frac_reward_zero_std", "group_reward_std", "group_length_*"),
+            none_of=_CRITIC,
+            weight=2,
+        ),
+        Fingerprint(Algorithm.UNKNOWN, weight=1),
+    ),
+    aliases=(
+        *(Alias(pattern, metric) for metric, patterns in _SPELLINGS for pattern in patterns),
+        *(Alias(pattern, "success_frac", algorithms=_ROLLOUTS) for pattern in _ACCURACY),
+        *(Alias(pattern, "dpo_accuracy", algorithms=_PAIRS) for pattern in _ACCURACY),
+    ),
+    timing=TimingPlan(step_keys=("step_time", "time_per_step", "step_time_s", "time/step", "timing/step_total")),
+    training_keys=("loss", "policy_loss", "lr", "learning_rate", "grad_norm", "reward", "mean_reward"),
+    evaluation_keys=("eval_*", "eval/*", "val_*", "val-*", "validation/*", "test/*"),
+    prefixes=(("train/", ""), ("training/", "")),
+    traits=(TraitEvidence("has_critic", _CRITIC),),
+    group_size_keys=("group_size", "num_generations", "rollout/n", "samples_per_prompt", "n_samples_per_prompt"),
+)

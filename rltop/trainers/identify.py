@@ -1,0 +1,290 @@
+"""What a stream of keys is: whose spelling, which algorithm, which signals.
+
+Pure: keys and first values in, an `Identity` out. Owns the choice between dialects
+and the inference of traits; the knowledge itself is data in `dialects/`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from rltop.catalog.aliases import in_order, spelling_of
+from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity
+from rltop.catalog.patterns import PatternSet, compiled, is_present
+from rltop.model import Algorithm, Signal, Traits
+from rltop.structs import NamedTuple
+from rltop.trainers import ALL, GENERIC
+
+SINGLE_UPDATE_ROWS = 10
+"""Rows with a clip fraction of exactly 0 that make a single update per rollout certain enough."""
+
+NO_REFERENCE_ROWS = 10
+"""Rows with a reference KL of exactly 0 that mean that there is no reference model."""
+
+_PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
+_GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
+_ON_POLICY = 1e-6
+_LARGEST_GROUP = 1024
+
+
+def identify(keys: Sequence[str], samples: Mapping[str, Sequence[float]], envelope: str = FLAT) -> Identity:
+    """Say what a stream is from the keys of its first rows.
+
+    Args:
+        keys: every key of the first rows, in order of first appearance.
+        samples: the first values of each key; NaN where a row did not log it. May lack keys.
+        envelope: `NESTED`, `FLAT`, or the name of the step key.
+
+    Returns:
+        The identity under the best-matching dialect; the generic one if none matches.
+    """
+    dialect, algorithm = _best(keys, envelope)
+    return _build(dialect, algorithm, keys, samples, envelope)
+
+
+def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
+    """The same identity after new keys have come.
+
+    A dialect and algorithm that were recognised stay; where they were not, the new
+    keys may settle them, as may late evidence between kinds of run that look alike.
+    What was inferred from values stays as it is.
+
+    Args:
+        identity: what the stream was so far.
+        keys: all keys, or only the new ones, in order of first appearance.
+    """
+    known = {signal.key for signals in identity.signals.values() for signal in signals}
+    known.update(identity.keys)
+    new = [key for key in dict.fromkeys(keys) if key not in known]
+    if not new:
+        return identity
+    is_open = identity.algorithm is Algorithm.UNKNOWN or identity.dialect is GENERIC
+    late = None if is_open else _late(identity, new)
+    if late is not None:
+        found = _build(identity.dialect, late, (*identity.keys, *new), {}, identity.envelope)
+        return found._replace(group_size=identity.group_size or found.group_size)
+    if is_open and any(key in _telling_keys() for key in new):
+        together = (*identity.keys, *new)
+        dialect, algorithm = _best(together, identity.envelope)
+        if dialect is not identity.dialect or algorithm is not identity.algorithm:
+            found = _build(dialect, algorithm, together, {}, identity.envelope)
+            return found._replace(group_size=identity.group_size or found.group_size)
+    return _extended(identity, new)
+
+
+def _extended(identity: Identity, new: Sequence[str]) -> Identity:
+    """Add signals and traits of new keys, at the cost of the metrics that they touch."""
+    spelling = spelling_of(identity.dialect)
+    touched = spelling.signals(new, identity.algorithm)
+    for name, found in touched.items():
+        # Known signals stand in order of preference, equals in order of appearance: so they may be ranked again.
+        known = [signal.key for signal in identity.signals.get(name, ())]
+        found[:0] = spelling.signals(known, identity.algorithm).get(name, [])
+    traits = _with_evidence(identity.traits, identity.dialect, new)
+    if "kl_ref" in touched and "kl_ref" not in identity.signals and not traits.is_preference:
+        traits = traits._replace(has_reference=True)
+    signals = {**identity.signals, **in_order(touched)}
+    return identity._replace(signals=signals, traits=traits, keys=(*identity.keys, *new))
+
+
+def _build(
+    dialect: Dialect, algorithm: Algorithm, keys: Sequence[str], samples: Mapping[str, Sequence[float]], envelope: str
+) -> Identity:
+    ordered = tuple(dict.fromkeys(keys))
+    signals: Mapping[str, Sequence[Signal]] = in_order(spelling_of(dialect).signals(ordered, algorithm))
+    traits = Traits(
+        has_critic=algorithm is Algorithm.PPO,
+        is_group_relative=algorithm in _GROUP_RELATIVE,
+        has_reference=_has_reference(algorithm, signals, samples),
+        is_single_update=_is_single_update(signals, samples),
+        is_preference=algorithm in _PREFERENCE,
+    )
+    traits = _with_evidence(traits, dialect, ordered)
+    return Identity(
+        dialect, algorithm, traits, signals, _group_size(dialect, traits, ordered, samples), ordered, envelope
+    )
+
+
+# -- whose spelling ----------------------------------------------------------------------------------------------
+
+
+def _best(keys: Sequence[str], envelope: str) -> tuple[Dialect, Algorithm]:
+    """The dialect and algorithm of the heaviest fingerprint that matches; of equals the first."""
+    positions: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
+    for fingerprint, dialect in _fingerprints():
+        if dialect.prefixes not in positions:
+            positions[dialect.prefixes] = _positions(keys, dialect)
+        if _fits(fingerprint, positions[dialect.prefixes], envelope):
+            return dialect, fingerprint.algorithm
+    return GENERIC, Algorithm.UNKNOWN
+
+
+@lru_cache(maxsize=1)
+def _fingerprints() -> tuple[tuple[Fingerprint, Dialect], ...]:
+    """Those of all dialects, heaviest first."""
+    found = [(fingerprint, dialect) for dialect in ALL for fingerprint in dialect.fingerprints]
+    return tuple(sorted((each for each in found if each[0].weight > 0), key=lambda each: -each[0].weight))
+
+
+def _positions(keys: Sequence[str], dialect: Dialect) -> dict[str, int]:
+    """Where each key first stands, as it is written and as the dialect's own file spells it."""
+    positions: dict[str, int] = {}
+    for i, key in enumerate(keys):
+        positions.setdefault(key, i)
+    written = tuple(written for written, _ in dialect.prefixes)
+    if written and any(key.startswith(written) for key in keys):
+        plain = spelling_of(dialect).plain
+        for i, key in enumerate(keys):
+            positions[plain(key)] = min(i, positions.get(plain(key), i))
+    return positions
+
+
+def _late(identity: Identity, new: Sequence[str]) -> Algorithm | None:
+    """Another algorithm of the same dialect that new keys have proved, or None."""
+    candidates = [each for each in identity.dialect.fingerprints if each.is_late]
+    if not candidates or all(each.algorithm is identity.algorithm for each in candidates):
+        return None
+    plain = spelling_of(identity.dialect).plain
+    positions = {text: i for i, key in enumerate((*identity.keys, *new)) for text in (key, plain(key))}
+    return next((each.algorithm for each in candidates if _fits(each, positions, identity.envelope)), None)
+
+
+class _Question(NamedTuple):
+    """What a fingerprint asks of keys, the exact ones apart: a set answers for all of them at once."""
+
+    all_of: frozenset[str]
+    any_of: PatternSet
+    none_of: PatternSet
+    wild: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def _question(fingerprint: Fingerprint) -> _Question:
+    exact = frozenset(text for text in fingerprint.all_of if compiled(text).is_exact)
+    wild = tuple(text for text in fingerprint.all_of if text not in exact)
+    return _Question(exact, PatternSet(fingerprint.any_of), PatternSet(fingerprint.none_of), wild)
+
+
+def _fits(fingerprint: Fingerprint, positions: Mapping[str, int], envelope: str) -> bool:
+    if fingerprint.envelope and envelope not in fingerprint.envelope:
+        return False
+    asked = _question(fingerprint)
+    if not asked.all_of <= positions.keys() or not all(is_present(text, positions) for text in asked.wild):
+        return False
+    if (asked.any_of and not asked.any_of.is_in(positions)) or asked.none_of.is_in(positions):
+        return False
+    places = [positions.get(key, -1) for key in fingerprint.in_order]
+    return all(place >= 0 for place in places) and all(a < b for a, b in pairwise(places))
+
+
+@lru_cache(maxsize=1)
+def _telling_keys() -> PatternSet:
+    """Every key that some trainer's fingerprint asks for, with and without prefixes."""
+    texts: set[str] = set()
+    for dialect in ALL:
+        for fingerprint in dialect.fingerprints:
+            asked = (*fingerprint.all_of, *fingerprint.any_of, *fingerprint.in_order)
+            texts.update(asked)
+            texts.update(written + text for written, plain in dialect.prefixes if not plain for text in asked)
+    return PatternSet(texts)
+
+
+# -- traits ------------------------------------------------------------------------------------------------------
+
+
+def _with_evidence(traits: Traits, dialect: Dialect, keys: Collection[str]) -> Traits:
+    """Switch on what the presence of a key proves; nothing is ever switched off."""
+    plain = spelling_of(dialect).plain
+    seen = dict.fromkeys(keys) | dict.fromkeys(map(plain, keys))
+    found = {
+        evidence.trait: True
+        for evidence in dialect.traits
+        if not getattr(traits, evidence.trait) and any(is_present(text, seen) for text in evidence.any_of)
+    }
+    return traits._replace(**found) if found else traits
+
+
+def _finite(values: Iterable[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]
+
+
+def _values(name: str, signals: Mapping[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]) -> list[float]:
+    """The finite first values of a metric's primary signal, in the metric's unit."""
+    found = signals.get(name)
+    return [found[0].read(value) for value in _finite(samples.get(found[0].key, ()))] if found else []
+
+
+def _has_reference(
+    algorithm: Algorithm, signals: Mapping[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]
+) -> bool:
+    """A KL to a reference is logged, and not as a column of zeros.
+
+    Some trainers log zeros where no reference model is loaded; a single zero means
+    nothing, because policy and reference start out equal.
+    """
+    if "kl_ref" not in signals or algorithm in _PREFERENCE:
+        return False
+    values = _values("kl_ref", signals, samples)
+    return len(values) < NO_REFERENCE_ROWS or any(value != 0.0 for value in values)
+
+
+def _is_single_update(signals: Mapping[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]]) -> bool | None:
+    """Whether every rollout is used for one update only; None if the rows do not tell.
+
+    With one update the policy that is trained is the one that sampled: nothing is
+    clipped and the step KL is zero up to rounding, on every row.
+    """
+    clip = _values("clip_frac", signals, samples)
+    step_kl = _values("kl_old", signals, samples)
+    ratio = _values("ratio_mean", signals, samples)
+    if any(value > 0.0 for value in clip) or any(abs(value) > _ON_POLICY for value in step_kl):
+        return False
+    if len(clip) >= SINGLE_UPDATE_ROWS:
+        return True
+    if len(ratio) >= SINGLE_UPDATE_ROWS and all(abs(value - 1.0) < _ON_POLICY for value in ratio):
+        return True
+    return None
+
+
+# -- group size --------------------------------------------------------------------------------------------------
+
+
+def _group_size(
+    dialect: Dialect, traits: Traits, keys: Sequence[str], samples: Mapping[str, Sequence[float]]
+) -> int | None:
+    plain = spelling_of(dialect).plain
+    wanted = dict.fromkeys(dialect.group_size_keys)
+    for key in keys:
+        if key in wanted or plain(key) in wanted:
+            values = set(_finite(samples.get(key, ())))
+            if len(values) == 1 and 2 <= (value := values.pop()) <= _LARGEST_GROUP and value == int(value):
+                return int(value)
+    if dialect.advantage_keys and traits.is_group_relative and not traits.has_critic:
+        highest, lowest = (_finite(samples.get(key, ())) for key in dialect.advantage_keys)
+        return _group_size_from_advantages(highest, lowest)
+    return None
+
+
+def _group_size_from_advantages(highest: Sequence[float], lowest: Sequence[float]) -> int | None:
+    """Group size from the extremes of group-normalised advantages, or None.
+
+    Rewards that are centred and divided by the unbiased standard deviation of their
+    group of n cannot exceed (n - 1)/sqrt(n) (Samuelson's inequality), and reach it
+    where exactly one answer of a group stands out. So the bound gives n away, but
+    only if it is really reached: here on at least three rows, by the same n to four
+    digits, and never exceeded on either side.
+    """
+    extremes = [*highest, *(-value for value in lowest)]
+    if len(highest) < 3 or not extremes:
+        return None
+    bound = max(extremes)
+    if bound <= 0 or sum(abs(value - bound) <= 1e-4 * bound for value in highest) < 3:
+        return None
+    # (n - 1)/sqrt(n) = b  =>  sqrt(n) = (b + sqrt(b^2 + 4)) / 2
+    root = (bound + math.sqrt(bound * bound + 4.0)) / 2.0
+    size = round(root * root)
+    is_exact = size >= 3 and abs((size - 1) / math.sqrt(size) - bound) <= 1e-4 * bound
+    return size if is_exact else None

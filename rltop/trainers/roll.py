@@ -1,0 +1,115 @@
+"""ROLL: keys that look like veRL's, with meanings of its own.
+
+`actor/policykl` is the signed step KL and `actor/approxkl` a squared estimator of the
+same; `critic/kl` is the KL in the reward; entropy stands under `critic/`.
+"""
+
+from __future__ import annotations
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.model import Algorithm
+
+_OWN = ("time/step_total", "actor/policykl", "actor/ppo_ratio_clipfrac", "system/tps", "token/response_length/mean")
+_CRITIC = ("critic/loss", "critic/clipfrac", "critic/vpred", "critic/lr")
+_PREFERENCE = ("actor/chosen_reward", "actor/reject_reward")
+
+
+def _stage(name: str, parent: str = "", *, fits_inside: bool = False) -> Stage:
+    return Stage(f"time/{name}", name=name, parent=parent, fits_inside=fits_inside)
+
+
+DIALECT = Dialect(
+    name="ROLL",
+    fingerprints=(
+        Fingerprint(Algorithm.DPO, all_of=_PREFERENCE, weight=38),
+        Fingerprint(Algorithm.PPO, any_of=_OWN, all_of=("critic/loss", "critic/rewards/mean"), weight=37),
+        Fingerprint(
+            Algorithm.GRPO, any_of=_OWN, all_of=("actor/pg_loss",), none_of=(*_CRITIC, *_PREFERENCE), weight=36
+        ),
+        Fingerprint(Algorithm.UNKNOWN, any_of=_OWN, weight=28),
+    ),
+    aliases=(
+        Alias("critic/score/mean", "reward_mean"),
+        Alias("rollout/score/mean", "reward_mean"),
+        Alias("critic/rewards/mean", "reward_mean"),
+        Alias("critic/score/mean", "score_mean"),
+        Alias("rollout/score/mean", "score_mean"),
+        Alias("critic/rewards/mean", "reward_final"),
+        Alias("critic/rewards/max", "reward_max"),
+        Alias("critic/rewards/min", "reward_min"),
+        Alias("critic/correct/mean", "success_frac"),
+        Alias("critic/advantages/mean", "adv_mean"),
+        Alias("critic/advantages/max", "adv_max"),
+        Alias("critic/advantages/min", "adv_min"),
+        Alias("critic/kl", "kl_ref"),
+        Alias("actor/kl_loss", "kl_ref"),
+        Alias("actor/policykl", "kl_old"),
+        Alias("actor/approxkl", "kl_old"),
+        Alias("actor/clipfrac", "clip_frac"),
+        Alias("actor/ppo_ratio_clipfrac", "clip_frac"),
+        Alias("actor/ppo_ratio_low_clipfrac", "clip_frac_low"),
+        Alias("actor/ppo_ratio_high_clipfrac", "clip_frac_high"),
+        Alias("actor/ratio_mean", "ratio_mean"),
+        Alias("critic/entropy/mean", "entropy"),
+        Alias("actor_train/grad_norm", "grad_norm"),
+        Alias("actor/lr", "lr"),
+        Alias("critic/lr", "lr_critic"),
+        Alias("actor/pg_loss", "policy_loss"),
+        Alias("actor/total_loss", "loss"),
+        Alias("critic/loss", "value_loss"),
+        Alias("critic/clipfrac", "clip_frac_value"),
+        Alias("token/response_length/mean", "response_len_mean"),
+        Alias("tokens/response_length/mean", "response_len_mean"),
+        Alias("rollout/response_length/mean", "response_len_mean"),
+        Alias("token/response_length/max", "response_len_max"),
+        Alias("tokens/response_length/max", "response_len_max"),
+        Alias("token/response_length/min", "response_len_min"),
+        Alias("tokens/response_length/min", "response_len_min"),
+        Alias("token/total_response_length/clip", "truncated_frac"),
+        Alias("token/prompt_length/mean", "prompt_len_mean"),
+        Alias("scheduler/query_filter_count", "zero_std_count"),
+        Alias("system/tps", "throughput"),
+        Alias("system/tps_gpu", "throughput_per_gpu"),
+        Alias("system/actor_infer/tps_gpu", "gen_throughput"),
+        Alias("time/step_total", "time_step"),
+        Alias("time/step_generate", "time_gen"),
+        Alias("time/step_rollout", "time_gen"),
+        Alias("time/step_train", "time_update_actor"),
+        Alias("time/old_log_probs", "time_old_log_prob"),
+        Alias("time/ref_log_probs_values", "time_ref"),
+        Alias("time/compute_advantage", "time_adv"),
+        Alias("time/reward_postprocess", "time_reward"),
+        Alias("time/step_model_update", "time_weight_sync"),
+        Alias("time/val_step", "time_eval"),
+        Alias("val_correct/all/mean", "val_score"),
+        Alias("val_score/all/mean", "val_score"),
+        Alias("val_correct/%/mean", "val_score"),
+        Alias("val/score/mean", "val_score"),
+        Alias("actor/acc", "dpo_accuracy"),
+        Alias("actor/chosen_reward", "dpo_chosen"),
+        Alias("actor/reject_reward", "dpo_rejected"),
+        Alias("actor/chosen_reward − reject_reward", "dpo_margin"),
+        Alias("actor/loss", "loss"),
+    ),
+    timing=TimingPlan(
+        step_keys=("time/step_total",),
+        stages=(
+            _stage("step_model_update"),
+            _stage("step_generate"),
+            _stage("step_rollout"),
+            _stage("val_step", fits_inside=True),
+            _stage("ref_log_probs_values"),
+            _stage("old_log_probs"),
+            _stage("reward_postprocess"),
+            _stage("compute_advantage"),
+            _stage("step_train"),
+        ),
+        namespace=("time/",),
+    ),
+    hidden=("system/step",),
+    training_keys=("actor/*", "actor_train/*", "critic/*", "time/step_train"),
+    evaluation_keys=("val_correct/*", "val_score/*", "val/*", "time/val_step"),
+    traits=(TraitEvidence("has_critic", ("critic/loss",)), TraitEvidence("kl_is_signed", ("actor/policykl",))),
+    group_size_keys=("num_return_sequences_in_group",),
+    advantage_keys=("critic/advantages/max", "critic/advantages/min"),
+)

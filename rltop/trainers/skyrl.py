@@ -1,0 +1,110 @@
+"""SkyRL: its own keys, and the tinker-like ones of its training backend."""
+
+from __future__ import annotations
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.model import Algorithm
+from rltop.structs import replace
+from rltop.trainers import tinker
+
+BACKEND: Dialect = replace(
+    tinker.DIALECT,
+    name="SkyRL",
+    fingerprints=(
+        Fingerprint(Algorithm.GRPO, all_of=("skyrl.ai/*", "env/*"), weight=40),
+        Fingerprint(Algorithm.UNKNOWN, all_of=("skyrl.ai/*",), weight=35),
+    ),
+    aliases=(
+        Alias("skyrl.ai/grad_norm", "grad_norm"),
+        *tinker.DIALECT.aliases,
+        Alias("skyrl.ai/learning_rate", "lr"),
+    ),
+    training_keys=("optim/kl_*", "optim/entropy", "skyrl.ai/*"),
+)
+"""A tinker-shaped run on SkyRL's backend."""
+
+_ROLLOUT = ("generate/avg_num_tokens", "reward/avg_raw_reward")
+_CRITIC = ("timing/critic_train", "critic/critic_loss", "critic/values_mean")
+
+
+def _stage(name: str, parent: str = "") -> Stage:
+    return Stage(f"timing/{name}", name=name, parent=parent)
+
+
+DIALECT = Dialect(
+    name="SkyRL",
+    fingerprints=(
+        Fingerprint(Algorithm.PPO, any_of=_CRITIC, all_of=("policy/policy_loss",), weight=27),
+        Fingerprint(Algorithm.GRPO, any_of=_ROLLOUT, none_of=_CRITIC, weight=26),
+    ),
+    aliases=(
+        Alias("reward/avg_raw_reward", "reward_mean"),
+        Alias("loss/avg_raw_rewards", "reward_mean"),
+        Alias("loss/avg_final_rewards", "reward_final"),
+        Alias("reward/avg_pass_at_*", "reward_component"),
+        Alias("reward/num_zero_variance_filtered", "zero_std_count"),
+        Alias("generate/avg_num_tokens", "response_len_mean"),
+        Alias("generate/max_num_tokens", "response_len_max"),
+        Alias("generate/min_num_tokens", "response_len_min"),
+        Alias("generate/std_num_tokens", "response_len_std"),
+        Alias("generate/trajectory_time_completion_max", "time_gen_sample_max"),
+        Alias("generate/trajectory_time_completion_mean", "time_gen_sample_mean"),
+        Alias("policy/policy_kl", "kl_ref"),
+        Alias("loss/avg_kl", "kl_ref"),
+        Alias("policy/loss_metrics/clip_ratio", "clip_frac"),
+        Alias("policy/ppo_clip_ratio", "clip_frac"),
+        Alias("policy/policy_entropy", "entropy"),
+        Alias("policy/policy_loss", "policy_loss"),
+        Alias("policy/final_loss", "loss"),
+        Alias("policy/policy_lr", "lr"),
+        Alias("policy/grad_norm", "grad_norm"),
+        Alias("policy/raw_grad_norm", "grad_norm"),
+        Alias("critic/critic_loss", "value_loss"),
+        Alias("policy/rollout_train_logprobs_abs_diff_mean", "rollout_logp_diff_mean"),
+        Alias("policy/rollout_train_logprobs_abs_diff_max", "rollout_logp_diff_max"),
+        Alias("async/staleness_mean", "staleness_mean"),
+        Alias("async/staleness_max", "staleness_max"),
+        Alias("async/gen_buffer_qsize_at_wait_start", "queue_size"),
+        Alias("trainer/tokens_per_second_per_gpu", "throughput_per_gpu"),
+        Alias("trainer/epoch", "epoch"),
+        Alias("timing/step", "time_step"),
+        Alias("timing/generate", "time_gen"),
+        Alias("timing/wait_for_generation_buffer", "time_wait_data"),
+        Alias("timing/policy_train", "time_update_actor"),
+        Alias("timing/train_critic_and_policy", "time_update_all"),
+        Alias("timing/critic_train", "time_update_critic"),
+        Alias("timing/fwd_logprobs_values_reward", "time_old_log_prob"),
+        Alias("timing/compute_advantages_and_returns", "time_adv"),
+        Alias("timing/sync_weights", "time_weight_sync"),
+        Alias("timing/save_checkpoints", "time_save"),
+        Alias("timing/eval", "time_eval"),
+        Alias("eval/all/avg_score", "val_score"),
+        Alias("eval/*/avg_score", "val_score"),
+        Alias("eval/all/pass_at_*", "val_passk"),
+    ),
+    timing=TimingPlan(
+        step_keys=("timing/step",),
+        stages=(
+            _stage("wait_for_generation_buffer"),
+            _stage("generate"),
+            _stage("convert_to_training_input"),
+            _stage("fwd_logprobs_values_reward"),
+            _stage("apply_reward_kl_penalty"),
+            _stage("compute_advantages_and_returns"),
+            _stage("train_critic_and_policy"),
+            _stage("critic_train", "train_critic_and_policy"),
+            _stage("policy_train", "train_critic_and_policy"),
+            _stage("sync_weights"),
+            Stage("timing/save_checkpoints", name="save_checkpoints", fits_inside=True),
+            Stage("timing/eval", name="eval", fits_inside=True),
+        ),
+        namespace=("timing/",),
+    ),
+    hidden=("trainer/*",),
+    training_keys=("policy/*", "timing/step"),
+    evaluation_keys=("eval/*",),
+    traits=(
+        TraitEvidence("has_critic", _CRITIC),
+        TraitEvidence("is_async", ("async/*", "timing/wait_for_generation_buffer")),
+    ),
+)

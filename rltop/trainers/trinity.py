@@ -1,0 +1,175 @@
+"""Trinity-RFT: an explorer that generates and a trainer that learns, each with steps of its own.
+
+The trainer's keys are veRL's, with `time/` for `timing_s/`; the explorer has its own.
+Answers are padded to the longest of the batch, so the logged clip ratio of lengths is
+at least one answer in any batch and says nothing about truncation: it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.model import Algorithm
+from rltop.trainers import verl
+
+_CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "time/update_critic")
+_TRAINER = ("time/train_step", "time/read_experience", "time/trainer_sync_interval", "sample/task_count")
+_EXPLORER = (
+    "experience_pipeline/*",
+    "rollout/finished_task_count",
+    "rollout/time/*",
+    "explorer/time/*",
+    "explore/time/*",
+)
+_GROUPS = ("experience_pipeline/group_advantages/*",)
+_PAIRS = ("actor/chosen_reward", "actor/dpo_loss", "actor/accuracy_mean")
+
+_TIMES = {
+    "time_step": ("time/train_step", "time/step", "explorer/time/wait_explore_step", "time/wait_explore_step"),
+    "time_wait_data": ("time/read_experience",),
+    "time_weight_sync": ("time/sync_weight",),
+    "time_save": ("time/save_checkpoint",),
+    "time_eval": ("time/eval", "time/bench"),
+    "time_gen_sample_mean": ("rollout/time/run_execution/mean",),
+    "time_gen_sample_max": ("rollout/time/run_execution/max",),
+}
+
+
+def _renamed(aliases: Iterable[Alias]) -> Iterable[Alias]:
+    """Aliases of veRL in this trainer's spelling, without what its padding makes meaningless."""
+    for alias in aliases:
+        if not alias.pattern.endswith("/clip_ratio"):
+            yield alias._replace(pattern=alias.pattern.replace("timing_s/", "time/", 1))
+
+
+_OWN = (
+    # The explorer's reward is of all rollouts, the trainer's of those that it reads.
+    Alias("rollout/reward/mean", "reward_mean"),
+    Alias("experience_pipeline/group_advantages/reward_mean/mean", "reward_mean"),
+    Alias("rollout/accuracy/mean", "success_frac"),
+    Alias("experience_pipeline/group_advantages/reward_std/mean", "reward_std"),
+    Alias("rollout/reward/max", "reward_max"),
+    Alias("rollout/reward/min", "reward_min"),
+    Alias("rollout/response_length/mean", "response_len_mean"),
+    Alias("rollout/response_length/max", "response_len_max"),
+    Alias("rollout/response_length/min", "response_len_min"),
+    Alias("rollout/prompt_length/mean", "prompt_len_mean"),
+    Alias("rollout/api_call_response_tokens_per_second/mean", "gen_throughput"),
+    Alias("experience_pipeline/filtered_count", "zero_std_count"),
+    Alias("experience_pipeline/group_advantages/filtered_count", "zero_std_count"),
+    Alias("experience_pipeline/experience_count", "sample_count"),
+    Alias("rollout/model_version", "param_version"),
+    Alias("sample/model_version_drift/mean", "staleness_mean"),
+    Alias("sample/model_version_drift/max", "staleness_max"),
+    Alias("actor/final_loss", "loss"),
+    Alias("actor/usual/pg_loss", "policy_loss"),
+    Alias("actor/usual/pg_clipfrac", "clip_frac"),
+    Alias("actor/usual/ppo_kl", "kl_old"),
+    Alias("actor/accuracy_mean", "dpo_accuracy"),
+    Alias("actor/chosen_reward", "dpo_chosen"),
+    Alias("actor/rejected_reward", "dpo_rejected"),
+    Alias("actor/chosen_reward − rejected_reward", "dpo_margin"),
+    Alias("actor/dpo_loss", "loss"),
+    Alias("actor/sft_loss", "nll_loss"),
+    # `@k`: over k runs of a task; mean, then best; detailed statistics have one more level.
+    Alias("eval/*/mean@%/mean", "val_score"),
+    Alias("eval/*/mean@%", "val_score"),
+    Alias("bench/*/mean@%", "val_score"),
+    Alias("eval/*/best@%", "val_best"),
+    Alias("bench/*/best@%", "val_best"),
+    Alias("eval/*/worst@%", "val_aux"),
+    Alias("bench/*/worst@%", "val_aux"),
+)
+
+
+def _inner(name: str) -> Stage:
+    return Stage(f"time/{name}", name=name, parent="training", per_token_key=f"timing_per_token_ms/{name}")
+
+
+def _between(name: str) -> Stage:
+    return Stage(f"time/{name}", name=name, is_outside=True)
+
+
+_STAGES = (
+    _between("read_experience"),
+    Stage("time/step", name="training"),
+    *map(_inner, ("old_log_prob", "ref", "values", "adv", "update_critic", "update_actor")),
+    _between("sync_weight"),
+    _between("save_checkpoint"),
+    # The explorer's: samples run at the same time, so their means stand beside each other.
+    Stage("explorer/time/wait_explore_step", name="exploration"),
+    Stage("time/wait_explore_step", name="exploration"),
+    Stage("rollout/time/task_execution/mean", name="mean task", parent="exploration", lane=1),
+    Stage("rollout/time/run_execution/mean", name="mean run", parent="exploration", lane=2),
+    Stage("experience_pipeline/time/total", name="experience pipeline", is_outside=True),
+    Stage("experience_pipeline/time/operator/*", parent="experience pipeline"),
+    Stage("experience_pipeline/time/write", name="write", parent="experience pipeline"),
+    _between("eval"),
+    _between("bench"),
+)
+
+
+def _shared(stage: Stage, part: str) -> Stage:
+    """The same stage where the parts share a W&B run and put their own names in front."""
+    per_token_key = f"{part}/{stage.per_token_key}" if stage.per_token_key else ""
+    return stage._replace(pattern=f"{part}/{stage.pattern}", per_token_key=per_token_key)
+
+
+_PARTS = ("trainer", "explorer")
+
+_TIMING = TimingPlan(
+    step_keys=(*_TIMES["time_step"], *(f"{part}/{key}" for part in _PARTS for key in _TIMES["time_step"])),
+    stages=(*_STAGES, *(_shared(stage, part) for part in _PARTS for stage in _STAGES)),
+    # Spans over several steps, and statistics over samples.
+    statistics=tuple(
+        f"{part}{pattern}"
+        for part in ("", *(f"{part}/" for part in _PARTS))
+        for pattern in ("time/*sync_interval", "explore/time/sync_interval", "rollout/time/*")
+    ),
+    namespace=("time/", *(f"{part}/time/" for part in _PARTS)),
+)
+
+_STEADY = tuple(pattern.replace("timing_s/", "time/") for pattern in verl.DIALECT.training_keys)
+
+DIALECT = Dialect(
+    name="Trinity-RFT",
+    fingerprints=(
+        Fingerprint(Algorithm.DPO, any_of=_TRAINER, all_of=("actor/chosen_reward",), weight=46),
+        Fingerprint(Algorithm.PPO, any_of=_TRAINER, all_of=("critic/vf_loss",), weight=45),
+        Fingerprint(Algorithm.PPO, any_of=_TRAINER, all_of=("critic/values/mean",), weight=45),
+        Fingerprint(Algorithm.GRPO, any_of=_TRAINER, all_of=("actor/pg_loss",), none_of=(*_CRITIC, *_PAIRS), weight=44),
+        Fingerprint(
+            Algorithm.GRPO,
+            any_of=_TRAINER,
+            all_of=("critic/advantages/mean",),
+            none_of=(*_CRITIC, *_PAIRS, "actor/sft_loss"),
+            weight=43,
+        ),
+        Fingerprint(Algorithm.SFT, any_of=_TRAINER, all_of=("actor/sft_loss",), none_of=("actor/pg_loss",), weight=42),
+        Fingerprint(Algorithm.GRPO, any_of=_GROUPS, weight=41),
+        Fingerprint(Algorithm.UNKNOWN, any_of=(*_TRAINER, *_EXPLORER), weight=36),
+    ),
+    aliases=tuple(
+        dict.fromkeys(
+            (
+                *(Alias(key, metric) for metric, keys in _TIMES.items() for key in keys),
+                *_OWN,
+                *_renamed(verl.DIALECT.aliases),
+            )
+        )
+    ),
+    timing=_TIMING,
+    hidden=("training/global_step", "rollout/model_%/*"),
+    training_keys=(*_STEADY, "time/train_step", "rollout/finished_task_count", "experience_pipeline/*"),
+    evaluation_keys=("eval/*", "bench/*", "time/eval", "time/bench"),
+    prefixes=tuple((f"{part}/", "") for part in _PARTS),
+    traits=(
+        TraitEvidence("has_critic", _CRITIC),
+        TraitEvidence("is_async", ("sample/model_version_drift/*",)),
+        TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),
+    ),
+    group_size_keys=("repeat_times",),
+    advantage_keys=verl.DIALECT.advantage_keys,
+    misleading=verl.PADDED,
+)

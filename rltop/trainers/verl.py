@@ -1,0 +1,320 @@
+"""veRL: PPO and group methods at scale, and the trainers that kept its keys.
+
+Versions differ in what they log and in what a key means; where the meaning of one
+key changes (truncation in the trainer that became the default with 0.9), a variant
+of the dialect leaves it out instead of reading it wrongly.
+"""
+
+from __future__ import annotations
+
+from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
+from rltop.model import Algorithm
+from rltop.structs import replace
+
+_CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean")
+_UPDATE = ("actor/pg_loss", "actor/ppo_kl", "actor/grad_norm", "timing_s/update_actor", "critic/advantages/mean")
+_V1 = ("training/off_policy/trajectory_staleness/%", "training/off_policy/trajectory_spans/%")
+
+
+def _fingerprints(weight: int, extra: tuple[str, ...] = ()) -> tuple[Fingerprint, ...]:
+    """The algorithms that veRL trains; `extra` keys are needed as well."""
+    own = ("actor/*", *extra[:1])
+    return (
+        Fingerprint(Algorithm.DISTILL, all_of=own, any_of=("actor/distillation/loss",), weight=weight + 4),
+        Fingerprint(Algorithm.PPO, all_of=own, any_of=_CRITIC, weight=weight + 3),
+        Fingerprint(
+            Algorithm.DPO, all_of=own, any_of=("actor/rewards_accuracies", "actor/dpo_loss"), weight=weight + 2
+        ),
+        Fingerprint(Algorithm.GRPO, all_of=own, any_of=_UPDATE, none_of=_CRITIC, weight=weight + 1),
+    )
+
+
+_FINGERPRINTS = (
+    *_fingerprints(20),
+    Fingerprint(
+        Algorithm.SFT,
+        any_of=("train/total_tokens(B)", "train/lr(1e-3)", "train/global_tokens"),
+        none_of=("actor/*",),
+        weight=20,
+    ),
+    Fingerprint(
+        Algorithm.UNKNOWN,
+        any_of=("val-core/*", "val-aux/*", "val/test_score/*", "timing_s/step", "global_seqlen/mean", "fully_async/*"),
+        weight=8,
+    ),
+)
+
+
+def _both(metric: str, *patterns: str) -> tuple[Alias, ...]:
+    """Aliases of one metric, most trusted first."""
+    return tuple(Alias(pattern, metric) for pattern in patterns)
+
+
+_REWARD = (
+    *_both("reward_mean", "critic/score/mean", "critic/rewards/mean", "actor/rewards_mean"),
+    *_both("score_mean", "critic/score/mean"),
+    *_both("reward_final", "critic/rewards/mean"),
+    *_both("reward_max", "critic/score/max", "critic/rewards/max"),
+    *_both("reward_min", "critic/score/min", "critic/rewards/min"),
+    *_both("adv_mean", "critic/advantages/mean"),
+    *_both("adv_max", "critic/advantages/max"),
+    *_both("adv_min", "critic/advantages/min"),
+    *_both("return_mean", "critic/returns/mean"),
+    *_both("reward_component", "gdpo/%/mean"),
+    *_both("reward_component_std", "gdpo/%/std"),
+    *_both("val_score", "val-core/*/acc/mean@*", "val-core/*/reward/mean@*", "val-core/*/mean@*", "val/test_score/*"),
+    *_both("val_best", "val-core/*/best@*/mean"),
+    *_both("val_aux", "val-aux/*"),
+    *_both("val_loss", "val/loss"),
+)
+
+_POLICY = (
+    *_both("loss", "actor/loss", "train/loss"),
+    *_both("policy_loss", "actor/pg_loss"),
+    *_both("grad_norm", "actor/grad_norm", "train/grad_norm"),
+    *_both("lr", "actor/lr", "train/lr"),
+    Alias("actor/lr(1e-4)", "lr", scale=1e-4),
+    Alias("train/lr(1e-3)", "lr", scale=1e-3),
+    *_both("entropy", "actor/entropy", "actor/entropy_loss"),
+    *_both("clip_frac", "actor/pg_clipfrac"),
+    *_both("clip_frac_lower", "actor/pg_clipfrac_lower"),
+    *_both("kl_old", "actor/ppo_kl", "actor/approx_kl"),
+    *_both("kl_ref", "actor/kl_loss", "actor/reward_kl_penalty", "critic/kl"),
+    *_both("kl_coef", "actor/kl_coef", "actor/reward_kl_penalty_coeff", "critic/kl_coeff"),
+    *_both("distill_loss", "actor/distillation/loss"),
+    *_both("moe_max_vio", "rollout/moe/max_vio/max"),
+    *_both("value_loss", "critic/vf_loss"),
+    *_both("value_mean", "critic/values/mean", "critic/vpred_mean"),
+    *_both("explained_var", "critic/vf_explained_var"),
+    *_both("clip_frac_value", "critic/vf_clipfrac"),
+    *_both("grad_norm_critic", "critic/grad_norm"),
+    *_both("lr_critic", "critic/lr"),
+    Alias("critic/lr(1e-4)", "lr_critic", scale=1e-4),
+    *_both("dpo_accuracy", "actor/rewards_accuracies"),
+    *_both("dpo_margin", "actor/rewards_margins"),
+)
+
+_TRUNCATION = (
+    *_both("truncated_frac", "response_length_non_aborted/clip_ratio", "response_length/clip_ratio"),
+    *_both("prompt_clip_frac", "prompt_length/clip_ratio"),
+)
+
+_ROLLOUT = (
+    *_both("response_len_mean", "response_length_non_aborted/mean", "response_length/mean"),
+    *_both("response_len_max", "response_length_non_aborted/max", "response_length/max"),
+    *_both("response_len_min", "response_length_non_aborted/min", "response_length/min"),
+    *_both("aborted_frac", "response/aborted_ratio"),
+    *_both("prompt_len_mean", "prompt_length/mean"),
+    *_both("prompt_len_max", "prompt_length/max"),
+    *_both("num_turns_mean", "num_turns/mean", "training/num_turns/mean"),
+    *_both("num_turns_max", "num_turns/max", "training/num_turns/max"),
+    *_both("num_turns_min", "num_turns/min", "training/num_turns/min"),
+    *_both("tool_calls_mean", "tool_call_counts/mean"),
+    *_both("group_len_ratio", "group_length_max_median_ratio_mean", "group_length_max_median_ratio"),
+    *_both("group_len_ratio", "*/group_length_max_median_ratio_mean", "*/group_length_max_median_ratio"),
+    *_both("group_len_gini", "group_length_gini_mean", "*/group_length_gini_mean"),
+    *_both("zero_std_count", "training/filter_groups/evicted_samples"),
+    *_both("evicted_samples", "training/off_policy/evicted_samples"),
+    *_both("rollout_failures", "training/rollout_failure/evicted_samples"),
+)
+
+_CORRECTION = {
+    "off_policy_kl": ("k3_kl", "kl"),
+    "is_ratio_mean": ("rollout_is_mean",),
+    "is_ratio_min": ("rollout_is_min",),
+    "is_ratio_max": ("rollout_is_max",),
+    "is_ratio_std": ("rollout_is_std",),
+    "is_ess": ("rollout_is_eff_sample_size",),
+    "is_chi2": ("chi2_token",),
+    "ppl_ratio": ("ppl_ratio",),
+    "rollout_masked_frac": ("rollout_rs_masked_fraction",),
+    "rollout_masked_seq_frac": ("rollout_rs_seq_masked_fraction",),
+}
+"""Metric → names below `rollout_corr/`; the prefix depends on mode and version."""
+
+_MISMATCH = (
+    *(
+        Alias(f"{prefix}{name}", metric)
+        for metric, names in _CORRECTION.items()
+        for name in names
+        for prefix in ("rollout_corr/", "actor/rollout_corr/", "mismatch/", "mismatch/mismatch_")
+    ),
+    *_both("rollout_prob_diff_mean", "training/rollout_probs_diff_mean"),
+    *_both("rollout_prob_diff_max", "training/rollout_probs_diff_max"),
+    *_both("rollout_prob_diff_std", "training/rollout_probs_diff_std"),
+    *_both("rollout_prob_corr", "training/rollout_actor_probs_pearson_corr"),
+    *_both("staleness_mean", "training/off_policy/trajectory_staleness/mean"),
+    *_both("staleness_max", "training/off_policy/trajectory_staleness/max"),
+    *_both("staleness_worst_max", "training/off_policy/trajectory_staleness_worst/max"),
+    *_both("traj_span_mean", "training/off_policy/trajectory_spans/mean"),
+    *_both("stale_count", "fully_async/count/stale_trajectory_processed"),
+    *_both("dropped_stale", "fully_async/count/dropped_stale_samples"),
+    *_both("trainer_idle_frac", "fully_async/trainer/idle_ratio"),
+    *_both("rollouter_idle_frac", "fully_async/rollouter/idle_ratio"),
+    *_both("param_version", "fully_async/count/current_param_version"),
+    *_both("queue_size", "fully_async/monitor/queue/mq_queue_size"),
+    *_both("partial_frac", "fully_async/partial/partial_ratio"),
+)
+
+_AGENT = "timing_s/agent_loop"
+_SYSTEM = (
+    *_both("seqlen_min", "global_seqlen/min"),
+    *_both("seqlen_max", "global_seqlen/max"),
+    *_both("seqlen_mean", "global_seqlen/mean"),
+    *_both("seqlen_minmax_diff", "global_seqlen/minmax_diff"),
+    *_both("seqlen_balanced_min", "global_seqlen/balanced_min"),
+    *_both("seqlen_balanced_max", "global_seqlen/balanced_max"),
+    *_both("time_step", "timing_s/step", "perf/time_per_step"),
+    *_both("time_gen", "timing_s/gen", "timing_s/generate_async", "timing/gen"),
+    *_both("time_reward", "timing_s/reward"),
+    *_both("time_old_log_prob", "timing_s/old_log_prob", "timing/old_log_prob"),
+    *_both("time_ref", "timing_s/ref", "timing/ref"),
+    *_both("time_values", "timing_s/values", "timing/values"),
+    *_both("time_adv", "timing_s/adv", "timing/adv"),
+    *_both("time_update_critic", "timing_s/update_critic", "timing/update_critic"),
+    *_both("time_update_actor", "timing_s/update_actor", "timing/update_actor"),
+    *_both(
+        "time_weight_sync", "timing_s/update_weights", "timing_s/sync_rollout_weights", "timing_s/timing_s/param_sync"
+    ),
+    *_both("time_weight_sync", "timing_s/param_sync"),
+    *_both("time_save", "timing_s/save_checkpoint"),
+    *_both("time_eval", "timing_s/testing", "timing/testing", "rollouter/validate_time"),
+    *_both("time_dump", "timing_s/dump_rollout_generations"),
+    *_both("time_switch", "timing_s/switch_to_trainer", "timing_s/switch_to_rollout"),
+    *_both("time_wait_data", "timing_s/switch_wait", "timing_s/wait_for_enough_samples", "fully_async/total_wait_time"),
+    *_both("time_gen_sample_mean", f"{_AGENT}/generate_sequences/mean"),
+    *_both("time_gen_sample_max", f"{_AGENT}/generate_sequences/max", "timing_s/generation_timing/max"),
+    *_both("time_tool_sample_mean", f"{_AGENT}/tool_calls/mean"),
+    *_both("time_tool_sample_max", f"{_AGENT}/tool_calls/max"),
+    *_both("slowest_gen", f"{_AGENT}/slowest/generate_sequences"),
+    *_both("slowest_tool", f"{_AGENT}/slowest/tool_calls"),
+    *_both("slowest_response_len", f"{_AGENT}/slowest/response_length"),
+    *_both("slowest_prompt_len", f"{_AGENT}/slowest/prompt_length"),
+    *_both("preempted_max", f"{_AGENT}/num_preempted/max"),
+    *_both("preempted_mean", f"{_AGENT}/num_preempted/mean"),
+    *_both("time_per_token_gen", "timing_per_token_ms/gen", "timing_per_token/gen"),
+    *_both("time_per_token_update_actor", "timing_per_token_ms/update_actor", "timing_per_token/update_actor"),
+    *_both("throughput", "perf/throughput"),
+    *_both("total_tokens", "perf/total_num_tokens"),
+    *_both("mfu", "perf/mfu/actor", "mfu/actor", "train/mfu"),
+    *_both("mfu_infer", "perf/mfu/actor_infer"),
+    *_both("mfu_critic", "perf/mfu/critic", "mfu/critic"),
+    *_both("spec_accept_rate", "rollout/spec_accept_rate"),
+    *_both("mem_alloc_gb", "perf/max_memory_allocated_gb", "actor/perf/max_memory_allocated_gb"),
+    *_both("mem_reserved_gb", "perf/max_memory_reserved_gb", "actor/perf/max_memory_reserved_gb"),
+    *_both("mem_cpu_gb", "perf/cpu_memory_used_gb", "actor/perf/cpu_memory_used_gb"),
+    *_both("epoch", "training/epoch"),
+)
+
+
+def _stage(name: str, *, fits_inside: bool = False, is_outside: bool = False, lane: int = 0) -> Stage:
+    return Stage(
+        f"timing_s/{name}",
+        name=name,
+        lane=lane,
+        fits_inside=fits_inside,
+        is_outside=is_outside,
+        per_token_key=f"timing_per_token_ms/{name}",
+    )
+
+
+_SLOWEST = (
+    Stage(f"{_AGENT}/slowest/generate_sequences", name="slowest rollout: generate", parent="gen", lane=1),
+    Stage(f"{_AGENT}/slowest/tool_calls", name="slowest rollout: tools", parent="gen", lane=1),
+    Stage(f"{_AGENT}/slowest/compute_score", name="slowest rollout: score", parent="gen", lane=1),
+    Stage(f"{_AGENT}/generate_sequences/mean", name="mean rollout: generate", parent="gen", lane=2),
+    Stage(f"{_AGENT}/tool_calls/mean", name="mean rollout: tools", parent="gen", lane=2),
+    Stage(f"{_AGENT}/compute_score/mean", name="mean rollout: score", parent="gen", lane=2),
+    Stage("timing_s/generate_sequences", name="inference engine", parent="gen", lane=3),
+)
+"""Statistics over rollouts, shown beside `gen`: they run at the same time and never stack."""
+
+_OLD = tuple(
+    Stage(f"timing/{name}", name=name)
+    for name in ("gen", "ref", "values", "adv", "update_critic", "update_actor", "testing")
+)
+"""Spelling of 2024, which logs no step time."""
+
+_TIMING = TimingPlan(
+    step_keys=("timing_s/step", "perf/time_per_step"),
+    stages=(
+        _stage("start_profile", is_outside=True),
+        _stage("wait_for_enough_samples"),
+        _stage("switch_to_trainer"),
+        _stage("switch_wait"),
+        _stage("generate_async", lane=1),
+        _stage("gen"),
+        *_SLOWEST,
+        _stage("gen_max"),
+        _stage("reward"),
+        _stage("old_log_prob"),
+        _stage("ref"),
+        _stage("values"),
+        _stage("adv"),
+        _stage("update_critic"),
+        _stage("update_actor"),
+        _stage("save_checkpoint", fits_inside=True),
+        _stage("update_weights"),
+        _stage("sync_rollout_weights"),
+        Stage("timing_s/timing_s/param_sync", name="param_sync"),
+        _stage("param_sync"),
+        _stage("switch_to_rollout"),
+        _stage("dump_rollout_generations"),
+        _stage("testing", fits_inside=True),
+        _stage("stop_profile", is_outside=True),
+        *_OLD,
+    ),
+    counts=(
+        f"{_AGENT}/slowest/prompt_length",
+        f"{_AGENT}/slowest/response_length",
+        f"{_AGENT}/*num_preempted*",
+        "timing_s/generation_timing/topk_ratio",
+    ),
+    statistics=(f"{_AGENT}/*", "timing_s/generation_timing/*"),
+    namespace=("timing_s/",),
+)
+
+DIALECT = Dialect(
+    name="veRL",
+    fingerprints=_FINGERPRINTS,
+    aliases=(*_REWARD, *_POLICY, *_TRUNCATION, *_ROLLOUT, *_MISMATCH, *_SYSTEM),
+    timing=_TIMING,
+    hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
+    training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
+    evaluation_keys=("val-core/*", "val-aux/*", "val/test_score/*", "val/loss", "timing_s/testing"),
+    traits=(
+        TraitEvidence("has_critic", _CRITIC),
+        TraitEvidence("is_async", ("fully_async/*", "training/separate_async/*", "separate_async/*")),
+        TraitEvidence("is_async", ("timing_s/generate_async",)),
+        TraitEvidence("kl_is_signed", ("actor/ppo_kl",)),
+    ),
+    group_size_keys=("rollout/n", "actor_rollout_ref/rollout/n", "training/rollout_n"),
+    advantage_keys=("critic/advantages/max", "critic/advantages/min"),
+)
+
+PADDED = (
+    *(
+        (
+            key,
+            "Share of answers as long as the longest one of their batch, to which this trainer pads: "
+            "at least one answer in any batch, and no word about the length limit.",
+        )
+        for key in ("response_length/clip_ratio", "response_length_non_aborted/clip_ratio")
+    ),
+    (
+        "prompt_length/clip_ratio",
+        "Share of prompts as long as the longest one of their batch, to which this trainer pads; "
+        "it does not say that any was cut.",
+    ),
+)
+"""What a clip ratio of lengths is where batches are padded to their longest member."""
+
+V1 = replace(
+    DIALECT,
+    misleading=PADDED,
+    fingerprints=tuple(fp for pattern in _V1 for fp in _fingerprints(30, (pattern,))),
+    aliases=tuple(alias for alias in DIALECT.aliases if alias not in _TRUNCATION),
+)
+"""The trainer that is the default since 0.9: it pads to the longest answer of the
+batch, so that the logged clip ratio is at least one answer in any batch and says
+nothing about truncation."""

@@ -1,1 +1,0 @@
-"""Line-API widgets: they take a view-model and draw."""

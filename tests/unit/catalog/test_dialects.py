@@ -1,0 +1,265 @@
+"""What each trainer's keys mean: who wrote them, which metric, in which unit, and how its times nest."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.catalog.aliases import spelling_of
+from rltop.catalog.dialect import Dialect, Identity
+from rltop.model import Algorithm, SpanKind
+from rltop.stats.timing import step_timing
+from rltop.trainers import ALL
+from rltop.trainers.identify import identify, with_keys
+
+OPENRLHF = [
+    "policy_loss", "actor_lr", "actor_grad_norm", "ppo_clip_ratio", "ppo_kl", "kl", "reward", "return",
+    "response_clip_ratio", "response_length", "total_length", "rollout/reward_mean", "rollout/truncated_rate",
+    "timing/make_experience", "timing/ppo_train", "timing/broadcast", "timing/generation", "timing/step_total",
+]  # fmt: skip
+OPENRLHF_PPO = [*OPENRLHF, "critic_loss", "values", "critic_lr", "critic_grad_norm"]
+OPENRLHF_PAIRS = ["loss", "loss_mean", "acc", "acc_mean", "chosen_reward", "reject_reward", "lr", "grad_norm"]
+TELESCOPE = ["grad_norm", "entropy", "kl_divergence_inference", "learning_rate"]
+TELESCOPE_TABLES = ["reward_sum_mean", "length_completion_mean", "stop_reason_length_pct", "timing_step_active"]
+TRINITY_TRAINER = [
+    "critic/score/mean", "critic/rewards/mean", "critic/advantages/mean", "critic/advantages/max",
+    "critic/advantages/min", "response_length/mean", "response_length/clip_ratio", "actor/pg_loss", "actor/ppo_kl",
+    "actor/pg_clipfrac", "actor/grad_norm", "actor/lr", "time/step", "time/train_step", "time/read_experience",
+    "sample/task_count", "perf/throughput", "global_seqlen/mean",
+]  # fmt: skip
+TRINITY_EXPLORER = [
+    "rollout/accuracy/mean", "rollout/reward/mean", "rollout/finished_task_count",
+    "experience_pipeline/experience_count", "experience_pipeline/group_advantages/reward_mean/mean",
+]  # fmt: skip
+REASONING = [
+    "time/step", "time/rollout", "time/actor/training", "rollout/reward_scores", "rollout/advantages_mean",
+    "rollout/fraction_of_samples_properly_ended", "actor/training/actor/policy_loss",
+    "actor/training/actor/clip_fraction", "actor/training/actor/clipped_ratio", "actor/training/actor/ratio",
+]  # fmt: skip
+EMBODIED = [
+    "env/success_once", "env/return", "env/episode_len", "rollout/rewards", "rollout/advantages_mean",
+    "time/step", "time/generate_rollouts", "time/actor_training", "time/env/interact",
+    "train/actor/policy_loss", "train/actor/approx_kl", "train/actor/clip_fraction",
+]  # fmt: skip
+CRITIC = ["train/critic/value_loss", "train/critic/explained_variance"]
+
+
+def found(keys: list[str]) -> Identity:
+    return identify(keys, {})
+
+
+@pytest.mark.parametrize(
+    ("keys", "dialect", "algorithm"),
+    [
+        (OPENRLHF_PPO, "OpenRLHF", Algorithm.PPO),
+        ([f"train/{key}" for key in OPENRLHF_PPO], "OpenRLHF", Algorithm.PPO),
+        ([*OPENRLHF, "group_reward_std"], "OpenRLHF", Algorithm.GRPO),
+        (OPENRLHF, "OpenRLHF", Algorithm.UNKNOWN),
+        ([f"train/{key}" for key in OPENRLHF_PAIRS], "OpenRLHF", Algorithm.DPO),
+        ([*(f"train/{key}" for key in OPENRLHF_PAIRS), "eval/reward_mean"], "OpenRLHF", Algorithm.REWARD),
+        (["train/gpt_loss", "train/lr"], "OpenRLHF", Algorithm.SFT),
+        (TELESCOPE, "Telescope", Algorithm.GRPO),
+        (TELESCOPE_TABLES, "Telescope", Algorithm.GRPO),
+        (TRINITY_TRAINER, "Trinity-RFT", Algorithm.GRPO),
+        ([*TRINITY_TRAINER, "critic/vf_loss", "critic/values/mean"], "Trinity-RFT", Algorithm.PPO),
+        (["actor/chosen_reward", "actor/dpo_loss", "time/train_step"], "Trinity-RFT", Algorithm.DPO),
+        (["actor/sft_loss", "actor/grad_norm", "time/train_step"], "Trinity-RFT", Algorithm.SFT),
+        (TRINITY_EXPLORER, "Trinity-RFT", Algorithm.GRPO),
+        (["rollout/time/run_execution/mean", "rollout/finished_task_count"], "Trinity-RFT", Algorithm.UNKNOWN),
+        (REASONING, "RLinf", Algorithm.GRPO),
+        ([*REASONING, "critic/training/critic/value_loss"], "RLinf", Algorithm.PPO),
+        (["rollout/reward_scores_traj", "train/actor/policy_loss", "time/training"], "RLinf", Algorithm.GRPO),
+        (EMBODIED, "RLinf", Algorithm.EMBODIED),
+        ([*EMBODIED, *CRITIC], "RLinf", Algorithm.EMBODIED),
+        (["train/train_rollout_logprob_abs_diff", "train/pg_loss", "perf/step_time"], "slime", Algorithm.GRPO),
+        (["train/token_mult_prob_error", "train/loss", "validation/accuracy"], "NeMo-RL", Algorithm.GRPO),
+        (["ppo_actor/task_reward/avg", "ppo_actor/update/clip_ratio/avg"], "AReaL", Algorithm.GRPO),
+        (["ppo_actor/task_reward/avg", "ppo_critic/update/value_loss/avg"], "AReaL", Algorithm.PPO),
+        (["actor/pg_loss", "actor/policykl", "time/step_total", "critic/rewards/mean"], "ROLL", Algorithm.GRPO),
+        (["scores", "val/sequence_lengths", "val/ratio", "objective/kl2_avg"], "open-instruct", Algorithm.GRPO),
+        (["objective/verifiable_reward", "objective/kl", "loss/value_avg"], "open-instruct", Algorithm.PPO),
+        (["objective/verifiable_reward"], "open-instruct", Algorithm.UNKNOWN),
+        (["train/reward", "train/reward_std_dev", "loss/train"], "ART", Algorithm.GRPO),
+    ],
+)
+def test_keys_tell_trainer_and_algorithm(keys: list[str], dialect: str, algorithm: Algorithm) -> None:
+    assert (found(keys).dialect.name, found(keys).algorithm) == (dialect, algorithm)
+    backwards = found(keys[::-1])
+    assert (backwards.dialect.name, backwards.algorithm) == (dialect, algorithm)
+
+
+def test_a_critic_is_seen_whatever_the_algorithm_is_called() -> None:
+    assert found([*EMBODIED, *CRITIC]).traits.has_critic
+    assert not found(EMBODIED).traits.has_critic
+    assert found(OPENRLHF_PPO).traits.has_critic
+
+
+def test_an_evaluation_tells_a_reward_model_from_pairs_that_look_alike() -> None:
+    keys = [f"train/{key}" for key in OPENRLHF_PAIRS]
+    pairs = found(keys)
+    assert pairs.algorithm is Algorithm.DPO
+    assert with_keys(pairs, ["eval/acc_mean", "eval/eval_loss"]).algorithm is Algorithm.DPO
+    judge = with_keys(pairs, ["eval/acc_mean", "eval/reward_mean"])
+    assert (judge.algorithm, judge.traits.is_preference) == (Algorithm.REWARD, True)
+    assert judge.signals["rm_accuracy"][0].key == "train/acc_mean"
+    assert "dpo_accuracy" not in judge.signals
+    assert with_keys(judge, ["eval/x"]).algorithm is Algorithm.REWARD
+
+
+def metric_of(keys: list[str], key: str) -> set[str]:
+    return {name for name, signals in found(keys).signals.items() for signal in signals if signal.key == key}
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "metrics"),
+    [
+        # Five trainers, five meanings of one name.
+        (["kl", "reward", "frac_reward_zero_std"], "kl", {"kl_ref"}),
+        (["kl", "reward", "weight_sync_time_s", "frac_reward_zero_std"], "kl", {"off_policy_kl"}),
+        (["critic/kl", "actor/pg_loss", "time/step_total"], "critic/kl", {"kl_ref"}),
+        (["rollout_corr/kl", "actor/pg_loss"], "rollout_corr/kl", {"off_policy_kl"}),
+        (OPENRLHF, "kl", {"kl_ref"}),
+        # `val/` is the value function, the sampler, or a validation.
+        (["objective/kl", "policy/approxkl_avg", "loss/value_avg", "val/ratio"], "val/ratio", {"ratio_mean"}),
+        (["scores", "val/sequence_lengths", "lr"], "val/sequence_lengths", {"response_len_mean"}),
+        (["val/test_score/gsm8k", "actor/pg_loss"], "val/test_score/gsm8k", {"val_score"}),
+        (["val/reward", "train/reward_std_dev"], "val/reward", {"val_score"}),
+        # A ratio after clipping is no share of clipped tokens; lengths that were padded say nothing of limits.
+        (REASONING, "actor/training/actor/clipped_ratio", set()),
+        (REASONING, "actor/training/actor/clip_fraction", {"clip_frac"}),
+        (TRINITY_TRAINER, "response_length/clip_ratio", set()),
+        # An entropy by the name of a loss.
+        ([*OPENRLHF, "entropy_loss"], "entropy_loss", {"entropy"}),
+        ([*REASONING, "actor/training/actor/entropy_loss"], "actor/training/actor/entropy_loss", {"entropy"}),
+        # An absolute difference by the name of a KL.
+        ([*REASONING, "actor/training/actor/rollout_train_kl"], "actor/training/actor/rollout_train_kl",
+         {"rollout_logp_diff_mean"}),
+    ],
+)  # fmt: skip
+def test_one_name_several_meanings(keys: list[str], key: str, metrics: set[str]) -> None:
+    assert metric_of(keys, key) == metrics
+
+
+@pytest.mark.parametrize(
+    ("keys", "metric", "raw", "value"),
+    [
+        (REASONING, "truncated_frac", 0.9, 0.1),
+        (TELESCOPE_TABLES, "truncated_frac", 12.5, 0.125),
+        ([*OPENRLHF, "dynamic_filtering_pass_rate"], "filter_pass_rate", 250.0, 2.5),
+        (["scores", "val/stop_rate", "learner_mfu"], "truncated_frac", 0.75, 0.25),
+        (["scores", "val/stop_rate", "learner_mfu"], "mfu", 31.0, 0.31),
+        (["train/gen_kl_error", "train/baseline_reward/pct_mixed"], "zero_std_frac", 40.0, 0.6),
+    ],
+)
+def test_units_are_normalised(keys: list[str], metric: str, raw: float, value: float) -> None:
+    signal = found(keys).primary(metric)
+    assert signal is not None
+    assert signal.read(raw) == pytest.approx(value)
+
+
+def test_the_rollouts_own_mean_comes_before_that_of_the_training_pass() -> None:
+    primary = found([f"train/{key}" for key in OPENRLHF_PPO]).primary("reward_mean")
+    assert primary is not None
+    assert primary.key == "train/rollout/reward_mean"
+
+
+def test_levels_of_an_evaluation_are_metrics_of_their_own() -> None:
+    keys = [f"eval/gsm8k/accuracy/{level}@4" for level in ("mean", "best", "worst", "std")]
+    identity = with_keys(found(TRINITY_TRAINER), keys)
+    assert [signal.key for signal in identity.signals["val_score"]] == [keys[0]]
+    assert [signal.key for signal in identity.signals["val_best"]] == [keys[1]]
+    assert found(["eval/a/acc/mean@4/std", *TRINITY_TRAINER]).signals.get("val_score") is None
+
+
+def timing_of(keys: list[str], row: dict[str, float]) -> tuple[dict[str, float], bool]:
+    """Top-level stages by name, and whether they overlap; sequential ones must add up to the step."""
+    plan = found([*keys, *row]).dialect.timing
+    assert plan is not None
+    timing = step_timing(plan, 1, row)
+    assert timing is not None
+    if not timing.is_overlapping:
+        inside = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)
+        assert inside == pytest.approx(timing.total_s, rel=0.02)
+    return {span.name: span.duration_s for span in timing.spans}, timing.is_overlapping
+
+
+def test_the_four_parts_of_an_openrlhf_step_take_turns_unless_they_overlap() -> None:
+    parts = {"generation": 30.0, "make_experience": 10.0, "ppo_train": 15.0, "broadcast": 5.0}
+    row = {f"train/timing/{name}": seconds for name, seconds in parts.items()}
+    spans, is_overlapping = timing_of(OPENRLHF, {**row, "train/timing/step_total": 60.0})
+    assert (spans, is_overlapping) == ({**parts, "other": 0.0}, False)
+    assert timing_of(OPENRLHF, {**row, "train/timing/step_total": 35.0})[1]
+
+
+def test_trinitys_trainer_step_holds_the_update_and_not_the_waiting() -> None:
+    row = {
+        "time/train_step": 50.0, "time/step": 45.0, "time/update_actor": 30.0, "time/old_log_prob": 10.0,
+        "time/read_experience": 200.0, "time/sync_weight": 8.0, "time/trainer_sync_interval": 900.0,
+    }  # fmt: skip
+    plan = found([*TRINITY_TRAINER, *row]).dialect.timing
+    assert plan is not None
+    timing = step_timing(plan, 1, row)
+    assert timing is not None
+    assert timing.total_s == 50.0
+    assert [(span.name, span.duration_s) for span in timing.spans] == [("training", 45.0), ("other", 5.0)]
+    assert [span.name for span in timing.spans[0].children] == ["old_log_prob", "update_actor"]
+    assert not timing.spans[1].children
+    assert {span.name for span in timing.outside} == {"read_experience", "sync_weight"}
+
+
+def test_rlinf_workers_run_beside_each_other_or_take_turns() -> None:
+    pipeline = {
+        "time/step": 100.0, "time/sync_weights": 5.0, "time/rollout": 80.0, "time/reward": 81.0,
+        "time/actor/training": 95.0,
+    }  # fmt: skip
+    assert timing_of(REASONING, pipeline)[1]
+    simulator = {
+        "time/step": 100.0, "time/sync_weights": 5.0, "time/generate_rollouts": 60.0, "time/actor_training": 30.0,
+        "time/cal_adv_and_returns": 1.0, "time/env/interact": 58.0, "time/rollout/generate": 57.0,
+        "time/actor/run_training": 29.0,
+    }  # fmt: skip
+    spans, is_overlapping = timing_of(EMBODIED, simulator)
+    assert not is_overlapping
+    assert spans == {
+        "sync_weights": 5.0, "generate_rollouts": 60.0, "cal_adv_and_returns": 1.0, "actor_training": 30.0,
+        "other": 4.0,
+    }  # fmt: skip
+
+
+def test_a_telescope_step_is_waiting_plus_active_time() -> None:
+    row = {
+        "timing_step_total": 40.0, "timing_step_active": 30.0, "timing_waiting_for_data": 10.0,
+        "timing_forward_total": 9.0, "timing_backward_total": 18.0, "timing_idle_pct": 35.0,
+        "timing_forward_microbatch_mean": 0.5, "timing_weight_sync_inference_total": 12.0,
+    }  # fmt: skip
+    plan = found([*TELESCOPE, *row]).dialect.timing
+    assert plan is not None
+    timing = step_timing(plan, 1, row)
+    assert timing is not None
+    main = {span.name: span.duration_s for span in timing.spans if span.lane == 0}
+    assert main == {"waiting_for_data": 10.0, "active": 30.0, "other": 0.0}
+    assert [span.name for span in timing.spans if span.lane] == ["weight_sync_inference"]
+    assert all(not span.children for span in timing.spans if span.name == "other")
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
+def test_a_dialect_says_nothing_twice(dialect: Dialect) -> None:
+    said = [(alias.pattern, alias.metric, alias.algorithms) for alias in dialect.aliases]
+    assert sorted({each for each in said if said.count(each) > 1}, key=str) == []
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
+def test_a_misleading_key_stands_for_no_metric_and_is_explained(dialect: Dialect) -> None:
+    spelling = spelling_of(dialect)
+    for key, what in dialect.misleading:
+        assert spelling.find(key) == ()
+        assert spelling.caution(key) == what
+        assert what.endswith(".")
+    assert spelling.caution("loss") == ""
+
+
+@pytest.mark.parametrize("dialect", ALL, ids=lambda dialect: dialect.name)
+def test_timing_plans_name_parents_that_exist(dialect: Dialect) -> None:
+    if dialect.timing is None:
+        return
+    names = {stage.name for stage in dialect.timing.stages}
+    assert all(stage.parent in {"", *names} for stage in dialect.timing.stages)

@@ -1,0 +1,153 @@
+"""Compressed history in front of another decoder."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import sys
+
+import pytest
+import zstandard
+
+from rltop.errors import SourceError
+from rltop.formats.auto import MOST_LAYERS, AutoDecoder
+from rltop.formats.compressed import CompressedDecoder
+from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.kinds import Codec, codec_of
+
+LINES = b"".join(json.dumps({"step": i, "a": i / 7}).encode() + b"\n" for i in range(2000))
+PACKED = {Codec.GZIP: gzip.compress, Codec.BZIP2: bz2.compress}
+
+
+def feed(decoder, data, size=1 << 20):
+    records = [r for at in range(0, len(data), size) for r in decoder.feed(data[at : at + size], at, 0)]
+    return [*records, *decoder.finish()]
+
+
+@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("size", [37, 4096, 1 << 20])
+def test_the_rows_are_those_of_the_plain_file(codec, size):
+    packed = PACKED[codec](LINES)
+    assert codec_of(packed[:4]) is codec
+    decoder = CompressedDecoder(codec, JsonlDecoder())
+    plain = JsonlDecoder()
+    assert [r[:2] + tuple(r.values) for r in feed(decoder, packed, size)] == [
+        r[:2] + tuple(r.values) for r in feed(plain, LINES)
+    ]
+    assert decoder.note == ""
+    assert decoder.counts.rows == 2000
+    assert decoder.envelope == "flat"
+
+
+def test_places_count_decompressed_bytes():
+    records = feed(CompressedDecoder(Codec.GZIP, JsonlDecoder()), gzip.compress(LINES))
+    assert LINES[records[7].place.offset :].startswith(b'{"step": 7,')
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_members_in_a_row_and_padding_are_one_stream(codec):
+    half = LINES.index(b'{"step": 1000,') + 5
+    packed = PACKED[codec](LINES[:half]) + PACKED[codec](LINES[half:]) + b"\0" * 512
+    decoder = CompressedDecoder(codec, JsonlDecoder())
+    assert len(feed(decoder, packed, 100)) == 2000
+    assert decoder.note == ""
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_truncated_stream_keeps_what_was_decoded(codec):
+    lines = LINES if codec is Codec.GZIP else LINES * 60  # bzip2 gives out whole blocks only
+    packed = PACKED[codec](lines)
+    decoder = CompressedDecoder(codec, JsonlDecoder())
+    records = feed(decoder, packed[: len(packed) * 3 // 4])
+    assert len(records) > 100
+    assert [record.step for record in records[:2000]] == list(range(len(records[:2000])))
+    assert "ends early" in decoder.note
+
+
+def test_a_damaged_stream_is_counted_and_a_new_file_is_read():
+    packed = bytearray(gzip.compress(LINES))
+    packed[-6] ^= 0xFF  # the check sum
+    decoder = CompressedDecoder(Codec.GZIP, JsonlDecoder())
+    records = feed(decoder, bytes(packed))
+    assert 0 < len(records) < 2000
+    assert "damaged" in decoder.note
+    assert decoder.counts.bad_lines >= 1
+    decoder.reset()
+    assert len(feed(decoder, gzip.compress(LINES))) == 2000
+
+
+def test_a_bomb_is_read_in_slices(monkeypatch):
+    sizes = []
+
+    class Counting(JsonlDecoder):
+        def feed(self, data, offset, generation):
+            sizes.append(len(data))
+            return super().feed(data, offset, generation)
+
+    decoder = CompressedDecoder(Codec.GZIP, Counting())
+    feed(decoder, gzip.compress(b"x" * (40 * 1024 * 1024)))
+    assert sum(sizes) == 40 * 1024 * 1024
+    assert max(sizes) <= 16 * 1024
+    assert decoder.counts.oversize_lines == 1
+
+
+def test_without_its_package_zstd_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    assert codec_of(b"\x28\xb5\x2f\xfd\x00") is Codec.ZSTD
+    with pytest.raises(SourceError, match="zstandard"):
+        CompressedDecoder(Codec.ZSTD, JsonlDecoder())
+
+
+def test_a_file_that_cannot_be_unpacked_says_so_is_counted_and_leaves_the_next_one_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    decoder = AutoDecoder("m.jsonl", JsonlOptions())
+    assert feed(decoder, zstandard.ZstdCompressor().compress(LINES), 100) == []
+    assert "zstandard cannot be imported" in decoder.stopped
+    assert decoder.counts.bad_lines == 1
+    decoder.reset(is_restart=False)
+    assert decoder.stopped == ""
+    assert len(decoder.feed(LINES, 0, 1)) == 2000
+
+
+@pytest.mark.parametrize("layers", [MOST_LAYERS, MOST_LAYERS + 1, 200])
+def test_so_many_layers_of_compression_are_taken_off_and_no_more(layers):
+    packed = LINES
+    for _ in range(layers):
+        packed = gzip.compress(packed)
+    decoder = AutoDecoder("m.jsonl.gz", JsonlOptions())
+    records = decoder.feed(packed, 0, 0) + decoder.finish()
+    assert len(records) == (2000 if layers == MOST_LAYERS else 0)
+    assert ("times over" in decoder.stopped) is (layers > MOST_LAYERS)
+
+
+def test_zstd_rows_are_those_of_the_plain_file():
+    packed = zstandard.ZstdCompressor().compress(LINES)
+    decoder = CompressedDecoder(Codec.ZSTD, JsonlDecoder())
+    assert len(feed(decoder, packed + packed, 100)) == 4000
+
+
+def test_plain_text_has_no_codec():
+    assert codec_of(b'{"st') is None
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_piece_is_decoded_at_a_time(codec):
+    decoder = CompressedDecoder(codec, JsonlDecoder())
+    packed = PACKED[codec](LINES * 50)
+    calls = [decoder.feed(packed, 0, 0)]
+    while decoder.has_more:
+        calls.append(decoder.go_on())
+    assert sum(map(len, calls)) == 100_000
+    assert max(map(len, calls)) < 1_000
+    assert decoder.finish() == []
+
+
+def test_what_is_packed_twice_is_unpacked_piece_by_piece_too():
+    inner = AutoDecoder("x.jsonl.gz.gz", JsonlOptions())
+    packed = gzip.compress(gzip.compress(LINES * 50))
+    calls = [inner.feed(packed, 0, 0)]
+    while inner.has_more:
+        calls.append(inner.go_on())
+    assert sum(map(len, calls)) == 100_000
+    assert max(map(len, calls)) < 1_000

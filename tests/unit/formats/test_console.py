@@ -1,0 +1,379 @@
+"""Metric lines in the noise of a console log."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.formats.console.decoder import ConsoleDecoder, ConsoleOptions
+from rltop.model import NonFinite
+
+PAIRS = "actor/pg_loss:0.25 - critic/score/mean:1.5"
+
+
+def decode(text, options=None):
+    decoder = ConsoleDecoder(options)
+    records = decoder.feed(text if isinstance(text, bytes) else text.encode(), 0, 0)
+    return [*records, *decoder.finish()], decoder
+
+
+def row(record):
+    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+
+
+def kinds(record):
+    return {record.shape.keys[mark.cell]: mark.kind for mark in record.marks}
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "",
+        "0: ",
+        "(TaskRunner pid=4242) ",
+        "(TaskRunner pid=4242, ip=10.0.0.7) ",
+        "\x1b[36m(TaskRunner pid=4242)\x1b[0m ",
+        "12: \x1b[36m(TaskRunner pid=4242)\x1b[0m ",
+        "\rTraining Progress:   1%|▏         | 3/400 [00:10<22:10,  3.35s/it]",
+        "INFO:root:",
+        "2026-01-02 03:04:05,678 INFO ",
+    ],
+)
+def test_whatever_stands_in_front_of_a_verl_line(prefix):
+    (record,), decoder = decode(f"{prefix}step:3 - {PAIRS}\n")
+    assert record.step == 3
+    assert row(record) == {"actor/pg_loss": 0.25, "critic/score/mean": 1.5}
+    assert decoder.counts.bad_lines == 0
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "\x1b[32m [repeated 5x across cluster]\x1b[0m",
+        " [repeated 5x across cluster] (Ray deduplicates logs by default.)",
+        "(WorkerDict pid=99) saving: done",
+        "INFO 01-02 03:04:05 engine.py:12] ready",
+        "2026-01-02 03:04:05 INFO ready: 3",
+        "\rTraining Progress:   1%|▏         | 3/400 [00:10<22:10]",
+        "\r",
+    ],
+)
+def test_whatever_is_glued_to_the_last_value(behind):
+    (record,), decoder = decode(f"step:3 - {PAIRS}{behind}\n")
+    assert row(record) == {"actor/pg_loss": 0.25, "critic/score/mean": 1.5}
+    assert decoder.counts.bad_lines == 0
+
+
+@pytest.mark.parametrize("behind", ["100%|███| 3/3", "3: loading", ".7.1 is old", "5/8 done"])
+def test_a_number_that_may_have_run_into_another_is_not_believed(behind):
+    (record,), decoder = decode(f"step:3 - {PAIRS}{behind}\n")
+    assert row(record) == {"actor/pg_loss": 0.25} or behind == "3: loading"
+    assert "critic/score/mean" not in row(record)
+    assert decoder.counts.bad_lines == 1
+    assert decoder.counts.first_bad_line == 1
+
+
+def test_values_as_python_prints_them():
+    (record,), _ = decode(
+        "step:1 - a:np.float64(0.5) - b:np.int64(-3) - c:tensor(2.5, device='cuda:0') - d:True - e:1e-06 - f:nan"
+        " - g:-inf - h:np.float32(nan) - i:.5 - j:7.\n"
+    )
+    assert row(record) == {"a": 0.5, "b": -3.0, "c": 2.5, "d": 1.0, "e": 1e-6, "i": 0.5, "j": 7.0}
+    assert kinds(record) == {"f": NonFinite.NAN, "g": NonFinite.NEG_INF, "h": NonFinite.NAN}
+
+
+def test_keys_with_slashes_blanks_and_a_colon():
+    (record,), _ = decode("step:1 - val-core/org/my set/acc/mean@16:0.5 - lang:en/acc:0.75 - x:1\n")
+    assert row(record) == {"val-core/org/my set/acc/mean@16": 0.5, "lang:en/acc": 0.75, "x": 1.0}
+
+
+def test_two_lines_joined_by_a_lost_line_feed():
+    records, decoder = decode(f"step:3 - {PAIRS}step:4 - a:1\n")
+    assert [record.step for record in records] == [3, 4]
+    assert row(records[1]) == {"a": 1.0}
+    assert decoder.counts.bad_lines == 0
+
+
+def test_a_step_inside_a_key_begins_no_line():
+    (record,), _ = decode("step:3 - training/global_step:3 - timing_s/step:12 - a:1\n")
+    assert row(record) == {"training/global_step": 3.0, "timing_s/step": 12.0, "a": 1.0}
+
+
+def test_a_line_cut_at_4096_characters_keeps_what_is_whole():
+    pairs = " - ".join(f"val-aux/set_{i:03}/reward/mean:{i}.125" for i in range(200))
+    line = f"step:10 - {pairs}"[:4096]
+    (record,), decoder = decode(f"{line}\nstep:11 - {PAIRS}\n".encode())[0][:1], decode(f"{line}\n")[1]
+    assert len(row(record)) == line.count(" - ") - 1
+    assert all(value == int(key[12:15]) + 0.125 for key, value in row(record).items())
+    assert (decoder.counts.rows, decoder.counts.bad_lines) == (1, 1)
+
+
+def test_a_last_line_without_an_end_gives_what_is_whole():
+    decoder = ConsoleDecoder()
+    assert decoder.feed(b"step:1 - a:1 - b:2", 0, 0) == []
+    (record,) = decoder.finish()
+    assert row(record) == {"a": 1.0}
+
+
+def test_a_half_line_of_the_old_file_is_forgotten():
+    decoder = ConsoleDecoder()
+    decoder.feed(b"step:1 - a:1\nstep:2 - a:", 0, 0)
+    decoder.reset()
+    (record,) = decoder.feed(b"step:7 - a:3\n", 0, 1)
+    assert (record.step, record.place) == (7, (1, 0))
+
+
+def test_a_rotated_log_goes_on_counting():
+    decoder = ConsoleDecoder()
+    decoder.feed(hf(0.1).encode(), 0, 0)
+    decoder.reset(is_restart=False)
+    assert [record.step for record in decoder.feed(hf(0.2).encode(), 0, 1)] == [2]
+    decoder.reset()
+    assert [record.step for record in decoder.feed(hf(0.1).encode(), 0, 2)] == [1]
+
+
+def test_the_named_bar_of_verl_tells_the_total():
+    records, _ = decode(
+        f"step:0 - val-core/x/acc:0.5\n\rTraining Progress:   0%|          | 1/400 [00:10<1:00:00]\nstep:1 - {PAIRS}\n"
+    )
+    assert [record.total_steps for record in records] == [None, 400]
+
+
+# -- dictionaries --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 11-20 12:00:00 ppo_trainer.py:190] ✨ Global step 12: {'policy_loss': 0.5, 'kl': nan, 'note': 'x, {y}'}",
+        "\x1b[36m(PPOTrainer pid=7)\x1b[0m INFO 11-20 12:00:00 x.py:1] Global step 12: {'policy_loss': 0.5, 'kl': nan}",
+        "Global step 12 [sync-partial]: {'policy_loss': np.float32(0.5), 'kl': nan, 'samples': ['a', {'b': 1}]}",
+        "(Trainer pid=1) INFO 11-20 12:00:00 [monitor.py:152] Step 12: {'policy_loss': 0.5, 'kl': nan}",
+        "step 12: {'policy_loss': tensor(0.5), 'kl': float_nan, 'kl': nan}".replace("'kl': float_nan, ", ""),
+        'INFO metrics_tag: {"step": 12, "metrics": {"policy_loss": 0.5, "kl": NaN}}',
+    ],
+)
+def test_a_step_and_a_dictionary(line):
+    (record,), decoder = decode(line + "\n")
+    assert record.step == 12
+    assert row(record) == {"policy_loss": 0.5}
+    assert kinds(record) == {"kl": NonFinite.NAN}
+    assert decoder.counts.bad_lines == 0
+
+
+def test_a_dictionary_that_was_cut_keeps_its_whole_items():
+    (record,), decoder = decode("Step 3: {'a': 1.5, 'b': 2.5, 'c': 3.\n")
+    assert row(record) == {"a": 1.5, "b": 2.5}
+    assert decoder.counts.bad_lines == 1
+
+
+def test_a_row_with_its_own_step():
+    records, _ = decode("{'step': 5, 'loss': 0.5}\nx {\"step\": 6, \"loss\": 0.25} y\n")
+    assert [(record.step, row(record)) for record in records] == [(5, {"loss": 0.5}), (6, {"loss": 0.25})]
+
+
+def test_a_torchtune_line():
+    (record,), _ = decode("Step 7 | loss:1.25 lr:2e-05 tokens_per_second_per_gpu:812.5 \n")
+    assert (record.step, row(record)) == (7, {"loss": 1.25, "lr": 2e-5, "tokens_per_second_per_gpu": 812.5})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{'actor_rollout_ref': {'actor': {'lr': 1e-06, 'step': 3}}}",
+        "{'prompt': 'how many?', 'answer': '3', 'epoch': 'no'}",
+        "{'lr': 1e-05, 'batch_size': 8}",
+        "Step 1: {'thought': 'look', 'action': 'click'}",
+        "resumed at step:5 - done",
+        "Step 1: add the numbers. Step 2: {x | x > 0}",
+        "step:5",
+        "{'}",
+        "{" * 500,
+        "Step 1 | ",
+    ],
+)
+def test_noise_is_neither_a_row_nor_a_bad_line(line):
+    records, decoder = decode(line + "\n")
+    assert records == []
+    assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
+    assert decoder.counts.lines == 1
+
+
+# -- what went wrong -----------------------------------------------------------------------------------------------
+
+
+def test_the_exception_line_and_its_number():
+    _, decoder = decode(
+        "loading\r 10%|█ | 1/10 [00:01]\r\n(pid=3) Traceback (most recent call last):\n"
+        '(pid=3)   File "x.py", line 3, in f\n'
+        "(pid=3) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
+        "srun: error: node7: task 0: Exited with exit code 1\n"
+    )
+    error = decoder.last_error
+    assert (error.line, error.is_exception, error.rows_before) == (4, True, 0)
+    assert error.text.display == "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0",
+        "slurmstepd: error: *** JOB 12 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***",
+        "[rank3]: [E ProcessGroupNCCL.cpp:616] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9)",
+        "ray.exceptions.RayTaskError(ValueError): ray::TaskRunner.run() (pid=1)",
+        "KeyboardInterrupt",
+        "Killed",
+        "[rank0]: torch.distributed.DistBackendError: NCCL error in: x.cpp:1",
+    ],
+)
+def test_signs_of_a_crash(line):
+    _, decoder = decode(f"step:1 - {PAIRS}\n{line}\n")
+    assert decoder.last_error.line == 2
+    assert decoder.last_error.rows_before == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["my_error: 0.5", "the Error rate fell", "ignoring ValueErrors", "val-core/error:0.5", "Exiting soon"]
+)
+def test_no_sign_of_a_crash(line):
+    assert decode(line + "\n")[1].last_error is None
+
+
+def test_an_error_text_cannot_move_the_cursor():
+    _, decoder = decode("ValueError: \x1b]0;x\x07 a\x1b[2Jb\u202ec\n")
+    assert decoder.last_error.text.display == "ValueError:  ab\\u202ec"
+
+
+# -- rows that name no step ------------------------------------------------------------------------------------------
+
+
+def hf(epoch, loss=0.5, **more):
+    return repr({"loss": f"{loss:.4g}", "grad_norm": "1.2", **more, "epoch": f"{epoch:.4g}"}) + "\n"
+
+
+def bar(done, total):
+    return f"\r {100 * done // total:3}%|█▏        | {done}/{total} [00:10<01:00,  1.05it/s]"
+
+
+def terminal_log(total, every, epochs, *, first=0, logging_first=False, evaluate=0):
+    """As it stands in a file when every write is flushed: the bar is cleared, the row printed, the bar drawn again."""
+    out = bar(first, total)
+    for step in range(first + 1, total + 1):
+        out += bar(step, total)
+        if step % every == 0 or (logging_first and step == 1):
+            out += "\r" + " " * 40 + "\r" + hf(epochs * step / total) + bar(step, total)
+        if evaluate and step % evaluate == 0:
+            out += (
+                "\r  5%|▏ | 1/68 [00:00<00:05]\r" + repr({"eval_loss": "0.5", "epoch": "1"}) + "\n" + bar(step, total)
+            )
+    return out + "\n" + repr({"train_runtime": "9.5", "train_loss": "0.5", "epoch": f"{epochs}"}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("total", "every", "epochs"),
+    [(300, 10, 3), (40, 5, 2), (100, 1, 1), (1000, 25, 1), (500, 10, 0.067), (7473, 100, 3), (96, 8, 1.5)],
+)
+def test_steps_beside_a_flushed_bar(total, every, epochs):
+    records, _ = decode(terminal_log(total, every, epochs))
+    steps = list(range(every, total + 1, every))
+    assert [record.step for record in records] == [*steps, steps[-1]]
+    assert {record.total_steps for record in records} == {total}
+
+
+def test_the_first_step_may_be_logged_out_of_turn():
+    records, _ = decode(terminal_log(300, 10, 3, logging_first=True))
+    assert [record.step for record in records][:4] == [1, 10, 20, 30]
+
+
+def test_a_resumed_run_goes_on_where_its_bar_does():
+    records, _ = decode(terminal_log(300, 10, 3, first=100))
+    assert [record.step for record in records][-4:] == [280, 290, 300, 300]
+    assert [record.step for record in records][1] == 120
+
+
+def test_evaluations_have_the_step_of_the_row_before():
+    records, _ = decode(terminal_log(40, 5, 2, evaluate=20))
+    assert [record.step for record in records] == [5, 10, 15, 20, 20, 25, 30, 35, 40, 40, 40]
+    assert "eval_loss" in row(records[4])
+
+
+@pytest.mark.parametrize("block", [3, 5, 13])
+@pytest.mark.parametrize(("total", "every", "epochs"), [(160, 10, 1), (300, 10, 3), (600, 5, 2)])
+def test_steps_of_an_output_written_in_blocks(total, every, epochs, block):
+    out, held = "", []
+    for step in range(1, total + 1):
+        out += bar(step, total)
+        if step % every == 0:
+            held.append(hf(epochs * step / total))
+        if len(held) == block:
+            out += "".join(held)
+            held.clear()
+    records, _ = decode(out + "".join(held))
+    assert [record.step for record in records] == list(range(every, total + 1, every))
+
+
+def test_without_a_bar_a_row_has_its_own_number():
+    records, _ = decode("".join(hf(i / 10) for i in range(1, 6)))
+    assert [record.step for record in records] == [1, 2, 3, 4, 5]
+    assert row(records[0]) == {"loss": 0.5, "grad_norm": 1.2, "epoch": 0.1}
+    assert records[0].total_steps is None
+
+
+def test_a_second_training_in_the_same_log_begins_anew():
+    records, _ = decode(terminal_log(40, 5, 2) + terminal_log(30, 10, 1))
+    assert [record.step for record in records][-4:] == [10, 20, 30, 30]
+
+
+def test_rows_read_from_the_middle_are_not_numbered():
+    records, decoder = decode(hf(0.1), ConsoleOptions(may_count_rows=False))
+    assert records == []
+    assert decoder.counts.no_step_lines == 1
+
+
+def test_an_endless_line_is_counted_and_skipped():
+    decoder = ConsoleDecoder()
+    piece = b"x" * (1024 * 1024)
+    for i in range(20):
+        decoder.feed(piece, i * len(piece), 0)
+    (record,) = decoder.feed(f"tail step:1 - a:1\nstep:2 - {PAIRS}\n".encode(), 20 * len(piece), 0)
+    assert record.step == 2
+    assert (decoder.counts.oversize_lines, decoder.counts.lines) == (1, 2)
+
+
+def test_a_bar_that_is_not_drawn_over_yet_numbers_the_row_before_it():
+    log = (bar(9, 40) + bar(10, 40) + "\r" + hf(0.25) + bar(10, 40)).encode()
+    decoder = ConsoleDecoder()
+    assert decoder.feed(log, 0, 0) == decoder.feed(b"", len(log), 0) == []
+    assert [record.step for record in decoder.flush()] == [10]
+    assert decoder.flush() == []
+
+
+@pytest.mark.parametrize("piece", [7, 50, 333])
+@pytest.mark.parametrize(("total", "every", "epochs"), [(300, 10, 3), (100, 1, 1), (500, 10, 0.067), (96, 8, 1.5)])
+def test_a_pause_anywhere_changes_no_step(total, every, epochs, piece):
+    data = terminal_log(total, every, epochs, evaluate=4 * every).encode()
+    decoder, records = ConsoleDecoder(), []
+    for at in range(0, len(data), piece):
+        records += decoder.feed(data[at : at + piece], at, 0) + decoder.flush()
+    whole, _ = decode(data.decode())
+    assert [(record.step, row(record)) for record in [*records, *decoder.finish()]] == [
+        (record.step, row(record)) for record in whole
+    ]
+
+
+def test_a_number_of_ten_thousand_digits_is_a_number() -> None:
+    (record,), _ = decode(f"{{'loss': {'9' * 10_000}, 'reward': 1.5, 'epoch': 1.0}}\n")
+    assert kinds(record) == {"loss": NonFinite.POS_INF}
+    assert row(record)["reward"] == 1.5
+
+
+@pytest.mark.parametrize("torn", ["", "step:3 - actor/pg"])
+@pytest.mark.parametrize("piece", [1 << 18, 1 << 30])
+def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> None:
+    before = f"step:2 - {PAIRS}\n{torn}".encode()
+    data = before + bytes(17 << 20) + f"step:4 - {PAIRS}\nstep:5 - {PAIRS}\n".encode()
+    decoder = ConsoleDecoder()
+    records = [record for at in range(0, len(data), piece) for record in decoder.feed(data[at : at + piece], at, 0)]
+    assert [record.step for record in records] == [2, 4, 5]
+    assert records[1].place.offset == len(before) + (17 << 20)
+    assert decoder.counts.oversize_lines == 0
+    assert decoder.counts.lines == 3

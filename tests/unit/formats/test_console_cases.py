@@ -1,0 +1,100 @@
+"""The console logs that ship with the program, and recorded ones."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from recorded import REASON, runs_root
+
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.json_document import TrainerStateDecoder
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "console"
+CASES = tomllib.loads((FOLDER / "case.toml").read_text())["case"]
+
+
+def decode(data, decoder=None, size=65536):
+    decoder = decoder or ConsoleDecoder()
+    records = [r for at in range(0, len(data), size) for r in decoder.feed(data[at : at + size], at, 0)]
+    return [*records, *decoder.finish()], decoder
+
+
+def cells(records):
+    found = {}
+    for record in records:
+        marks = {mark.cell: mark.kind for mark in record.marks}
+        for i, key in enumerate(record.shape.keys):
+            found[record.step, key] = marks.get(i, record.values[i])
+    return found
+
+
+def root():
+    if runs_root() is None:
+        pytest.skip(REASON)
+    return runs_root()
+
+
+def test_every_log_has_a_case():
+    assert {path.name for path in FOLDER.glob("*.log")} == {case["file"] for case in CASES}
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["file"] for case in CASES])
+def test_a_case_is_read_as_it_says(case):
+    records, decoder = decode((FOLDER / case["file"]).read_bytes())
+    assert [record.step for record in records] == case["steps"]
+    assert len({key for record in records for key in record.shape.keys}) == case["keys"]
+    assert decoder.counts.rows == len(case["steps"])
+    assert decoder.counts.bad_lines == case["bad_lines"]
+    if records:
+        assert records[-1].total_steps == case.get("total_steps")
+    error = decoder.last_error
+    assert (error and (error.line, error.text.raw)) == (
+        ("error" in case and (case["error_line"], case["error"])) or None
+    )
+
+
+def test_an_output_in_blocks_holds_what_a_flushed_one_holds():
+    flushed, blocks = (cells(decode((FOLDER / name).read_bytes())[0]) for name in ("trl_flushed.log", "trl_blocks.log"))
+    assert flushed == blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "keys"),
+    [
+        ("aopd-29-steps-early-length-growth", range(30), 137),
+        ("aopd-healthy-51", range(52), 134),
+        ("aopd-length-collapse-slow", range(60), 133),
+        ("logic-rl-10-steps-noise", range(10), 49),
+    ],
+)
+def test_recorded_verl_logs(name, steps, keys):
+    (path,) = (root() / "public" / "verl-console" / name).glob("*.log")
+    records, decoder = decode(path.read_bytes())
+    assert [record.step for record in records] == list(steps)
+    assert len({key for record in records for key in record.shape.keys}) == keys
+    cut = sum(len(line) == 4096 and line.startswith("step:") for line in path.read_bytes().decode().split("\n"))
+    assert decoder.counts.bad_lines == cut
+
+
+def test_a_recorded_crash_before_the_first_step():
+    (path,) = (root() / "public" / "verl-console" / "crashed-before-step-1").glob("*.log")
+    records, decoder = decode(path.read_bytes())
+    assert records == []
+    assert decoder.counts.bad_lines == 0
+    error = decoder.last_error
+    assert error.is_exception
+    assert error.text.raw.startswith("RuntimeError: XLA:TPU compile permanent error. Ran out of memory")
+    assert path.read_bytes().split(b"\n")[error.line - 1].decode().strip().endswith(error.text.raw[-40:])
+
+
+def test_a_recorded_dpo_log_agrees_with_the_state_file_of_the_run():
+    public = root() / "public"
+    printed = cells(decode((public / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log").read_bytes())[0])
+    state = cells(
+        decode((public / "trl-dpo" / "clean-code-dpo" / "trainer_state.json").read_bytes(), TrainerStateDecoder())[0]
+    )
+    assert {step for step, _ in printed} == {step for step, _ in state}
+    shared = [cell for cell in printed.keys() & state.keys() if cell[1] == "learning_rate"]
+    assert len(shared) == 16

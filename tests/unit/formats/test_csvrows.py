@@ -1,0 +1,145 @@
+"""Tables with a header."""
+
+from __future__ import annotations
+
+import pytest
+from recorded import REASON, runs_root
+
+from rltop.formats.csv import CsvDecoder
+from rltop.model import NonFinite
+
+
+def decode(text, decoder=None, **options):
+    decoder = decoder or CsvDecoder(**options)
+    records = decoder.feed(text.encode(), 0, 0)
+    return [*records, *decoder.finish()], decoder
+
+
+def row(record):
+    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_rows_under_a_header(delimiter, end):
+    text = (
+        end.join(delimiter.join(cells) for cells in (("step", "loss", "lr"), ("1", "0.5", "1e-5"), ("2", "nan", "")))
+        + end
+    )
+    (one, two), decoder = decode(text)
+    assert (one.step, row(one)) == (1, {"loss": 0.5, "lr": 1e-5})
+    assert (two.step, two.shape.keys) == (2, ("loss",))
+    assert two.marks[0].kind is NonFinite.NAN
+    assert decoder.counts.rows == 2
+
+
+def test_an_empty_cell_is_no_key_of_the_row():
+    records, _ = decode("epoch,loss,step,val_loss\n0,0.5,9,\n0,,9,0.4\n")
+    assert [record.shape.keys for record in records] == [("epoch", "loss"), ("epoch", "val_loss")]
+
+
+def test_a_quoted_cell_may_hold_line_feeds_and_commas():
+    (record,), decoder = decode('step,hist,loss\n1,"[1.0, 2.0\n 3.0, ""x""]",0.5\n')
+    assert row(record) == {"loss": 0.5}
+    assert decoder.counts.text_values == 1
+    assert decoder.counts.bad_lines == 0
+
+
+def test_a_table_without_steps_is_numbered():
+    records, _ = decode("loss,reward\n0.5,1\n0.4,2\n")
+    assert [record.step for record in records] == [1, 2]
+
+
+def test_a_row_without_its_step_is_counted():
+    records, decoder = decode("step,loss\n,0.5\n2,0.4\n")
+    assert [record.step for record in records] == [2]
+    assert decoder.counts.no_step_lines == 1
+
+
+def test_the_step_column_that_was_asked_for():
+    (record,), _ = decode("step,update,loss\n256,1,0.5\n", step_key="update")
+    assert (record.step, row(record)) == (1, {"step": 256.0, "loss": 0.5})
+
+
+def test_a_half_last_row_is_held_back():
+    decoder = CsvDecoder()
+    assert [r.step for r in decoder.feed(b"step,loss,lr\n1,0.5,1\n2,0.", 0, 0)] == [1]
+    assert [r.step for r in decoder.feed(b"25,2\n", 25, 0)] == [2]
+
+
+def test_a_half_last_row_at_the_end_is_cut_off():
+    records, decoder = decode("step,loss,lr\n1,0.5,1\n2,0.")
+    assert [record.step for record in records] == [1]
+    assert decoder.counts.bad_lines == 1
+
+
+def test_the_last_cell_without_an_end_is_not_believed():
+    records, _ = decode("step,loss,lr\n1,0.5,1\n2,0.4,1.2")
+    assert row(records[1]) == {"loss": 0.4}
+
+
+def test_a_rewrite_with_one_more_column_gives_only_what_is_new():
+    decoder = CsvDecoder()
+    decoder.feed(b"step,loss\n1,0.5\n2,0.4\n", 0, 0)
+    decoder.reset()
+    records = decoder.feed(b"eval,loss,step\n,0.5,1\n,0.4,2\n0.9,0.3,3\n", 0, 1)
+    assert [(record.step, row(record)) for record in records] == [(3, {"eval": 0.9, "loss": 0.3})]
+    assert decoder.counts.rows == 3
+
+
+def test_another_run_in_the_same_file_is_new():
+    decoder = CsvDecoder()
+    decoder.feed(b"step,loss\n1,0.5\n2,0.4\n", 0, 0)
+    decoder.reset()
+    assert [record.step for record in decoder.feed(b"step,loss\n1,0.7\n", 0, 1)] == [1]
+
+
+def test_a_header_in_the_middle_is_a_header():
+    records, decoder = decode("step,loss\n1,0.5\nstep,reward\n2,3\n")
+    assert [row(record) for record in records] == [{"loss": 0.5}, {"reward": 3.0}]
+    assert decoder.counts.bad_lines == 0
+
+
+def test_a_comment_above_the_header_is_passed_over():
+    (record,), _ = decode('#{"t_start": 1.5}\nstep,r\n1,2\n')
+    assert row(record) == {"r": 2.0}
+
+
+@pytest.mark.parametrize("line", ["1,0.5,3,4,5", "1,\x00"])
+def test_what_is_no_row(line):
+    records, decoder = decode(f"step,loss\n{line}\n2,0.4\n")
+    assert records[-1].step == 2
+    assert decoder.counts.bad_lines + decoder.counts.nul_bytes == 1
+
+
+def test_a_quote_that_is_never_closed_gives_up():
+    decoder = CsvDecoder()
+    decoder.feed(b'step,loss\n1,"0.5\n', 0, 0)
+    at = 18
+    for _ in range(5):
+        decoder.feed(b"1,0.5\n" * 170_000, at, 0)
+        at += 6 * 170_000
+    assert decoder.counts.bad_lines == 1
+    assert decoder.counts.rows > 0
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count", "first", "last"),
+    [("open-instruct/*/*.csv", 2016, 256, 512_000), ("rllib/*/progress.csv", 145, 1, 145)],
+)
+def test_recorded_tables(pattern, count, first, last):
+    if runs_root() is None:
+        pytest.skip(REASON)
+    (path,) = (runs_root() / "public").glob(pattern)
+    records, decoder = decode(path.read_text())
+    assert (len(records), records[0].step, records[-1].step) == (count, first, last)
+    assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
+
+
+def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one():
+    decoder = CsvDecoder()
+    decoder.feed(b"loss,reward\n1,2\n3,4\n", 0, 0)
+    assert (decoder.counts.numbered_rows, decoder.counts.unusable_steps) == (2, 0)
+    decoder = CsvDecoder()
+    decoder.feed(b"step,loss\n1,2\n1000000000000000001,4\n3,4\n", 0, 0)
+    assert (decoder.counts.numbered_rows, decoder.counts.unusable_steps, decoder.counts.no_step_lines) == (0, 1, 1)

@@ -1,0 +1,295 @@
+"""Lines as trainers write them, and as they break."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.model import NonFinite
+
+
+def decode(*lines, end=b"\n", options=None):
+    decoder = JsonlDecoder(options)
+    data = end.join(line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines)
+    records = decoder.feed(data, 0, 0)
+    return [*records, *decoder.finish()], decoder.counts
+
+
+def row(record):
+    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+
+
+def kinds(record):
+    return {record.shape.keys[mark.cell]: mark.kind for mark in record.marks}
+
+
+LINES = [
+    b'{"step": 1, "a": 1.5, "b": null, "c": "text", "d": [1, 2], "e": {"f": 3}, "g": true}',
+    b'{"step": 2, "a": NaN, "b": -Infinity, "c": 1e999, "d": 12345678901234567890123, "a": 7}',
+    b'  {"step": 3, "a": 1}  ',
+    b'{"step": 4, "a": }',
+    b'{"step": 5, "a": 1',
+    b"[1, 2]",
+    b"",
+    b'{"step": 6, "\xff": 1}',
+    b"[" * 5000 + b"]" * 5000,
+    b'{"step": 7, "\\u00e9": 0.1, "b": 1E5, "c": -0.0}',
+]
+
+
+@pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
+def test_a_parser_in_a_hurry_reads_the_same(line):
+    fast, fast_counts = decode(line, options=JsonlOptions())
+    soon, soon_counts = decode(line, options=JsonlOptions(is_hurried=True))
+    assert [row(record) for record in soon] == [row(record) for record in fast]
+    assert [kinds(record) for record in soon] == [kinds(record) for record in fast]
+    assert (soon_counts.lines, soon_counts.rows, soon_counts.bad_lines) == (
+        fast_counts.lines,
+        fast_counts.rows,
+        fast_counts.bad_lines,
+    )
+
+
+def test_the_nested_envelope_and_the_flat_row_mean_the_same():
+    (nested,), _ = decode({"step": 3, "data": {"a/b": 1.5, "c": 2}})
+    (flat,), _ = decode({"step": 3, "a/b": 1.5, "c": 2})
+    assert nested.step == flat.step == 3
+    assert row(nested) == row(flat) == {"a/b": 1.5, "c": 2.0}
+
+
+def test_keys_beside_the_envelope_are_kept():
+    (record,), _ = decode({"step": 3, "time": 1_700_000_000.5, "rank": 2, "data": {"a": 1.0}})
+    assert row(record) == {"rank": 2.0, "a": 1.0}
+    assert record.time_s == 1_700_000_000.5
+
+
+@pytest.mark.parametrize(
+    ("written", "step", "total"),
+    [({"step": "12"}, 12, None), ({"global_step": 12.0}, 12, None), ({"global_step/max_steps": "5/100"}, 5, 100)],
+)
+def test_steps_as_they_are_written(written, step, total):
+    (record,), _ = decode({**written, "loss": 1.0})
+    assert (record.step, record.total_steps) == (step, total)
+
+
+def test_a_step_key_that_was_asked_for_is_the_only_one():
+    (record,), _ = decode({"step": 1, "my/step": 7, "a": 1.0}, options=JsonlOptions(step_key="my/step"))
+    assert record.step == 7
+    assert row(record) == {"step": 1.0, "a": 1.0}
+
+
+def test_rows_of_the_same_keys_share_a_shape():
+    records, _ = decode({"step": 1, "a": 1, "b": 2}, {"step": 2, "a": 1, "b": None}, {"step": 3, "a": 1, "b": 2})
+    assert records[0].shape is records[1].shape is records[2].shape
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_literals_that_json_forbids(space):
+    line = '{"step":1,"a":NaN,"b":Infinity,"c":-Infinity,"d":1e999,"e":-1e999,"f":1}'.replace(":", ":" + space)
+    (record,), counts = decode(line.encode())
+    assert kinds(record) == {
+        "a": NonFinite.NAN,
+        "b": NonFinite.POS_INF,
+        "c": NonFinite.NEG_INF,
+        "d": NonFinite.POS_INF,
+        "e": NonFinite.NEG_INF,
+    }
+    assert row(record) == {"f": 1.0}
+    assert counts.bad_lines == 0
+
+
+def test_the_word_nan_inside_a_string_does_no_harm():
+    (record,), _ = decode(b'{"step":1,"note":"x: NaN, y","a":NaN,"b":2}')
+    assert kinds(record) == {"a": NonFinite.NAN}
+    assert row(record) == {"b": 2.0}
+
+
+def test_numbers_as_strings_and_null():
+    (record,), _ = decode({"step": 1, "a": "0.5", "b": "NaN", "c": None, "d": "1e3", "e": "inf", "f": True})
+    assert row(record) == {"a": 0.5, "d": 1000.0, "f": 1.0}
+    assert kinds(record) == {"b": NonFinite.NAN, "c": NonFinite.NULL, "e": NonFinite.POS_INF}
+
+
+def test_what_is_no_number_never_drops_the_row():
+    (record,), counts = decode({"step": 1, "a": 1, "run": "grpo-7b", "list": [1, 2], "obj": {"x": 1, "y": {"z": 2}}})
+    assert row(record) == {"a": 1.0, "obj/x": 1.0, "obj/y/z": 2.0}
+    assert (counts.text_values, counts.nested_values) == (1, 1)
+
+
+def test_broken_lines_are_counted_and_the_first_one_is_named():
+    records, counts = decode({"step": 1, "a": 1}, b'{"step": 2, "a"', b"text", {"step": 3, "a": 3}, [1])
+    assert [record.step for record in records] == [1, 3]
+    assert counts.bad_lines == 3
+    assert counts.first_bad_line == 2
+
+
+def test_a_half_line_waits_and_a_whole_last_line_needs_no_end():
+    decoder = JsonlDecoder()
+    assert decoder.feed(b'{"step":1,"a":1}\n{"step":2,', 0, 0)[0].step == 1
+    assert decoder.feed(b'"a":2}', 27, 0) == []
+    assert [record.step for record in decoder.finish()] == [2]
+    assert decoder.finish() == []
+
+
+def test_bom_crlf_and_nul_holes():
+    records, counts = decode(b'\xef\xbb\xbf{"step":1,"a":1}', b'\0\0\0\0{"step":2,"a":2}', b"", end=b"\r\n")
+    assert [record.step for record in records] == [1, 2]
+    assert counts.nul_bytes == 4
+    assert counts.bad_lines == 0
+
+
+def test_line_ends_of_other_alphabets_are_text():
+    records, counts = decode('{"step":1,"a\u2028b":1}'.encode(), {"step": 2, "a": 1})
+    assert len(records) == 2
+    assert counts.bad_lines == 0
+
+
+def test_a_line_past_the_cap_is_skipped_and_counted(monkeypatch):
+    monkeypatch.setattr("rltop.formats.lines.MAX_LINE_BYTES", 100)
+    long = b'{"step":1,"x":"' + b"y" * 300 + b'"}'
+    for cut in (10, 50, 150, 320):
+        decoder = JsonlDecoder()
+        data = long + b'\n{"step":2,"a":1}\n' + long + b'\n{"step":3,"a":1}\n'
+        records = [*decoder.feed(data[:cut], 0, 0), *decoder.feed(data[cut:], cut, 0)]
+        assert [record.step for record in records] == [2, 3]
+        assert decoder.counts.oversize_lines == 2
+
+
+def test_rows_without_a_step_are_numbered_if_the_file_never_has_one():
+    records, _ = decode({"loss": 3.0}, {"loss": 2.0}, {"loss": 1.0}, {"loss": 0.5})
+    assert [(record.step, row(record)["loss"]) for record in records] == [(1, 3.0), (2, 2.0), (3, 1.0), (4, 0.5)]
+
+
+def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one():
+    _, counts = decode(*({"loss": 1.0} for _ in range(5)))
+    assert (counts.numbered_rows, counts.unusable_steps) == (5, 0)
+    records, counts = decode(*({"step": 10**18 + n, "loss": 1.0} for n in range(5)))
+    assert [record.step for record in records] == [1, 2, 3, 4, 5]
+    assert (counts.numbered_rows, counts.unusable_steps) == (5, 5)
+    records, counts = decode({"step": 1, "loss": 1.0}, {"step": 10**400, "loss": 1.0}, {"step": 2, "loss": 1.0})
+    assert [record.step for record in records] == [1, 2]
+    assert (counts.numbered_rows, counts.unusable_steps, counts.no_step_lines) == (0, 1, 1)
+    records, counts = decode(*({"step": n, "loss": 1.0} for n in range(5)))
+    assert (counts.numbered_rows, counts.unusable_steps) == (0, 0)
+
+
+def test_a_header_without_a_step_is_no_row():
+    records, counts = decode({"lr": 0.1, "batch": 8}, {"step": 1, "loss": 2.0}, {"eval": 1.0})
+    assert [record.step for record in records] == [1]
+    assert counts.no_step_lines == 2
+
+
+@pytest.mark.parametrize("odd", [{"iteration": 3, "args": {}}, {"update": 0, "loss": 9.0}, {"steps": 500, "lr": 0.1}])
+def test_an_odd_first_row_does_not_choose_the_step_key_for_all(odd):
+    records, counts = decode(odd, *({"global_step": step, "loss": 1.0} for step in range(1, 9)))
+    assert [record.step for record in records][1:] == list(range(1, 9))
+    assert counts.no_step_lines == 0
+
+
+def test_a_step_key_that_has_served_is_not_exchanged():
+    rows = [*({"step": step, "loss": 1.0} for step in range(1, 9)), {"iteration": 2000, "loss": 1.0}]
+    records, counts = decode(*rows)
+    assert [record.step for record in records] == list(range(1, 9))
+    assert counts.no_step_lines == 1
+
+
+def test_a_writer_that_starts_anew_counts_its_rows_anew():
+    for is_restart, expected in ((True, [1, 2, 3]), (False, [4, 5, 6])):
+        decoder, rows = JsonlDecoder(), b'{"loss": 1}\n' * 3
+        decoder.feed(rows, 0, 0)
+        decoder.reset(is_restart=is_restart)
+        assert [record.step for record in decoder.feed(rows, 0, 1)] == expected
+
+
+def test_a_row_that_waited_for_its_step_is_counted_when_the_file_begins_anew():
+    decoder = JsonlDecoder()
+    decoder.feed(b'{"loss": 1}\n', 0, 0)
+    decoder.reset()
+    assert decoder.counts.no_step_lines == 1
+
+
+def test_a_key_of_absurd_length_is_one_key_beside_numbers_and_beside_text():
+    records, _ = decode({"step": 1, "k" * 600: 2.0}, {"step": 2, "k" * 600: 3.0, "note": "x"})
+    assert records[0].shape.keys == records[1].shape.keys
+
+
+@pytest.mark.parametrize("time", ["0001-01-01", "9999-12-31T23:59:59", "1970-01-01"])
+def test_a_time_that_cannot_be_is_no_time(time):
+    (record,), _ = decode({"step": 1, "time": time, "loss": 1.0})
+    assert record.time_s is None
+
+
+def test_offsets_name_the_start_of_each_line():
+    lines = [b'{"step":1,"a":1}', b'{"step":2,"a":2,"b":3}', b'{"step":3,"a":3}']
+    data = b"\n".join(lines) + b"\n"
+    decoder = JsonlDecoder()
+    records = [*decoder.feed(data[:5], 0, 7), *decoder.feed(data[5:30], 5, 7), *decoder.feed(data[30:], 30, 7)]
+    assert [(record.place.generation, data[record.place.offset :].split(b"\n")[0]) for record in records] == [
+        (7, line) for line in lines
+    ]
+
+
+@pytest.mark.parametrize("deep", [50, 5_000, 200_000])
+def test_deep_nesting_is_survived(deep):
+    records, counts = decode(b'{"step":1,"a":1,"x":' + b"[" * deep + b"]" * deep + b"}", {"step": 2, "a": 1})
+    assert records[-1].step == 2
+    assert len(records) + counts.bad_lines == 2
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes, *, is_hurried: bool) -> None:
+    lines = [
+        {"step": 1, "loss": 0.5},
+        b'{"step": 2, "loss": 0.25, "note": "caf\xe9", "k\xe9": 3, "k\xe8": 4, "data/\xff": {"x\xfe": 5}}',
+        b'{"step": 3, "loss": NaN, "note": "\xff", "reward": 1}',
+        b'{"step": 4, \xff "loss": 1}',
+    ]
+    records, counts = decode(*lines, end=end, options=JsonlOptions(is_hurried=is_hurried))
+    assert [record.step for record in records] == [1, 2, 3]
+    assert row(records[1]) == {"loss": 0.25, "k\\xe9": 3.0, "k\\xe8": 4.0, "data/\\xff/x\\xfe": 5.0}
+    assert row(records[2]) == {"reward": 1.0}
+    assert (counts.broken_texts, counts.text_values, counts.bad_lines) == (6, 2, 1)
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
+def test_a_number_of_ten_thousand_digits_costs_its_value_only(*, is_hurried: bool) -> None:
+    digits = b"9" * 10_000
+    lines = [
+        b'{"step": 1, "a": %s, "b": -%s, "c": 0.%s, "d": "%s", "e": NaN, "f": 2}' % (digits, digits, digits, digits),
+        b'{"step": %s, "a": 1}' % digits,
+    ]
+    (record,), counts = decode(*lines, options=JsonlOptions(is_hurried=is_hurried))
+    assert row(record) == {"c": 1.0, "f": 2.0}
+    assert kinds(record) == {
+        "a": NonFinite.POS_INF,
+        "b": NonFinite.NEG_INF,
+        "d": NonFinite.POS_INF,
+        "e": NonFinite.NAN,
+    }
+    assert (counts.bad_lines, counts.no_step_lines, counts.unusable_steps) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"step": 2, "lo'])
+@pytest.mark.parametrize("hole", [512, 20_000_000])
+@pytest.mark.parametrize("piece", [1 << 18, 1 << 30])
+def test_the_row_behind_a_hole_is_a_row_of_its_own(torn: bytes, hole: int, piece: int) -> None:
+    before, behind = b'{"step": 1, "loss": 0.5}\n' + torn, b'{"step": 3, "loss": 0.25}\n'
+    data = before + bytes(hole) + behind
+    decoder = JsonlDecoder()
+    records = [
+        record for at in range(0, len(data), piece) for record in decoder.feed(data[at : at + piece], at, 0)
+    ] + decoder.finish()
+    assert [(record.step, record.place.offset) for record in records] == [(1, 0), (3, len(before) + hole)]
+    counts = decoder.counts
+    assert (counts.nul_bytes, counts.bad_lines, counts.oversize_lines) == (hole, len(torn) > 0, 0)
+
+
+def test_a_hole_that_was_left_out_ends_a_line_too() -> None:
+    decoder = JsonlDecoder()
+    records = decoder.feed(b'{"step": 1, "loss": 0.5}\n{"st', 0, 0)
+    records += decoder.feed(b'{"step": 2, "loss": 0.5}\n', 1 << 20, 0)
+    assert [record.step for record in records] == [1, 2]
+    assert decoder.counts.bad_lines == 1

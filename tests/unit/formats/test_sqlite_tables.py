@@ -1,0 +1,301 @@
+"""A SQLite file read by our own means: the rows that SQLite reads, beside any writer, which never notices."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rltop.errors import DecodeError
+from rltop.formats.rollouts.sqlite_pages import DatabaseFile, Pages
+from rltop.formats.rollouts.sqlite_tables import TableRow, columns_of, newest, rows, tables
+
+Row = tuple[int, list[object]]
+VALUES = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-300, 300),
+    st.floats(allow_nan=False),
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40),
+    st.binary(max_size=60),
+    st.integers(0, 9000).map(lambda size: b"\xab" * size),
+)
+
+
+def read_all(path: Path, name: str = "t", after: int | None = None) -> list[Row]:
+    def read(pages: Pages) -> list[Row]:
+        table = next(each for each in tables(pages) if each.name == name)
+        found = [(row.number, [row.value(column) for column in table.columns]) for row in rows(pages, table, after)]
+        assert newest(pages, table) == (found[-1][0] if found else None) or after is not None
+        return found
+
+    return DatabaseFile(str(path)).look(read)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    size=st.sampled_from([512, 1024, 4096, 65536]),
+    mode=st.sampled_from(["DELETE", "WAL", "TRUNCATE", "PERSIST"]),
+    encoding=st.sampled_from(["UTF-8", "UTF-16le", "UTF-16be"]),
+    given_rows=st.lists(st.tuples(st.integers(-(2**62), 2**62) | st.integers(0, 99), VALUES, VALUES), max_size=60),
+    gone=st.integers(0, 60),
+    is_open=st.booleans(),
+)
+def test_rows_are_those_that_sqlite_reads(
+    tmp_path_factory: pytest.TempPathFactory, size: int, mode: str, encoding: str,
+    given_rows: list[tuple[int, object, object]], gone: int, is_open: bool,
+) -> None:  # fmt: skip
+    path = tmp_path_factory.mktemp("made") / "a.db"
+    with closing(sqlite3.connect(path)) as writer:
+        for pragma in (f"page_size={size}", f"encoding='{encoding}'", f"journal_mode={mode}"):
+            writer.execute(f"PRAGMA {pragma}")
+        writer.execute("CREATE TABLE other (x)")
+        writer.execute("CREATE TABLE t (a, id INTEGER PRIMARY KEY, b)")
+        for number, a, b in given_rows:
+            writer.execute("INSERT OR REPLACE INTO t (id, a, b) VALUES (?, ?, ?)", (number, a, b))
+        for number, *_ in given_rows[:gone]:
+            writer.execute("DELETE FROM t WHERE id = ?", (number,))
+        writer.execute("ALTER TABLE t ADD COLUMN c")
+        writer.commit()
+        wanted = [(row[1], list(row)) for row in writer.execute("SELECT a, id, b, c FROM t ORDER BY id")]
+        if is_open:
+            assert read_all(path) == wanted
+    assert read_all(path) == wanted
+    middle = wanted[len(wanted) // 2][0] if wanted else 0
+    assert read_all(path, after=middle) == [row for row in wanted if row[0] > middle]
+    assert sorted(each.name for each in path.parent.iterdir()) in (["a.db"], ["a.db", "a.db-journal"])
+
+
+def test_a_large_table_is_walked_through_all_its_levels(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA page_size=512")
+        writer.execute("CREATE TABLE t (a)")
+        writer.executemany("INSERT INTO t VALUES (?)", ((f"{i:0100}",) for i in range(20_000)))
+        writer.commit()
+    found = read_all(path)
+    assert [number for number, _ in found] == list(range(1, 20_001)) and found[777][1] == [f"{777:0100}"]
+    assert [number for number, _ in read_all(path, after=19_990)] == list(range(19_991, 20_001))
+
+
+@pytest.mark.parametrize(
+    ("sql", "names", "alias"),
+    [
+        ("CREATE TABLE t (a, b)", ("a", "b"), ""),
+        ('CREATE TABLE "t" (\n\tid INTEGER NOT NULL, \n\tb VARCHAR, \n\tPRIMARY KEY (id)\n)', ("id", "b"), "id"),
+        ("CREATE TABLE t (id INT PRIMARY KEY, `b``c` DECIMAL(10, 2) DEFAULT (1), [d e])", ("id", "b`c", "d e"), ""),
+        ("CREATE TABLE t (\"Reward\" FLOAT, -- one, two\n/* b, */ c CHECK (c > ')'), UNIQUE (c, reward))",
+         ("reward", "c"), ""),
+        ("CREATE TABLE t (a, b AS (a + 1), c GENERATED ALWAYS AS (a) STORED, PRIMARY KEY (a, c))", ("a", "c"), ""),
+        ("CREATE TABLE t", (), ""),
+        ("(((,", ("(", ), ""),
+        ("", (), ""),
+    ],
+)  # fmt: skip
+def test_columns_are_read_from_the_statement(sql: str, names: tuple[str, ...], alias: str) -> None:
+    assert columns_of(sql)[1] == alias
+    if "CREATE" in sql and "(" in sql:
+        assert columns_of(sql)[0] == names
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="(),'\"`[]ab PRIMARYKEY-*/\n", max_size=60))
+def test_any_statement_has_columns_or_none(sql: str) -> None:
+    columns_of(sql)
+
+
+# -- beside a writer -------------------------------------------------------------------------------------------------
+
+WRITER = """
+    import select, sqlite3, sys
+    path, mode = sys.argv[1:]
+    writer = sqlite3.connect(path, timeout=0, isolation_level=None)
+    for pragma in (f"journal_mode={mode}", "synchronous=OFF", "wal_autocheckpoint=300", "cache_size=4"):
+        writer.execute("PRAGMA " + pragma)
+    writer.execute("CREATE TABLE IF NOT EXISTS t (a, b)")
+    writer.execute("CREATE TABLE IF NOT EXISTS total (n)")
+    writer.execute("INSERT INTO total VALUES (0)")
+    print("ready", flush=True)
+    busy = done = 0
+    while done < 100_000:
+        try:
+            writer.execute("BEGIN")
+            for _ in range(7):
+                writer.execute("INSERT INTO t VALUES (?, ?)", (done, b"x" * 900))
+            writer.execute("DELETE FROM t WHERE rowid % 97 = ? AND rowid < ?", (done % 97, 7 * done - 400))
+            writer.execute("DELETE FROM t WHERE rowid < ?", (7 * done - 900,))
+            writer.execute("UPDATE total SET n = (SELECT count(*) FROM t)")
+            writer.execute("COMMIT")
+            done += 1
+        except sqlite3.OperationalError:
+            busy += 1
+            writer.in_transaction and writer.execute("ROLLBACK")
+        if done % 4 == 0 and select.select([sys.stdin], [], [], 0.003)[0]:
+            break
+    print(busy, done, flush=True)
+"""
+
+
+@contextmanager
+def hammering(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
+    """A writer without any patience, in a process of its own."""
+    command = [sys.executable, "-c", textwrap.dedent(WRITER), str(path), mode]
+    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert writer.stdout is not None
+    try:
+        assert writer.stdout.readline() == "ready\n"
+        yield writer
+    finally:
+        writer.kill()
+        writer.communicate()
+
+
+@pytest.mark.parametrize("mode", ["WAL", "DELETE", "TRUNCATE", "PERSIST"])
+def test_a_look_sees_one_commit_and_the_writer_never_sees_the_look(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "a.db"
+
+    def look(pages: Pages) -> tuple[int, int]:
+        by_name = {table.name: table for table in tables(pages)}
+        (total,) = rows(pages, by_name["total"])
+        return int(str(total.value("n"))), sum(1 for _ in rows(pages, by_name["t"]))
+
+    seen, missed = set(), 0
+    with hammering(path, mode) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
+        file = DatabaseFile(str(path))
+        for _ in range(500):
+            try:
+                said, counted = file.look(look)
+            except DecodeError as error:
+                assert "without a pause" in error.message
+                missed += 1
+            else:
+                assert said == counted
+                seen.add(said)
+            if len(seen) > 12:
+                break
+        writer.stdin.write("stop\n")
+        writer.stdin.flush()
+        busy, done = map(int, writer.stdout.readline().split())
+    assert busy == 0 and done > 12
+    assert len(seen) > 12, missed
+
+
+HOT = """
+    import os, sqlite3, sys
+    path, mode = sys.argv[1:]
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute(f"PRAGMA journal_mode={mode}")
+    writer.execute("PRAGMA cache_size=2")
+    writer.execute("BEGIN")
+    writer.execute("UPDATE t SET a = 'half', b = zeroblob(3000)")
+    writer.execute("INSERT INTO t SELECT a, b FROM t")
+    os.write(1, b"half")
+    sys.stdin.readline()
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "TRUNCATE", "PERSIST", "WAL"])
+def test_half_a_transaction_is_not_seen_while_it_goes_on_nor_when_its_writer_died(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute(f"PRAGMA journal_mode={mode}")
+        writer.execute("CREATE TABLE t (a, b)")
+        writer.executemany("INSERT INTO t VALUES ('whole', ?)", ((b"x" * size,) for size in range(0, 8000, 70)))
+        writer.commit()
+    wanted = read_all(path)
+    command = [sys.executable, "-c", textwrap.dedent(HOT), str(path), mode]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as half:
+        assert half.stdout is not None and half.stdin is not None
+        assert half.stdout.read(4) == b"half"
+        assert read_all(path) == wanted
+        half.stdin.close()
+        half.wait(10)
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    assert f"a.db-{'wal' if mode == 'WAL' else 'journal'}" in before
+    assert mode == "WAL" or b"half" in before["a.db"]
+    assert read_all(path) == wanted
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+    with closing(sqlite3.connect(path)) as reader:
+        assert [(number, [a, b]) for number, a, b in reader.execute("SELECT rowid, a, b FROM t")] == wanted
+
+
+def test_a_log_that_is_begun_anew_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    file = DatabaseFile(str(path))
+
+    def count(pages: Pages) -> int:
+        return sum(1 for table in tables(pages) for _ in rows(pages, table))
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE t (a)")
+        for i in range(1, 40):
+            writer.execute("INSERT INTO t VALUES (?)", ("y" * 500,))
+            assert file.look(count) == i
+            if i % 9 == 0:
+                writer.execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if i % 18 else 'RESTART'})")
+                assert file.look(count) == i
+    assert file.look(count) == 39
+
+
+# -- bytes of any content --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    path = tmp_path_factory.mktemp("whole") / "a.db"
+    with closing(sqlite3.connect(path)) as writer:
+        writer.execute("PRAGMA page_size=512")
+        writer.execute("PRAGMA journal_mode=WAL")
+        writer.execute("CREATE TABLE t (a, b)")
+        writer.executemany("INSERT INTO t VALUES (?, ?)", ((i, b"x" * (i * 13 % 1500)) for i in range(60)))
+        writer.commit()
+        writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        writer.executemany("INSERT INTO t VALUES (?, ?)", ((i, "y" * 700) for i in range(9)))
+        writer.commit()
+        return {each.name: each.read_bytes() for each in path.parent.iterdir() if not each.name.endswith("-shm")}
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_damage_is_a_decode_error_and_never_a_hang(
+    tmp_path_factory: pytest.TempPathFactory, whole: dict[str, bytes], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("damaged")
+    for name, content in whole.items():
+        changed = bytearray(content)
+        for _ in range(data.draw(st.integers(0, 4))):
+            changed[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+        (folder / name).write_bytes(changed[: data.draw(st.integers(0, len(content)) | st.just(len(content)))])
+
+    def look(pages: Pages) -> list[TableRow]:
+        found = []
+        for table in tables(pages):
+            newest(pages, table)
+            for row in rows(pages, table):
+                found += [row.value(column) for column in table.columns]
+        return found
+
+    begun = time.perf_counter()
+    with suppress(DecodeError):
+        DatabaseFile(str(folder / "a.db")).look(look)
+    assert time.perf_counter() - begun < 5
+
+
+def test_special_files_in_the_place_of_its_logs_are_said(tmp_path: Path, whole: dict[str, bytes]) -> None:
+    (tmp_path / "a.db").write_bytes(whole["a.db"])
+    os.mkfifo(tmp_path / "a.db-wal")
+    with pytest.raises(OSError, match="named pipe"):
+        read_all(tmp_path / "a.db")

@@ -1,0 +1,257 @@
+"""Documents that are only readable as a whole."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from recorded import REASON, runs_root
+
+from rltop.formats.json_document import TrainerStateDecoder
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.model import NonFinite
+
+ROWS = [
+    {"step": 10, "loss": 0.5, "epoch": 0.1},
+    {"step": 20, "loss": 0.25, "epoch": 0.2},
+    {"step": 20, "eval_loss": 0.4},
+]
+STATE = {"epoch": 0.2, "global_step": 20, "log_history": ROWS, "max_steps": 200, "trial_name": None}
+
+
+def dump(document):
+    return json.dumps(document, indent=2, sort_keys=True).encode() + b"\n"
+
+
+def decode(data, size=1 << 20):
+    decoder = TrainerStateDecoder()
+    records = [r for at in range(0, len(data), size) for r in decoder.feed(data[at : at + size], at, 0)]
+    return [*records, *decoder.finish()], decoder
+
+
+def cells(records):
+    found = {}
+    for record in records:
+        marks = {mark.cell: mark.kind for mark in record.marks}
+        for i, key in enumerate(record.shape.keys):
+            found[record.step, key] = marks.get(i, record.values[i])
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+@pytest.mark.parametrize("text", [dump(STATE), json.dumps(STATE).encode(), b"\xef\xbb\xbf" + dump(STATE)])
+def test_the_rows_of_a_state_file(text, size):
+    records, decoder = decode(text, size)
+    assert [record.step for record in records] == [10, 20, 20]
+    assert {record.total_steps for record in records} == {200}
+    assert cells(records)[20, "eval_loss"] == 0.4
+    assert (decoder.counts.rows, decoder.counts.bad_lines) == (3, 0)
+
+
+def test_a_whole_document_is_given_out_before_the_end():
+    decoder = TrainerStateDecoder()
+    assert len(decoder.feed(dump(STATE), 0, 0)) == 3
+    assert decoder.finish() == []
+
+
+def test_half_a_document_is_not_yet_an_error():
+    decoder = TrainerStateDecoder()
+    text = dump(STATE)
+    assert decoder.feed(text[:-40], 0, 0) == []
+    assert decoder.is_waiting
+    assert decoder.counts.bad_lines == 0
+    assert len(decoder.feed(text[-40:], len(text) - 40, 0)) == 3
+    assert not decoder.is_waiting
+
+
+def test_half_a_document_at_the_end_is_one():
+    records, decoder = decode(dump(STATE)[:-40])
+    assert records == []
+    assert decoder.counts.bad_lines == 1
+
+
+def test_literal_nan_is_read():
+    (record,), _ = decode(b'{"log_history": [{"step": 1, "loss": NaN, "grad_norm": -Infinity}]}')
+    assert [mark.kind for mark in record.marks] == [NonFinite.NAN, NonFinite.NEG_INF]
+
+
+def test_the_next_checkpoint_gives_only_what_is_new():
+    decoder = TrainerStateDecoder()
+    decoder.feed(dump(STATE), 0, 0)
+    decoder.reset()
+    more = {**STATE, "log_history": [*ROWS, {"step": 30, "loss": 0.125}]}
+    assert [record.step for record in decoder.feed(dump(more), 0, 1)] == [30]
+    assert decoder.counts.rows == 4
+
+
+def test_a_history_that_differs_is_new_from_there_on():
+    decoder = TrainerStateDecoder()
+    decoder.feed(dump(STATE), 0, 0)
+    decoder.reset()
+    other = {**STATE, "log_history": [ROWS[0], {"step": 15, "loss": 0.3}]}
+    assert [record.step for record in decoder.feed(dump(other), 0, 1)] == [15]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [{"step": 1, "a": 0.5}, {"step": 2, "a": 1.5}],
+        {"run": "x", "history": [{"step": 1, "a": 0.5}, {"step": 2, "a": 1.5}]},
+        {"anything": [{"step": 1, "a": 0.5}, {"step": 2, "a": 1.5}]},
+        {"1": {"a": 0.5}, "2": {"a": 1.5}},
+        {"a": [0.5, 1.5], "step": [1, 2]},
+    ],
+)
+def test_other_shapes_of_rows(document):
+    records, decoder = decode(dump(document))
+    assert cells(records) == {(1, "a"): 0.5, (2, "a"): 1.5}
+    assert decoder.counts.bad_lines == 0
+
+
+@pytest.mark.parametrize("text", [b"5", b"{}", b"[]", b"[1, 2]", b"[" * 100_000, b"{'a': 1}", b'{"config": {"a": 1}}'])
+def test_documents_without_rows_are_counted(text):
+    records, decoder = decode(text)
+    assert records == []
+    assert decoder.counts.bad_lines >= 1
+
+
+def test_text_behind_the_document_is_counted_once():
+    decoder = TrainerStateDecoder()
+    decoder.feed(dump(STATE), 0, 0)
+    decoder.feed(b"more\n", 1000, 0)
+    decoder.feed(b"more\n", 1005, 0)
+    assert decoder.counts.bad_lines == 1
+
+
+def state_files():
+    root = runs_root()
+    return sorted(root.glob("trl/*/trainer_state.json")) if root else []
+
+
+@pytest.mark.parametrize("path", state_files() or [None], ids=lambda path: path.parent.name if path else "no-runs")
+def test_a_state_file_agrees_with_the_stream_of_its_run(path):
+    if path is None:
+        pytest.skip(REASON)
+    state, _ = decode(path.read_bytes(), 65536)
+    jsonl = JsonlDecoder()
+    stream = cells([*jsonl.feed((path.parent / "metrics.jsonl").read_bytes(), 0, 0), *jsonl.finish()])
+    # The stream was appended to by a restarted run, the state was not: the last word on a step is the same.
+    assert cells(state) == stream
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count", "last", "total"),
+    [
+        ("trl-dpo/clean-code-dpo/*.json", 21, 160, 160),
+        ("trl-grpo/f1-dead-run-800/t*.json", 80, 800, 800),
+        ("trl-grpo/text2sql-1000/t*.json", 200, 1000, 1000),
+        ("trl-grpo/unsloth-gsm8k-250/t*.json", 250, 250, 250),
+        ("json-custom/fair-rlvr-990/s*.json", 990, 1000, None),
+    ],
+)
+def test_recorded_documents(pattern, count, last, total):
+    if runs_root() is None:
+        pytest.skip(REASON)
+    path = next(p for p in (runs_root() / "public").glob(pattern) if p.name != "label.json")
+    records, decoder = decode(path.read_bytes(), 65536)
+    assert (len(records), records[-1].step, records[-1].total_steps) == (count, last, total)
+    assert decoder.counts.bad_lines == decoder.counts.no_step_lines == 0
+
+
+def test_one_value_that_is_no_json_does_not_cost_the_document() -> None:
+    data = dump(STATE).replace(b"0.25", b"9" * 10_000).replace(b"null", b'"caf\xe9"')
+    records, decoder = decode(data)
+    assert cells(records)[20, "loss"] is NonFinite.POS_INF
+    assert cells(records)[10, "loss"] == 0.5
+    assert (decoder.counts.bad_lines, decoder.counts.broken_texts) == (0, 1)
+
+
+def large(count, **more):
+    """A document that is parsed in pieces."""
+    rows = [{"step": i, "note": "x" * 100, **{f"m{j}": i + j / 8 for j in range(4)}} for i in range(count)]
+    return json.dumps({"log_history": rows, "max_steps": 9_999, **more}, indent=1).encode() + b"\n"
+
+
+def in_pieces(decoder, data, generation=0):
+    """Rows by call, as a session asks for them."""
+    calls = [decoder.feed(data[at : at + 65536], at, generation) for at in range(0, len(data), 65536)]
+    while decoder.has_more:
+        calls.append(decoder.go_on())
+    return calls
+
+
+def test_a_large_document_is_read_in_pieces():
+    calls = in_pieces(decoder := TrainerStateDecoder(), large(4_000))
+    assert [record.step for call in calls for record in call] == list(range(4_000))
+    assert {record.total_steps for call in calls for record in call} == {9_999}
+    assert max(map(len, calls)) <= 100
+    assert (decoder.counts.rows, decoder.counts.bad_lines, decoder.is_waiting) == (4_000, 0, False)
+    decoder.reset()
+    calls = in_pieces(decoder, large(4_001, best_metric=1.0), 1)
+    assert [record.step for call in calls for record in call] == [4_000]
+
+
+def test_and_whole_where_nobody_asks_for_the_pieces():
+    decoder, data = TrainerStateDecoder(), large(4_000)
+    records = decoder.feed(data[:-9], 0, 0)
+    records += decoder.feed(data[-9:], len(data) - 9, 0)
+    records += decoder.finish()
+    assert [record.step for record in records] == list(range(4_000))
+
+
+def test_a_large_document_on_one_line_is_read_when_nothing_more_comes():
+    decoder, data = TrainerStateDecoder(), json.dumps(json.loads(large(4_000))).encode()
+    assert in_pieces(decoder, data) == [[]] * -(-len(data) // 65536)
+    records = decoder.flush()
+    while decoder.has_more:
+        records += decoder.go_on()
+    assert len(records) == 4_000
+    assert decoder.flush() == []
+
+
+def test_half_of_a_large_document_is_not_yet_an_error():
+    decoder, data = TrainerStateDecoder(), large(4_000)
+    assert not any(in_pieces(decoder, data[:-40]))
+    assert decoder.flush() == []
+    assert not any(decoder.go_on() for _ in range(1_000) if decoder.has_more)
+    assert (decoder.is_waiting, decoder.counts.bad_lines) == (True, 0)
+    records = decoder.feed(data[-40:], len(data) - 40, 0) + decoder.finish()
+    assert len(records) == 4_000
+
+
+def test_a_row_that_was_changed_ends_what_is_known():
+    decoder = TrainerStateDecoder()
+    decoder.feed(dump(STATE), 0, 0)
+    for rows, steps in (
+        ([ROWS[0], {"step": 20, "loss": 0.3}], [20]),
+        ([ROWS[0], {"step": 20, "loss": 0.3}, ROWS[2]], [20]),
+        (
+            [{"epoch": 0.1, "loss": 0.5, "step": 10}, {"step": 20, "loss": 0.3}, ROWS[2], {"step": 30, "loss": 1.0}],
+            [30],
+        ),
+    ):
+        decoder.reset()
+        assert [r.step for r in decoder.feed(json.dumps({"log_history": rows}).encode(), 0, 1)] == steps
+
+
+@pytest.mark.parametrize(
+    ("document", "found"),
+    [
+        (
+            {"loss": [0.5] * 5_200, "eval_loss": [0.4] * 80},
+            "2 lists that are not of one length (eval_loss 80, loss 5,200)",
+        ),
+        ({f"k{i}": [0.5] * i for i in range(9)}, "9 lists that are not of one length (k0 0, k1 1, k2 2, k3 3, …)"),
+        ({"experiment": "x", "results": {"loss": 1.0}}, "an object of experiment, results"),
+    ],
+)
+def test_a_document_without_rows_is_told_by_what_it_holds(document, found) -> None:
+    records, decoder = decode(dump(document))
+    assert not records
+    assert decoder.counts.first_bad_reason == f"a JSON document without rows: {found}"
+
+
+def test_columns_may_stand_one_level_down() -> None:
+    records, decoder = decode(dump({"config": {"lr": 1.0}, "history": {"loss": [0.5, 0.25], "reward": [1.0, 2.0]}}))
+    assert cells(records) == {(1, "loss"): 0.5, (1, "reward"): 1.0, (2, "loss"): 0.25, (2, "reward"): 2.0}
+    assert not decoder.counts.bad_lines

@@ -1,0 +1,352 @@
+"""Run files of W&B as they are written, and as they break."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from binary_files import BLOCK, block_log, exit_record, history, integer, run_record, span, stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from recorded import REASON, runs_root
+
+from rltop.formats.wandb.decoder import WandbDecoder
+from rltop.formats.wandb.framing import MAX_RECORD_BYTES
+from rltop.model import NonFinite
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "wandb"
+CASES = tomllib.loads((FOLDER / "cases.toml").read_text())
+NONFINITE = {
+    NonFinite.NAN: math.nan,
+    NonFinite.POS_INF: math.inf,
+    NonFinite.NEG_INF: -math.inf,
+    NonFinite.NULL: None,
+}
+
+
+def decode(data, piece=1 << 20):
+    decoder = WandbDecoder()
+    records = []
+    for start in range(0, len(data), piece):
+        records += decoder.feed(data[start : start + piece], start, 0)
+    return [*records, *decoder.finish()], decoder
+
+
+def cells(record):
+    found = dict(zip(record.shape.keys, record.values, strict=True))
+    for mark in record.marks:
+        found[record.shape.keys[mark.cell]] = NONFINITE[mark.kind]
+    return found
+
+
+def plain(records):
+    return [(r.step, r.time_s, r.shape.keys, r.values.tobytes(), r.marks, r.place, r.total_steps) for r in records]
+
+
+def rows_of(*rows):
+    return decode(block_log(*(history(row) for row in rows)))
+
+
+def test_a_row_with_the_trainers_own_step():
+    (record,), decoder = rows_of(
+        {"_step": 5, "train/global_step": 50, "_timestamp": 1.7e9 + 0.5, "_runtime": 3, "a": 1.5}
+    )
+    assert (record.step, record.time_s, cells(record)) == (50, 1.7e9 + 0.5, {"_runtime": 3.0, "a": 1.5})
+    assert record.place == (0, 7)
+    assert decoder.envelope == "flat"
+
+
+def test_keys_in_any_order_share_a_shape():
+    records, _ = rows_of({"training/global_step": 1, "b": 1, "a": 2}, {"a": 3, "training/global_step": 2, "b": 4})
+    assert records[0].shape is records[1].shape
+    assert [cells(r) for r in records] == [{"a": 2.0, "b": 1.0}, {"a": 3.0, "b": 4.0}]
+
+
+def test_nested_keys_are_joined():
+    (record,), _ = rows_of({"_step": 1, ("a", "b", "c"): 1.0, ("d",): 2.0, "e": {"f": {"g": 3.0}}, "train/step": 4})
+    assert (record.step, cells(record)) == (4, {"a/b/c": 1.0, "d": 2.0, "e/f/g": 3.0})
+
+
+def test_literals_nulls_text_and_objects():
+    row = {"train/step": 1, "a": math.nan, "b": math.inf, "c": -math.inf, "d": None, "e": True, "f": "1e3", "g": "NaN"}
+    (record,), decoder = rows_of({**row, "note": "hi", "list": [1, 2]})
+    found = cells(record)
+    assert math.isnan(found.pop("a"))
+    assert math.isnan(found.pop("g"))
+    assert found == {"b": math.inf, "c": -math.inf, "d": None, "e": 1.0, "f": 1000.0}
+    assert (decoder.counts.text_values, decoder.counts.nested_values) == (1, 1)
+    assert decoder.counts.examples == {"note": "text", "list": "list"}
+
+
+def test_a_row_without_a_step_belongs_to_the_newest_step_before_it():
+    records, _ = rows_of(
+        {"_step": 0, "train/global_step": 10, "a": 1},
+        {"_step": 1, "p": 2},
+        {"_step": 2, "train/global_step": 20, "a": 3},
+    )
+    assert [(r.step, cells(r)) for r in records] == [(10, {"a": 1.0}), (10, {"p": 2.0}), (20, {"a": 3.0})]
+
+
+@pytest.mark.parametrize(("first", "steps"), [(1, [0, 1, 2]), (100, [0, 100, 101])])
+def test_rows_before_the_first_step_keep_their_number_where_it_lies_before(first, steps):
+    records, _ = rows_of(
+        {"_step": 0, "val/x": 1},
+        {"_step": 1, "training/global_step": first, "a": 1},
+        {"_step": 2, "training/global_step": first + 1, "a": 1},
+    )
+    assert [r.step for r in records] == steps
+
+
+def test_without_any_step_of_the_trainer_it_is_the_number_of_the_row():
+    rows = [{"_step": n, "a": n} for n in range(5)]
+    records, _ = rows_of(*rows)
+    assert [r.step for r in records] == [0, 1, 2, 3, 4]
+    records, _ = rows_of(*rows[:2])
+    assert [r.step for r in records] == [0, 1]
+    decoder = WandbDecoder()
+    data = block_log(*(history(row) for row in rows))
+    assert [r.step for r in decoder.feed(data, 0, 0)] == [0, 1, 2, 3, 4]
+
+
+def test_the_number_of_a_row_may_stand_outside_its_items():
+    records, decoder = decode(block_log(history({"a": 1}, num=0), history({"a": 2}, num=7), history({"a": 3})))
+    assert [r.step for r in records] == [0, 7]
+    assert decoder.counts.no_step_lines == 1
+
+
+def test_samples_of_the_machine_ride_with_the_next_row():
+    log = block_log(
+        stats(**{"gpu.0.gpu": 50}),
+        stats(**{"gpu.0.gpu": 100, "cpu": 3}),
+        history({"train/step": 1, "a": 1}),
+        stats(cpu=9),
+        history({"train/step": 2, "a": 1}),
+        stats(cpu=1),
+    )
+    records, _ = decode(log)
+    assert [cells(r) for r in records] == [
+        {"a": 1.0, "system/gpu.0.gpu": 75.0, "system/cpu": 3.0},
+        {"a": 1.0, "system/cpu": 9.0},
+    ]
+
+
+@pytest.mark.parametrize("code", [0, 1, 255, -1])
+def test_the_exit_record_is_the_end(code):
+    _, decoder = decode(block_log(history({"_step": 1, "a": 1})))
+    assert not decoder.is_finished
+    _, decoder = decode(block_log(history({"_step": 1, "a": 1}), exit_record(code)))
+    assert (decoder.is_finished, decoder.exit_code) == (True, code)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_steps": 300, "num_generations": 8},
+        {"trainer": {"total_training_steps": 300}, "actor_rollout_ref": {"rollout": {"n": 8}}},
+        {"max_steps": {"value": 300, "desc": None}, "num_generations": {"value": 8}},
+    ],
+)
+def test_what_the_config_says(config):
+    (record,), decoder = decode(block_log(run_record(config, "my run"), history({"train/step": 1, "a": 1})))
+    info = decoder.run
+    assert (info.name, info.run_id, info.project, info.total_steps, info.group_size) == ("my run", "abc", "p", 300, 8)
+    assert record.total_steps == 300
+
+
+@pytest.mark.parametrize("config", [{"max_steps": -1, "num_generations": None}, {"max_steps": "x", "trainer": 3}, {}])
+def test_a_config_that_says_nothing(config):
+    _, decoder = decode(block_log(run_record(config)))
+    assert (decoder.run.total_steps, decoder.run.group_size) == (None, None)
+
+
+def long_log(rows=200, keys=40):
+    return block_log(
+        *(history({"train/step": n, **{f"k{i:02d}": n / (i + 3) for i in range(keys)}}) for n in range(rows))
+    )
+
+
+def test_records_cross_blocks():
+    data = long_log()
+    assert len(data) > 3 * BLOCK
+    records, decoder = decode(data, 1000)
+    assert [r.step for r in records] == list(range(200))
+    assert all(cells(r)["k07"] == r.step / 10 for r in records)
+    assert (decoder.bad_bytes, decoder.held_bytes) == (0, 0)
+
+
+def test_whole_blocks_only_is_how_a_live_file_grows():
+    data = long_log()
+    decoder = WandbDecoder()
+    decoder.feed(data[:7], 0, 0)
+    begin = len(decoder.feed(data[7:BLOCK], 7, 0))
+    assert 0 < begin < 200
+    assert decoder.counts.bad_lines == 0
+    assert decoder.held_bytes > 0
+    assert begin + len(decoder.feed(data[BLOCK:], BLOCK, 0)) == 200
+
+
+def test_a_damaged_block_costs_only_itself():
+    data = bytearray(long_log())
+    data[BLOCK + 900] ^= 1
+    records, decoder = decode(bytes(data), 777)
+    steps = [r.step for r in records]
+    lost = set(range(200)) - set(steps)
+    assert steps == sorted(steps)
+    assert 0 < len(lost) < 60
+    assert 199 in steps
+    assert lost == set(range(min(lost), max(lost) + 1))
+    assert decoder.counts.bad_lines >= 1
+    assert "checksum" in decoder.counts.first_bad_reason
+    assert 0 < decoder.bad_bytes < 2 * BLOCK
+
+
+def test_a_block_of_zeros_is_waited_for_and_may_be_given_again():
+    data = long_log()
+    decoder = WandbDecoder()
+    before = decoder.feed(data[: BLOCK + 500], 0, 0) + decoder.feed(bytes(BLOCK - 500), BLOCK + 500, 0)
+    assert (decoder.counts.bad_lines, decoder.counts.nul_bytes) == (0, 0)
+    again = decoder.resume_offset
+    assert BLOCK <= again <= BLOCK + 500
+    after = decoder.feed(data[again:], again, 0)
+    assert [r.step for r in [*before, *after]] == list(range(200))
+
+
+def test_zeros_that_stay_are_passed_once_the_next_block_has_come():
+    data = bytearray(long_log())
+    data[BLOCK : 2 * BLOCK] = bytes(BLOCK)
+    records, decoder = decode(bytes(data), 777)
+    assert decoder.counts.nul_bytes == BLOCK
+    assert records[-1].step == 199
+
+
+def test_reading_may_begin_in_the_middle():
+    data = long_log()
+    decoder = WandbDecoder()
+    records = decoder.feed(data[BLOCK + 100 :], BLOCK + 100, 0)
+    assert records[-1].step == 199
+    assert decoder.counts.bad_lines == 0
+    place = records[-1].place.offset
+    one = WandbDecoder()
+    assert [r.step for r in one.feed(data[place:], place, 0)] == [199]
+
+
+@pytest.mark.parametrize("head", [b":W&C\xe1\xbe\x00rest", b":W&B\xe1\xbe\x01rest", b"{}"])
+def test_another_file_is_refused_with_a_reason(head):
+    records, decoder = decode(head)
+    assert records == []
+    assert "begin" in decoder.stopped
+    assert decoder.bad_bytes == len(head)
+
+
+def test_a_record_of_any_length_is_read_up_to_the_cap():
+    filler = integer(1, 1) + span(13, bytes(MAX_RECORD_BYTES + 10))
+    data = block_log(history({"train/step": 1, "a": 1}), filler, history({"train/step": 2, "a": 1}))
+    records, decoder = decode(data)
+    assert [r.step for r in records] == [1, 2]
+    assert decoder.counts.oversize_lines == 1
+
+
+def test_a_record_that_is_no_message_is_counted():
+    records, decoder = decode(
+        block_log(history({"train/step": 1, "a": 1}), b"\x0f\x00", history({"train/step": 2, "a": 1}))
+    )
+    assert [r.step for r in records] == [1, 2]
+    assert (decoder.counts.bad_lines, decoder.counts.first_bad_line) == (1, 2)
+
+
+def test_reset_begins_a_new_file():
+    decoder = WandbDecoder()
+    data = block_log(run_record({"max_steps": 5}), history({"train/step": 1, "a": 1}), exit_record(1))
+    decoder.feed(data[:-3], 0, 0)
+    decoder.reset()
+    assert (decoder.is_finished, decoder.run.total_steps) == (False, None)
+    (record,) = decoder.feed(data, 0, 1)
+    assert record.place.generation == 1
+
+
+values = st.one_of(st.floats(), st.integers(-(2**60), 2**60), st.none(), st.booleans(), st.text(max_size=4))
+tables = st.lists(
+    st.dictionaries(st.sampled_from(["a", "b", "train/global_step", "_step", "_timestamp", "é"]), values, max_size=5),
+    max_size=8,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables, st.integers(1, 90))
+def test_any_split_gives_the_same_records(rows, piece):
+    data = block_log(*(history(row) for row in rows), stats(cpu=1.0))
+    at_once, whole = decode(data)
+    in_pieces, split = decode(data, piece)
+    assert plain(in_pieces) == plain(at_once)
+    assert (split.counts, split.bad_bytes) == (whole.counts, whole.bad_bytes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 17))
+def test_no_damage_raises_and_every_byte_is_explained(damage, cut):
+    data = bytearray(long_log(60, 60))
+    for at, byte in damage:
+        data[at % len(data)] = byte
+    data = bytes(data[: max(1, len(data) - cut)])
+    records, decoder = decode(data)
+    assert decoder.bad_bytes + decoder.held_bytes <= len(data)
+    in_pieces, split = decode(data, 997)
+    assert plain(in_pieces) == plain(records)
+    assert split.bad_bytes == decoder.bad_bytes
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.binary(max_size=40), max_size=4), st.sampled_from([2, 5, 7, 17, 18]))
+def test_any_record_is_read_or_counted(payloads, number):
+    data = block_log(*payloads, *(span(number, payload) for payload in payloads))
+    _, decoder = decode(data)
+    assert decoder.counts.lines == 2 * len(payloads)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("piece", [101, 1 << 20])
+def test_what_wandb_wrote_is_what_was_logged(name, piece):
+    case = CASES[name]
+    records, decoder = decode((FOLDER / case["file"]).read_bytes(), piece)
+    found = {}
+    for record in records:
+        found.setdefault(record.step, {}).update(cells(record))
+    for row in json.loads((FOLDER / f"{name}.expected.json").read_text()):
+        for key, wanted in row["values"].items():
+            assert found[row["step"]][key] == pytest.approx(float(wanted), rel=0, abs=0, nan_ok=True)
+    assert all(record.time_s is not None for record in records)
+    assert (decoder.run.name, decoder.run.total_steps) == (case["name"], case["total_steps"])
+    assert (decoder.run.group_size, decoder.exit_code) == (case["group_size"], case["exit_code"])
+    assert (len(records), decoder.counts.rows) == (case["rows"], case["rows"])
+    assert (decoder.bad_bytes, decoder.held_bytes) == (0, 0)
+
+
+def test_the_recorded_run_agrees_with_its_console_log():
+    root = runs_root()
+    if root is None:
+        pytest.skip(REASON)
+    (path,) = (root / "public/wandb-offline/aopd-length-collapse-slow").glob("*.wandb")
+    records, decoder = decode(path.read_bytes(), 65_536)
+    assert [r.step for r in records] == list(range(59))
+    assert decoder.counts.lines == 1922
+    assert (decoder.bad_bytes, decoder.is_finished, decoder.run.group_size) == (0, False, 16)
+    assert any(key.startswith("system/gpu.0.") for key in records[5].shape.keys)
+    console = (root / "public/verl-console/aopd-length-collapse-slow/output.log").read_text()
+    compared = 0
+    for line in console.splitlines():
+        found = re.search(r"step:(\d+) - (.*)", line)
+        if found is None or int(found[1]) >= len(records):
+            continue
+        row = cells(records[int(found[1])])
+        # The log was cut at 4096 characters: the last pair of a line may be half a number.
+        for key, number in re.findall(r"([\w@/.-]+):(?:np\.float64\()?(-?[\d.]+(?:e[+-]?\d+)?)\)? - ", found[2]):
+            if key == "training/global_step":
+                assert int(float(number)) == int(found[1])
+                continue
+            assert row[key] == pytest.approx(float(number), rel=1e-9), (found[1], key)
+            compared += 1
+    assert compared > 3000

@@ -1,0 +1,220 @@
+"""The chain of a verdict: what moved first is found, and nothing is claimed that the series do not say."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from rltop.model import Verdict
+from rltop.pages.chain import ChainView, build_chain
+from rltop.pages.chain_rows import columns_of, paint_chain
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import TargetKind
+from rltop.rows.widths import cell_width
+from tests.fake_run import FakeRun, a_verdict, run_of
+
+ONSET = 200
+FINGERPRINT = {"frac_reward_zero_std": 0.0, "completions/mean_length": 120.0, "reward_std": 0.2}
+"""What only TRL's GRPO writes together."""
+
+
+def trl_run(steps: int = 240, nan_at: int | None = None, **moves: int) -> FakeRun:
+    """A GRPO run of TRL in which each metric named jumps to four times its level at its step."""
+    dice = random.Random(7)
+    levels = {"reward": 0.5, "entropy": 1.2, "grad_norm": 0.4, "learning_rate": 1e-6, "completions/mean_length": 120.0}
+    lines = []
+    for step in range(1, steps + 1):
+        row: dict[str, object] = {"step": step, "reward_std": 0.2, "kl": 0.01, "num_tokens": step * 1000.0}
+        for key, level in levels.items():
+            noise = 1.0 if key == "learning_rate" else 1 + dice.gauss(0, 0.03)
+            began = moves.get(key.rsplit("/", 1)[-1])
+            row[key] = level * noise * (4 if began is not None and step >= began else 1)
+        if nan_at is not None and step >= nan_at:
+            row["loss"] = float("nan")
+        else:
+            row["loss"] = dice.gauss(0, 0.01)
+        lines.append(json.dumps(row))
+    return run_of("\n".join(lines).encode() + b"\n")
+
+
+def crash(**changes: object) -> Verdict:
+    return a_verdict(
+        "R1",
+        family="reward",
+        metric="reward_mean",
+        key="reward",
+        since_step=ONSET,
+        since_record=ONSET,
+        next=(),
+        **changes,
+    )
+
+
+def chain(run: FakeRun, at: int | None = None, cells: int = 60) -> ChainView:
+    return build_chain(run, crash(), at, cells)
+
+
+def by_title(view: ChainView) -> dict[str, int | None]:
+    return {link.title: link.records for link in view.links}
+
+
+@pytest.mark.parametrize("lead", [3, 12, 25])
+def test_what_moved_first_is_first_and_by_how_many_records(lead: int) -> None:
+    view = chain(trl_run(reward=ONSET, entropy=ONSET - lead, mean_length=ONSET + 6))
+    records = by_title(view)
+    assert records["entropy"] == pytest.approx(-lead, abs=1)
+    assert records["response length"] == pytest.approx(6, abs=1)
+    assert records["learning rate"] is None
+    assert view.first is not None
+    assert view.links[view.first].title == "entropy"
+    assert view.conclusion.startswith("entropy moved first")
+    assert "before reward" in view.conclusion
+
+
+def test_what_moved_on_the_same_record_has_no_order() -> None:
+    view = chain(trl_run(reward=ONSET, entropy=ONSET, grad_norm=ONSET))
+    assert view.first is None
+    assert "no order can be told" in view.conclusion
+    assert "first" not in view.conclusion.replace("no order", "")
+
+
+def test_what_only_followed_is_no_cause() -> None:
+    view = chain(trl_run(reward=ONSET, mean_length=ONSET + 9))
+    assert view.first is None
+    assert "nothing in this chain moved before reward did" in view.conclusion
+    assert "response length" in view.conclusion
+
+
+def test_a_symptom_alone_is_said_to_be_alone() -> None:
+    view = chain(trl_run(reward=ONSET))
+    assert "stands alone" in view.conclusion
+    assert not any(by_title(view).values())
+
+
+def test_a_nan_before_is_a_link_of_its_own() -> None:
+    view = chain(trl_run(reward=ONSET, nan_at=ONSET - 4))
+    first = view.links[0]
+    assert (first.title, first.records) == ("not a number", -4)
+    assert first.signal is not None
+    assert first.signal.key == "loss"
+    assert view.conclusion.startswith("not a number came first, 4 records before reward")
+
+
+def test_a_learning_rate_that_changed_is_found() -> None:
+    view = chain(trl_run(reward=ONSET, learning_rate=ONSET - 8))
+    assert by_title(view)["learning rate"] == -8
+
+
+def test_a_young_run_says_that_it_cannot_tell() -> None:
+    run = trl_run(steps=12)
+    view = build_chain(
+        run, a_verdict("R1", family="reward", metric="reward_mean", key="reward", since_step=4), None, 60
+    )
+    assert "too few records" in view.conclusion
+    assert view.first is None
+
+
+def test_the_time_cursor_hides_what_came_after_it() -> None:
+    run = trl_run(reward=ONSET, entropy=ONSET + 5)
+    assert by_title(chain(run))["entropy"] == pytest.approx(5, abs=1)
+    assert by_title(chain(run, at=ONSET + 3))["entropy"] is None
+
+
+def test_what_is_not_logged_is_named_and_not_shown() -> None:
+    view = chain(trl_run(reward=ONSET))
+    assert "clip fraction" in view.missing
+    assert "clip fraction" not in by_title(view)
+
+
+@pytest.mark.parametrize("width", [40, 56, 60, 80, 100, 104, 120, 150, 200])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object) -> None:
+    columns = columns_of(width)
+    view = build_chain(trl_run(reward=ONSET, entropy=ONSET - 12), crash(), None, columns.cells)
+    rows = paint_chain(view, width, glyphs)  # type: ignore[arg-type]
+    texts = ["".join(piece.text for piece in row.line) for row in rows]
+    assert all(cell_width(text) <= width for text in texts)
+    upright = "│" if glyphs is UNICODE else ":"
+    charts = [text for text, row in zip(texts, rows, strict=True) if row.hot]
+    places = {text.index(upright, columns.line) for text in charts} if columns.cells else set()
+    assert len(places) <= 1
+    assert bool(places) == bool(columns.cells)
+
+
+def test_enter_opens_each_link() -> None:
+    view = chain(trl_run(reward=ONSET))
+    hot = [hot.target for row in paint_chain(view, 120, UNICODE) for hot in row.hot]
+    assert [target.name for target in hot] == ["reward", *(link.signal.key for link in view.links if link.signal)]
+    assert {target.kind for target in hot} == {TargetKind.METRIC}
+
+
+def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
+    dice = random.Random(3)
+    rows = [
+        {"step": step, "reward": 0.5 + dice.gauss(0, 0.01), "entropy": 3.0 - 0.012 * step + dice.gauss(0, 0.01),
+         "completions/clipped_ratio": 0.5 if step >= 180 else 0.0}
+        for step in range(1, 241)
+    ]  # fmt: skip
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    verdict = a_verdict("E1", family="entropy", metric="entropy", key="entropy", since_step=ONSET, next=())
+    view = build_chain(run, verdict, None, 60)
+    assert view.subject is not None
+    assert view.subject.moved.is_drift
+    assert view.first is None
+    assert "truncated moved 20 records before the onset" in view.conclusion
+    assert "entropy was drifting already" in view.conclusion
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_chain(view, 120, UNICODE))
+    assert "drifting" in text
+    assert "σ" in text
+
+
+def test_a_reward_of_one_part_is_said_once() -> None:
+    lines = []
+    dice = random.Random(2)
+    for step in range(1, 241):
+        reward = (0.8 if step < ONSET else 0.1) + dice.gauss(0, 0.01)
+        row = {"step": step, "reward": reward, "rewards/right/mean": reward, "entropy": 1.0, **FINGERPRINT}
+        lines.append(json.dumps(row) + "\n")
+    run = run_of("".join(lines).encode())
+    assert run.identity is not None
+    assert run.identity.primary("reward_component") is not None
+    view = chain(run)
+    assert "reward part" not in by_title(view)
+    assert "stands alone" in view.conclusion
+
+
+def test_two_that_stand_still_are_still_two() -> None:
+    view = chain(trl_run(reward=ONSET))
+    assert {"entropy", "learning rate", "gradient norm"} <= set(by_title(view)) | {"gradient norm"}
+    assert "learning rate" in by_title(view)
+
+
+def test_a_symptom_whose_line_shows_nothing_is_never_said_to_have_moved() -> None:
+    run = trl_run(entropy=ONSET)
+    view = chain(run)
+    assert view.subject is not None
+    assert view.subject.records is None
+    assert "with the onset" in view.conclusion
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_chain(view, 120, UNICODE))
+    assert "no clear move" in text
+
+
+def test_a_learning_rate_that_changed_with_it_is_no_consequence() -> None:
+    view = chain(trl_run(reward=ONSET, learning_rate=ONSET))
+    assert "no order can be told" in view.conclusion
+    assert "it did not follow" in view.conclusion
+
+
+def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
+    lines = []
+    for step in range(1, 241):
+        row = {"step": step, "reward": 0.5, "rewards/format/mean": 0.5, "rewards/right/mean": 0.6, **FINGERPRINT}
+        lines.append(json.dumps(row) + "\n")
+    verdict = a_verdict(
+        "R10", family="reward", metric="reward_component", key="rewards/right/mean", since_step=ONSET, next=()
+    )
+    view = build_chain(run_of("".join(lines).encode()), verdict, None, 60)
+    assert view.subject is not None
+    assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")

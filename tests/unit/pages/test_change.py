@@ -1,0 +1,119 @@
+"""What changed around a step: the key that moved is first, and a long run costs no more than a short one."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import count
+
+import pytest
+
+from rltop.model import NonFinite
+from rltop.pages.changes import build_change, paint_change, sigma_text
+from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.widths import cell_width
+from rltop.store.series import StoreOptions
+from tests.fake_run import FakeRun, Label, run_of, verl_lines, verl_rows
+from tests.stores import stream_of
+
+
+def run_with_a_jump(at: int = 300, steps: int = 400, factor: float = 4.0) -> FakeRun:
+    rows = verl_rows(steps)
+    for step, row in rows:
+        if step >= at:
+            row["actor/grad_norm"] = float(row["actor/grad_norm"]) * factor  # type: ignore[arg-type]
+    return run_of(verl_lines(rows))
+
+
+def test_the_key_that_jumped_is_first_and_says_from_where_to_where() -> None:
+    view = build_change(run_with_a_jump(), 300)
+    first = view.rows[0]
+    assert first.signal.key == "actor/grad_norm"
+    assert first.shift.before == pytest.approx(0.4, rel=0.1)
+    assert first.shift.after == pytest.approx(1.6, rel=0.1)
+    assert first.is_outside
+
+
+def test_a_quiet_step_has_few_that_moved() -> None:
+    view = build_change(run_with_a_jump(), 250)
+    assert "actor/grad_norm" not in [one.signal.key for one in view.rows if one.is_outside]
+    assert view.moved <= 2
+    assert len(view.rows) >= 5
+
+
+def test_what_is_not_finite_comes_first_and_is_named() -> None:
+    noise = random.Random(1)
+    rows = [(step, {"a": 1 + noise.gauss(0, 0.1), "b": 1.0 + (step >= 90)}) for step in range(100)]
+    rows[90][1]["a"] = NonFinite.NAN
+    run = FakeRun(Label.of("run"), stream_of(rows))
+    view = build_change(run, 90)
+    assert [one.signal.key for one in view.rows[:2]] == ["a", "b"]
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, None, UNICODE))
+    assert "NaN/Inf" in text
+
+
+def test_too_little_before_is_said() -> None:
+    run = FakeRun(Label.of("run"), stream_of((step, {"a": float(step)}) for step in range(5)))
+    view = build_change(run)
+    assert (view.judged, view.unknown) == (0, 1)
+    assert "too little before" in "".join(
+        piece.text for row in paint_change(view, 80, 24, UNICODE) for piece in row.line
+    )
+    empty = FakeRun(Label.of("run"), stream_of([]))
+    assert "nothing has been logged" in "".join(
+        piece.text for piece in paint_change(build_change(empty), 80, 24, UNICODE)[0].line
+    )
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 140, 200])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_no_row_is_wider_than_the_screen(width: int, glyphs: object) -> None:
+    view = build_change(run_with_a_jump(), 300, width=width)
+    for row in paint_change(view, width, None, glyphs):  # type: ignore[arg-type]
+        text = "".join(piece.text for piece in row.line)
+        assert cell_width(text) <= width
+        assert glyphs is UNICODE or text.isascii()
+
+
+def test_cells_read_do_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounded by what is read, not by a stopwatch: the same rows whether 2,000 or 20,000 were logged."""
+    options = StoreOptions(memory_bytes=400_000)
+    read = []
+    for steps in (2_000, 20_000):
+        stream = stream_of(((step, {"a": float(step % 7), "b": 1.0}) for step in range(steps)), options)
+        at = steps // 2
+        rows = stream.around(at, 160, 8).rows
+        read.append(sum(map(len, rows)))
+        counter = count()
+        monkeypatch.setattr(type(stream), "series", lambda *_, counter=counter: next(counter))
+        assert build_change(FakeRun(Label.of("run"), stream), at).judged
+        assert next(counter) == 0, "a whole series was read"
+    assert read[0] == read[1]
+
+
+def test_sigmas_are_cut() -> None:
+    assert [sigma_text(x) for x in (8.24, -12.6, 1e9, -1e9)] == ["+8.2", "−13", "+>99", "−>99"]
+
+
+def test_parts_of_a_reward_go_by_their_own_names() -> None:
+    dice = random.Random(4)
+    rows = []
+    for step in range(60):
+        right = (0.6 if step < 40 else 0.1) + dice.gauss(0, 0.01)
+        row = {"reward": 0.5, "rewards/format/mean": 0.5, "rewards/right/mean": right}
+        rows.append({"step": step, **row, "frac_reward_zero_std": 0.0, "completions/mean_length": 9.0})
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    text = "\n".join(
+        "".join(piece.text for piece in row.line) for row in paint_change(build_change(run, 40), 80, None, UNICODE)
+    )
+    assert " right " in text
+    assert "reward part" not in text
+
+
+def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
+    run = run_with_a_jump()
+    rows = paint_change(build_change(run, 300, width=40), 40, 20, UNICODE)
+    (line,) = ["".join(piece.text for piece in row.line) for row in rows if row.hot][:1]
+    assert cell_width(line) <= 40
+    assert "gradient norm" in line
+    assert "+" in line and "…" not in line

@@ -1,0 +1,114 @@
+"""No painted row is wider than the screen, whatever a file, a run or a person is called."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+from fake_run import FakeRun, a_verdict, run_of
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rltop.model import Label, RunState, Verdict
+from rltop.pages.metric import build_metric, paint_metric
+from rltop.pages.metrics import build_tree, index_tree, paint_tree
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.pages.timing import build_timing_page, paint_timing
+from rltop.pages.verdict import build_verdict, paint_verdict
+from rltop.report.check_text import check_text
+from rltop.report.document import check_document, dumps
+from rltop.report.overview_document import once_document
+from rltop.report.text import once_text
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.rows import ROLES, Row
+from rltop.rows.widths import cell_width
+
+TEXT = st.text(max_size=30) | st.sampled_from(
+    [
+        "\x1b[2J",
+        "\x1b]0;x\x07",
+        "a\nb",
+        "\u202egnp.exe",
+        "長" * 30,
+        "e\u0301" * 9,
+        "👩‍👩‍👧",
+        "❤\ufe0f",
+        "\t",
+        "🇩🇪",
+        "\x00",
+        "%s{}",
+    ]
+)
+CELL = st.floats() | st.integers(-(10**18), 10**18) | st.none() | st.text(max_size=5) | st.booleans()
+PREFIX = st.sampled_from(["", "actor/", "timing_s/", "critic/score/", "val-core/", "response_length/"])
+KNOWN = st.sampled_from(["actor/grad_norm", "timing_s/step", "timing_s/gen", "critic/score/mean", "actor/kl_loss"])
+KEY = st.builds(str.__add__, PREFIX, TEXT) | KNOWN
+
+
+@st.composite
+def hostile_runs(draw: st.DrawFn) -> FakeRun:
+    keys = draw(st.lists(KEY, min_size=1, max_size=6, unique=True))
+    lines = []
+    for step in range(draw(st.integers(0, 14))):
+        data = {"loss": 1.0, **{key: draw(CELL) for key in keys}}
+        lines.append(json.dumps({"step": step, "data": data}).encode("utf-8", "surrogatepass"))
+    run = run_of(b"\n".join(lines) + b"\n", draw(TEXT))
+    run.state = draw(st.sampled_from(RunState))
+    run.state_note = Label.of(draw(TEXT)).display
+    run.verdicts = [_hostile_verdict(draw(TEXT), draw(KEY))] if draw(st.booleans()) else []
+    run.loading = draw(st.none() | st.floats(0, 1))
+    run.age_s = draw(st.none() | st.floats(0, 1e9))
+    run.group_size = draw(st.none() | st.integers(1, 64))
+    return run
+
+
+def _hostile_verdict(text: str, key: str) -> Verdict:
+    return a_verdict(
+        title=text, headline=text * 5, why=text, causes=(text, text), key=key, since_step=3, since_record=3
+    )
+
+
+def is_harmless(text: str) -> bool:
+    """Nothing in it moves the cursor, reorders the line or is invisible."""
+    return not {unicodedata.category(char) for char in text} & {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+
+
+def check(rows: list[Row], width: int, height: int, glyphs: Glyphs) -> None:
+    assert len(rows) == height
+    for row in rows:
+        text = "".join(piece.text for piece in row.line)
+        assert cell_width(text) <= width
+        assert is_harmless(text)
+        assert text.isascii() or not glyphs.is_ascii
+        assert all(piece.role in ROLES for piece in row.line)
+        assert all(0 <= hot.start < hot.stop <= width for hot in row.hot)
+
+
+@given(hostile_runs(), st.integers(1, 130), st.integers(1, 50), st.sampled_from([UNICODE, ASCII]))
+@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs: Glyphs) -> None:
+    at = run.stream.last_step if run.age_s is None else None
+    check(
+        paint_overview(build_overview(run, at, width=width, height=height), width, height, glyphs),
+        width,
+        height,
+        glyphs,
+    )
+    check(paint_timing(build_timing_page(run, at), width, height, glyphs), width, height, glyphs)
+    check(paint_verdict(build_verdict(run, "O12", at), width, height, glyphs), width, height, glyphs)
+    view = build_tree(run, index_tree(run), height=height, width=width, at=at)
+    check(paint_tree(view, width, height, glyphs), width, height, glyphs)
+    for key in (*run.stream.keys[:2], "no such key"):
+        check(paint_metric(build_metric(run, key, at), width, height, glyphs), width, height, glyphs)
+
+
+@given(hostile_runs())
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+def test_reports_of_hostile_runs_are_clean(run: FakeRun) -> None:
+    for use_color in (False, True):
+        text = once_text(run, 80, use_color=use_color) + check_text(run, use_color=use_color)
+        assert is_harmless(text.replace("\n", "").replace("\x1b", ""))
+        assert use_color or "\x1b" not in text
+    assert json.loads(dumps(check_document(run)))["records"] == run.stream.rows
+    assert set(json.loads(dumps(once_document(run)))["counts"]) >= set(run.counts.names())

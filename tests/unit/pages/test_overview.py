@@ -1,0 +1,323 @@
+"""The overview, as text: what it shows, at every size, whatever the run.
+
+The pictures in `golden/` are compared to the letter; RLTOP_WRITE_GOLDEN=1 paints
+them anew, for a person to look at before they are committed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
+
+from rltop.model import Event, EventState, Label, Level, RunState, VerdictState
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.rows import ROLES, Row, TargetKind
+from rltop.rows.widths import cell_width
+from rltop.rules import registry
+from rltop.store.series import StoreOptions
+
+GOLDEN = Path(__file__).parent / "golden"
+RULES = ("L1", "O1", "O6", "O12", "E1", "R1", "T1", "T2", "P1", "P6", "P8")
+SIZES = [(80, 22), (120, 38), (200, 58)]
+
+
+def rows_of(run: FakeRun, width: int, height: int | None, glyphs: Glyphs = UNICODE, at: int | None = None) -> list[Row]:
+    view = build_overview(run, at, width=width, height=height or 40)
+    return paint_overview(view, width, height, glyphs)
+
+
+def lines_of(rows: list[Row]) -> list[str]:
+    return ["".join(piece.text for piece in row.line).rstrip() for row in rows]
+
+
+def text_of(run: FakeRun, width: int = 120, height: int | None = 38, at: int | None = None) -> str:
+    return "\n".join(lines_of(rows_of(run, width, height, at=at)))
+
+
+@pytest.fixture(scope="module")
+def healthy() -> FakeRun:
+    run = run_of(verl_lines(verl_rows()), total_steps=2000)
+    run.verdicts, run.events, run.warm_up = [], [], None
+    return run
+
+
+@pytest.fixture(scope="module")
+def firing() -> FakeRun:
+    return firing_run()
+
+
+@pytest.fixture
+def few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fixed set of rules, so that the number of quiet ones does not move with the rules."""
+    monkeypatch.setattr(registry, "SPECS", tuple(spec for spec in registry.ALL_SPECS if spec.id in RULES))
+
+
+@pytest.mark.usefixtures("few_rules")
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("name", ["healthy", "firing", "empty"])
+def test_the_picture(name: str, size: tuple[int, int], request: pytest.FixtureRequest) -> None:
+    if name == "empty":
+        note = "there is no folder /home/ada/logs; the nearest that exists is /home/ada"
+        run = run_of(b"", state=RunState.WAITING, state_note=note, age_s=None)
+    else:
+        run = request.getfixturevalue(name)
+    painted = "\n".join(lines_of(rows_of(run, *size))).rstrip() + "\n"
+    path = GOLDEN / f"{name}-{size[0]}x{size[1]}.txt"
+    if os.environ.get("RLTOP_WRITE_GOLDEN"):
+        path.write_text(painted)
+    assert painted == path.read_text()
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=lambda glyphs: glyphs.name)
+@pytest.mark.parametrize(
+    "size",
+    [(40, 12), (41, 13), (60, 16), (79, 22), (100, 30), (160, 20), (80, 60), (300, 100), (39, 40), (80, 11), (1, 1)],
+)
+def test_every_size_is_filled_and_never_exceeded(firing: FakeRun, size: tuple[int, int], glyphs: Glyphs) -> None:
+    rows = rows_of(firing, *size, glyphs=glyphs)
+    assert len(rows) == size[1]
+    for row in rows:
+        text = "".join(piece.text for piece in row.line)
+        assert cell_width(text) <= size[0]
+        assert text.isascii() or glyphs is UNICODE
+        assert {piece.role for piece in row.line} <= set(ROLES)
+        assert all(0 <= hot.start < hot.stop <= size[0] for hot in row.hot)
+
+
+def test_what_is_shown_can_be_opened(firing: FakeRun) -> None:
+    targets = {hot.target for row in rows_of(firing, 120, 38) for hot in row.hot}
+    assert {target.name for target in targets if target.kind is TargetKind.VERDICT} == {"T2", "O12", "P1", "P6"}
+    metrics = {target.name for target in targets if target.kind is TargetKind.METRIC}
+    assert {"actor/kl_loss", "critic/score/mean", "response_length/mean", "val-core/gsm8k/acc/mean@1"} <= metrics
+    stages = {target.name for target in targets if target.kind is TargetKind.TIMING}
+    assert {"", "timing_s/gen", "timing_s/update_actor"} <= stages
+    assert TargetKind.STRAGGLERS in {target.kind for target in targets}
+
+
+def test_what_fires_is_on_the_smallest_screen(firing: FakeRun) -> None:
+    text = text_of(firing, 40, 12)
+    assert "◆ response len" in text
+    assert "▲ KL to refere" in text
+    assert "LEARNING  ◆ length 1,160" in text
+    assert "SYSTEM  ▲ step slower 1,172" in text
+
+
+def test_the_sentence_is_the_worst_verdict_and_leads_to_it(firing: FakeRun) -> None:
+    sentence = rows_of(firing, 120, 38)[1]
+    assert "answers are 3.7× as long as at the start" in lines_of([sentence])[0]
+    assert sentence.hot[0].target.name == "T2"
+
+
+def test_the_sentence_of_a_calm_run_says_where_the_time_goes(healthy: FakeRun) -> None:
+    sentence = lines_of(rows_of(healthy, 120, 38))[1]
+    assert sentence.startswith(" nothing fires; gen is 6")
+    assert "validation 0.60" in sentence
+
+
+def test_the_sentence_says_of_time_only_once_where_it_goes() -> None:
+    run = run_of(verl_lines(verl_rows(60)))
+    words = "9.00 s of the step belong to no stage"
+    said = []
+    for rule, family in (("P14", "performance"), ("O3", "gradient")):
+        run.verdicts = [a_verdict(rule, Level.INFO, family=family)._replace(headline=words)]
+        said.append(str(build_overview(run).sentence.text))
+    assert "gen is" not in said[0]
+    assert said[1].startswith(f"{words}; gen is")
+
+
+def test_a_value_of_an_earlier_step_says_so(healthy: FakeRun) -> None:
+    row = next(line for line in text_of(healthy).splitlines() if line.startswith("   validation"))
+    assert row.endswith("@1,200")
+
+
+def test_numbers_are_those_of_the_newest_row(healthy: FakeRun) -> None:
+    newest = verl_rows()[-1][1]
+    text = text_of(healthy)
+    assert f"{newest['actor/entropy']:.3f} nats" in text
+    assert f"{newest['response_length/mean']:,.0f} tok" in text
+    assert f"STEP 1,204   {newest['timing_s/step']:.1f} s" in text
+
+
+def test_a_value_that_is_not_finite_is_not_the_last_finite_one() -> None:
+    rows = verl_rows(60)
+    for step in (40, 58, 59, 60):
+        rows[step - 1][1]["actor/grad_norm"] = None
+    run = run_of(verl_lines(rows))
+    row = next(line for line in text_of(run, 200).splitlines() if "actor/grad_norm" in line)
+    assert "null" in row
+    assert "✕ since 58" in row
+    assert "0.4" not in row
+
+
+def test_one_value_that_was_not_finite_is_remembered() -> None:
+    rows = verl_rows(60)
+    rows[39][1]["actor/grad_norm"] = None
+    row = next(line for line in text_of(run_of(verl_lines(rows)), 200).splitlines() if "actor/grad_norm" in line)
+    assert "✕ null at 40" in row
+
+
+def test_no_baseline_is_invented_while_there_is_none() -> None:
+    run = run_of(verl_lines(verl_rows(8)))
+    row = next(line for line in text_of(run).splitlines() if "actor/entropy" in line)
+    assert " — " in row
+    assert "LEARNING  8/30" in text_of(run)
+
+
+def test_badges_wait_while_history_is_read(healthy: FakeRun) -> None:
+    run = FakeRun(**{**vars(healthy), "loading": 0.43, "is_preview": True, "state": RunState.LOADING})
+    text = text_of(run)
+    assert "LEARNING  checking 43 %" in text
+    assert "SYSTEM  checking 43 %" in text
+    assert "newest rows" in text
+    assert "loading 43 %" in text
+
+
+def test_a_provisional_verdict_is_marked(healthy: FakeRun) -> None:
+    run = FakeRun(**{**vars(healthy), "loading": 0.43, "verdicts": [a_verdict(is_provisional=True)]})
+    assert "▲ KL drift? 1,187" in text_of(run)
+
+
+def test_a_recovered_verdict_is_no_badge(healthy: FakeRun) -> None:
+    recovered = a_verdict(state=VerdictState.RECOVERED, recovered_step=1199)
+    text = text_of(FakeRun(**{**vars(healthy), "verdicts": [recovered]}))
+    assert "1 recovered" in text
+    assert "▲ KL" not in text
+    assert "nothing fires" in text
+
+
+def test_the_cursor_shows_the_step_it_stands_on(firing: FakeRun) -> None:
+    text = text_of(firing, at=1182)
+    assert "at step 1,182 of 1,204" in text
+    assert "STEP 1,182" in text
+    assert "KL drift" not in text.split("EVENTS")[0]
+    assert "▲ length explosion" in text or "▲ length" in text
+    newest = verl_rows(is_ill=True)[1181][1]
+    assert f"{newest['actor/entropy']:.3f} nats" in text
+    assert "O12" not in text
+
+
+def test_a_row_read_again_stands_in_for_one_that_was_folded(firing: FakeRun) -> None:
+    row = {"timing_s/step": 100.0, "timing_s/gen": 90.0}
+    view = build_overview(firing, 700, row=row)
+    assert view.timing is not None
+    assert (view.timing.step, view.timing.total_s) == (700, 100.0)
+
+
+def test_a_folded_step_is_not_passed_off_as_a_row() -> None:
+    run = run_of(verl_lines(verl_rows(3000)), options=StoreOptions(memory_bytes=600_000))
+    folded = run.stream.folded_range(20)
+    assert folded is not None
+    assert folded[0] < folded[1]
+    first, last = (f"{step:,}" for step in folded)
+    assert f"at steps {first}–{last} of 3,000 (mean of them)" in text_of(run, at=20)
+    run.stream.recall(20, verl_rows(20)[-1][1])
+    text = text_of(run, at=20)
+    assert "at step 20 of 3,000" in text
+    assert "STEP 20   " in text
+
+
+def test_states_without_a_number() -> None:
+    lines = b'{"a":"x"}\n{"b":"y"}\nfoo\n'
+    assert "no metrics yet: 3 lines read, none with a number" in text_of(run_of(lines, state=RunState.WAITING))
+    assert "file: 1 bad line (first at 3" in text_of(run_of(lines, state=RunState.WAITING))
+    wide = b'{"loss": [1, 2, 3],\n "reward": [1]}\n'
+    assert "no metrics yet: 2 lines read; " in text_of(run_of(wide, state=RunState.WAITING))
+    lost = run_of(b"", state=RunState.LOST, state_note="Permission denied")
+    assert "lost sight of the file: Permission denied; still trying" in text_of(lost)
+    assert "waiting for the first record of x" in text_of(run_of(b"", "x", state=RunState.WAITING))
+
+
+def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRun) -> None:
+    assert "file:" not in text_of(healthy)
+    run = run_of(b"nonsense\n" + verl_lines(verl_rows(30)))
+    last = lines_of(rows_of(run, 120, 38))[-1]
+    assert last.startswith(" file: 1 bad line (first at 1")
+    elsewhere = paint_overview(build_overview(run), 120, 38, UNICODE, has_counts=False)
+    assert "bad line" not in "".join(lines_of(elsewhere))
+
+
+def test_unknown_keys_are_shown_as_they_are() -> None:
+    run = run_of(verl_lines([(step, {"foo/bar": step, "\x1b[31mred\u202e": 2.0 * step}) for step in range(30)]))
+    text = text_of(run)
+    assert "foo/bar" in text
+    assert "\\x1b[31mred\\u202e" in text
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_a_finished_run_has_no_eta(healthy: FakeRun) -> None:
+    assert "ETA" in text_of(healthy, 160)
+    ended = FakeRun(**{**vars(healthy), "state": RunState.ENDED})
+    assert "ETA" not in text_of(ended, 160)
+    assert "■ ended" in text_of(ended, 160)
+    assert "▶ end" in text_of(ended, 160)
+
+
+def test_stragglers_are_held_against_what_is_usual_for_the_group() -> None:
+    rows = [
+        (step, {**data, "group_length_max_median_ratio": 1.9 if step < 40 else 5.2}) for step, data in verl_rows(60)
+    ]
+    run = run_of(verl_lines(rows))
+    if run.identity is None or run.identity.primary("group_len_ratio") is None:
+        pytest.skip("this dialect does not know the ratio under that key")
+    run.group_size = 8
+    text = text_of(run)
+    assert "group max/median 5.2" in text
+    assert "usual for 8 per group 1.6–3.5" in text
+    assert "this run's start 1.9" in text
+    run.group_size = None
+    assert "group size unknown" in text_of(run)
+
+
+def test_a_restart_is_marked_on_the_lines() -> None:
+    rows = [*verl_rows(200), *verl_rows(260, seed=2, from_step=151)]
+    run = run_of(verl_lines(rows))
+    assert run.stream.restarts == (151,)
+    row = next(line for line in text_of(run).splitlines() if "actor/entropy" in line)
+    assert "⟲" in row
+
+
+def test_a_level_is_never_said_by_colour_alone(firing: FakeRun) -> None:
+    said, target = "", None
+    for row in rows_of(firing, 120, 38):
+        text = "".join(one.text for one in row.line)
+        # The sentence may go on in the next line: it has one sign.
+        ahead = row.hot[0].target if row.hot else None
+        said = said + text if ahead is not None and ahead == target else text
+        target = ahead
+        for piece in row.line:
+            if piece.role in ("warn", "crit") and piece.text.strip():
+                assert any(sign in said for sign in "▲◆✕"), said
+
+
+def test_a_hostile_name_stays_in_its_row() -> None:
+    run = run_of(verl_lines(verl_rows(30)), "長" * 200 + "\n\x1b]0;title\x07")
+    run.name = Label.of(run.name.raw)
+    for width in (40, 80, 120):
+        assert all(cell_width(line) <= width for line in lines_of(rows_of(run, width, 30)))
+    assert "\x07" not in text_of(run)
+
+
+def test_levels_of_rows_follow_the_verdicts(firing: FakeRun) -> None:
+    view = build_overview(firing)
+    levels = {row.reading.key.raw: row.reading.level for row in view.rows}
+    assert levels["actor/kl_loss"] is Level.WARN
+    assert levels["response_length/mean"] is Level.CRIT
+    assert levels["actor/entropy"] is Level.OK
+
+
+def test_facts_never_crowd_out_what_happened() -> None:
+    run = firing_run()
+    told = list(run.events)
+    run.events = [
+        *told,
+        *(Event(1191 + i, 1191 + i, "F3", "facts", Level.INFO, EventState.FACT, "validation 0.5") for i in range(20)),
+    ]
+    shown = build_overview(run, None, width=120, height=40).events
+    assert [event for event in reversed(shown) if event.family != "facts"] == told
+    assert [event.step for event in shown if event.family == "facts"] == [1210, 1209]

@@ -1,0 +1,35 @@
+"""The page of the ranks fits any screen and says who is slow."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.pages.ranks import build_ranks, paint_rank_line, paint_ranks, worst_stage
+from rltop.rows.glyphs import glyph_set
+from rltop.rows.widths import cell_width
+from rltop.stats.ranks import RankHistory
+from tests.fake_run import run_of, verl_lines, verl_rows
+
+
+def slow_run():
+    history = RankHistory()
+    for step in range(1, 20):
+        history.push(step, {f"actor rank {i}": {"update": 15.0 if i == 3 else 10.0, "sync": 1.0} for i in range(16)})
+    return run_of(verl_lines(verl_rows(20)), ranks=history)
+
+
+@pytest.mark.parametrize("width", [40, 48, 56, 72, 76, 80, 100, 120, 200])
+@pytest.mark.parametrize("is_ascii", [False, True])
+def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
+    glyphs, run = glyph_set(is_ascii=is_ascii), slow_run()
+    rows = [*paint_ranks(build_ranks(run), width, None, glyphs), paint_rank_line(worst_stage(run, None), width, glyphs)]
+    texts = ["".join(piece.text for piece in row.line) for row in rows]
+    assert all(cell_width(text) <= width for text in texts)
+    table = next(text for text in texts if "update" in text)
+    assert "5.00 s" in table
+    assert not table.rstrip().endswith(("…", "~"))
+
+
+def test_a_run_whose_ranks_say_nothing_says_so():
+    rows = paint_ranks(build_ranks(run_of(verl_lines(verl_rows(20)))), 80, 24, glyph_set(is_ascii=False))
+    assert "No rank of this run" in "".join(piece.text for row in rows for piece in row.line)

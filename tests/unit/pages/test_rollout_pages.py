@@ -1,0 +1,239 @@
+"""The pages of groups, completions and texts, as rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_run import FakeRun, run_of, verl_lines, verl_rows
+from rollout_dumps import lines_of, plain_rows, write_verl
+
+from rltop.pages.completions import (
+    CompletionOrder,
+    CompletionView,
+    build_completions,
+    paint_completion,
+    paint_completions,
+    place_of,
+)
+from rltop.pages.rollouts import GroupOrder, build_rollouts, paint_rollouts
+from rltop.pages.stragglers import build_stragglers, paint_stragglers
+from rltop.pages.timing import build_timing_page, paint_timing
+from rltop.resources import folder
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.widths import cell_width
+from rltop.run.rollouts import RolloutShelf
+
+FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
+METRICS = b"".join(b'{"step": %d, "loss": 1.0, "reward": 0.5}\n' % step for step in range(1, 31))
+
+
+def run_with(path: Path, data: bytes = METRICS, at: int | None = None) -> FakeRun:
+    """A run with the rollouts in a file or a folder, read up to a step."""
+    run = run_of(data)
+    run.rollouts = RolloutShelf("metrics.jsonl", str(path), lambda: None)
+    run.rollouts.settle(at)
+    return run
+
+
+def text_of(rows: list[Row]) -> str:
+    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
+
+
+def targets_of(rows: list[Row]) -> list[Target]:
+    return [hot.target for row in rows for hot in row.hot]
+
+
+def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
+    """Every page of the first group and its first completion."""
+    view = build_rollouts(run)
+    group = build_completions(view, "")
+    painted = [paint_rollouts(view, width, None, glyphs), paint_completions(group, width, None, glyphs)]
+    completion = group.completions[0] if group.completions else None
+    shelf = run.rollouts
+    if completion is not None and shelf is not None:
+        shelf.text(completion)
+        shelf.settle()
+        text = shelf.text(completion)
+        assert text is not None
+        painted.append(paint_completion(CompletionView(group, 0, completion, text), width, glyphs))
+    return painted
+
+
+def test_the_most_uneven_group_is_first_and_leads_to_its_completions() -> None:
+    run = run_with(FIXTURE / "rollouts.jsonl", at=125)
+    view = build_rollouts(run, 125)
+    ratios = [group.ratio for group in view.groups]
+    assert ratios == sorted(ratios, key=lambda ratio: -(ratio or 0)) and (ratios[0] or 0) > 8
+    rows = paint_rollouts(view, 120, 40, UNICODE)
+    assert "step 125   4 groups of 8 · 32 completions" in text_of(rows)
+    targets = targets_of(rows)
+    assert [target.name for target in targets] == [group.name for group in view.groups]
+    assert {target.kind for target in targets} == {TargetKind.GROUP}
+    group = build_completions(view, targets[0].name)
+    rows = paint_completions(group, 120, 40, UNICODE)
+    assert "█" * 16 in text_of(rows) and "length" in text_of(rows)
+    leads = targets_of(rows)
+    assert {target.kind for target in leads} == {TargetKind.COMPLETION} and len(leads) == 8
+    for i, target in enumerate(leads):
+        assert group.find(place_of(target.name)) == (i, group.completions[i])
+
+
+@pytest.mark.parametrize("order", list(GroupOrder))
+def test_groups_are_sorted_by_what_was_asked_for(tmp_path: Path, order: GroupOrder) -> None:
+    run = run_with(FIXTURE / "rollouts.jsonl", at=125)
+    view = build_rollouts(run, 125, order)
+    keys = {
+        GroupOrder.RATIO: [group.ratio for group in view.groups],
+        GroupOrder.LONGEST: [max(group.lengths) for group in view.groups],
+        GroupOrder.REWARD: [group.reward_mean for group in view.groups],
+        GroupOrder.SPREAD: [group.reward_std for group in view.groups],
+        GroupOrder.CUT: [group.cut for group in view.groups],
+    }[order]
+    assert keys == sorted(keys, key=lambda key: -float(key or 0))
+
+
+@pytest.mark.parametrize("order", list(CompletionOrder))
+def test_completions_are_sorted_by_what_was_asked_for(tmp_path: Path, order: CompletionOrder) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows([30])))
+    group = build_completions(build_rollouts(run_with(path)), "0", order)
+    keys = [
+        each.tokens if order is CompletionOrder.LENGTH else getattr(each, order.value) for each in group.completions
+    ]
+    assert keys == sorted(keys, reverse=True)
+
+
+HOSTILE = [
+    {"step": 30, "group": "a\x1b[31m\nb\u202e", "sample": "\x07", "reward": 1, "stop_reason": "\x1b]0;x\x07",
+     "completion_tokens": 5, "completion": "\x1b[2J\tred\r\nnext\u2028line 漢字" * 30,
+     "prompt": "e\u0301" * 40 + "\n\n"},
+    {"step": 30, "group": "a\x1b[31m\nb\u202e", "reward": -1e300, "completion_tokens": 10**12,
+     "completion": "w" * 5000},
+    {"step": 30, "group": "a\x1b[31m\nb\u202e", "reward": 1e99, "completion_tokens": 0},
+    {"step": 30, "completion": "", "messages": [{"role": "\x1b", "content": None}], "reward": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 52, 80, 97, 120, 200])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_no_row_is_wider_than_the_screen_and_nothing_hostile_is_drawn(
+    tmp_path: Path, width: int, glyphs: Glyphs
+) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(HOSTILE))
+    dumps = [path, FIXTURE / "rollouts.jsonl", write_verl(tmp_path / "verl", [1], has_uid=True)]
+    for dump in dumps:
+        for rows in pages(run_with(dump), width, glyphs):
+            for row in rows:
+                text = "".join(piece.text for piece in row.line)
+                assert cell_width(text) <= width
+                assert text.isprintable() and (text.isascii() or glyphs is UNICODE)
+                assert all(hot.stop <= width for hot in row.hot)
+
+
+def test_a_text_keeps_its_line_breaks_and_loses_no_character(tmp_path: Path) -> None:
+    words = " ".join(f"word{i}" for i in range(300)) + "\n\n  indented\n" + "x" * 333
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of([{"step": 1, "group": "g", "prompt": "p", "completion": words}]))
+    for width in (40, 80, 133):
+        rows = text_of(pages(run_with(path), width, UNICODE)[2]).splitlines()
+        start = next(i for i, row in enumerate(rows) if "── completion" in row)
+        shown = [row[1:] for row in rows[start + 1 :]]
+        assert "".join("".join(shown).split()) == "".join(words.split())
+        assert "" in shown and "  indented" in shown
+
+
+def test_of_a_text_without_end_the_beginning_and_the_end_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of([{"step": 1, "group": "g", "completion": "begin " + "y" * 900_000 + " end"}]))
+    text = text_of(pages(run_with(path), 120, UNICODE)[2])
+    assert "begin" in text and text.endswith("end") and "500,010 characters left out" in text
+
+
+def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
+    run = run_with(write_verl(tmp_path / "dump", [30], has_uid=True))
+    text = text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+    assert "lengths are characters" in text and "usual" not in text and "▲" not in text
+
+
+def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:
+    run = run_of((FIXTURE / "metrics.jsonl").read_bytes())
+    assert "looking for" in text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+    run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "", lambda: None)
+    run.rollouts.settle()
+    rows = paint_rollouts(build_rollouts(run), 80, 24, UNICODE)
+    text = text_of(rows)
+    assert text.index("log_completions=True") < text.index("trainer.rollout_data_dir") and "--rollouts" in text
+    run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "nowhere/*.jsonl", lambda: None)
+    run.rollouts.settle()
+    assert "nothing matches nowhere/*.jsonl" in text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+
+
+def test_another_step_than_the_cursors_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows([10, 20])))
+    run = run_with(path, at=17)
+    assert "nearest to step 17" in text_of(paint_rollouts(build_rollouts(run, 17), 80, 24, UNICODE))
+    run = run_with(path)
+    assert "newest step of the dump" in text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+
+
+def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_one(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows([30])))
+    run = run_with(path)
+    found = build_stragglers(run, None, ())
+    assert found is not None and found.is_from_rollouts and found.group_size == 4
+    assert found.reading.ratio == pytest.approx((30 + 1 + 1) / 3)
+    rows = paint_stragglers(found, 80, 2, UNICODE)
+    assert "from rollouts" in text_of(rows)
+    assert {target.kind for target in targets_of(rows)} == {TargetKind.STRAGGLERS}
+
+
+def test_what_the_trainer_logs_goes_before_the_completions() -> None:
+    run = run_with(FIXTURE / "rollouts.jsonl", (FIXTURE / "metrics.jsonl").read_bytes(), 125)
+    found = build_stragglers(run, 125, ())
+    assert found is not None and not found.is_from_rollouts and found.has_rollouts and found.key
+    view = build_rollouts(run, 125)
+    assert view.shelved is not None
+    assert found.reading.ratio == pytest.approx(view.shelved.summary.ratio_mean, rel=1e-6)
+
+
+def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of(plain_rows([30])))
+    keys = '"completions/mean_length": 10, "completions/max_length": 40, "completions/clipped_ratio": 0.0, "reward": 1'
+    for last, is_from_rollouts in ((45, True), (90, False)):
+        rows = "".join(f'{{"step": {step}, "epoch": 0.1, {keys}}}\n' for step in range(1, last + 1))
+        found = build_stragglers(run_with(path, rows.encode()), None, ())
+        assert found is not None and found.has_rollouts and found.is_from_rollouts is is_from_rollouts
+
+
+def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    frame = "system\nYou solve problems, step by step. " * 20, "\nanswer\n"
+    rows = [
+        {"step": 1, "prompt": f"{frame[0]}What is {number} + 1?{frame[1]}", "completion": str(i)}
+        for number in (17, 23, 5)
+        for i in range(2)
+    ]
+    path.write_bytes(lines_of(rows))
+    view = build_rollouts(run_with(path))
+    assert sorted(view.prompts.values()) == ["17", "23", "5"]
+    text = text_of(paint_rollouts(view, 80, 24, UNICODE))
+    assert "helpful" not in text and all(f" {number}\n" in text + "\n" for number in (17, 23, 5))
+
+
+def test_short_prompts_are_shown_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rollouts.jsonl"
+    path.write_bytes(lines_of([{"step": 1, "prompt": f"add {i} and 1", "completion": "?"} for i in range(3)]))
+    assert set(build_rollouts(run_with(path)).prompts.values()) == {f"add {i} and 1" for i in range(3)}
+
+
+def test_the_timing_page_leads_to_the_completions_where_there_are_any(tmp_path: Path) -> None:
+    data = verl_lines(verl_rows(30))
+    for run, has_row in ((run_of(data), False), (run_with(FIXTURE / "rollouts.jsonl", data), True)):
+        targets = targets_of(paint_timing(build_timing_page(run), 80, None, UNICODE))
+        assert (Target(TargetKind.STRAGGLERS) in targets) is has_row

@@ -1,0 +1,94 @@
+"""What a row calls its value: the trainer's key, how the value follows from it, and room for both."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_run import FakeRun, run_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Signal
+from rltop.model.keys import split_key
+from rltop.pages.key_metrics import columns_for
+from rltop.pages.metric import build_metric, paint_metric
+from rltop.pages.metrics import build_tree, index_tree, paint_tree
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.pages.signals import formula, key_label
+from rltop.rows.glyphs import UNICODE
+from rltop.rows.rows import Row
+
+
+def text_of(rows: list[Row]) -> str:
+    return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
+
+
+def tinker(**more: float) -> FakeRun:
+    logged = {
+        "env/all/reward/total": 0.5, "env/all/by_group/frac_mixed": 0.625, "optim/kl_sample_train_v1": 0.001,
+        "optim/kl_sample_train_v2": 0.001, "optim/entropy": 1.0, **more,
+    }  # fmt: skip
+    return run_of(b"".join(json.dumps({"step": step, **logged}).encode() + b"\n" for step in range(60)))
+
+
+@given(st.integers(0, 80), st.integers(0, 40))
+def test_a_wider_table_has_no_shorter_line(longest_key: int, longest_note: int) -> None:
+    every = [columns_for(width, longest_key, longest_note) for width in range(40, 320)]
+    for width, columns in zip(range(40, 320), every, strict=True):
+        note = columns.note + 1 if columns.note else 0
+        assert columns.spark_at + columns.spark + note + 1 <= width
+        assert columns.spark >= min(20, width - 33)
+        assert columns.key == 0 or columns.key >= 12
+    for part in ("title", "change", "spark"):
+        widths = [getattr(columns, part) for columns in every]
+        assert widths == sorted(widths), part
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "said"),
+    [(1.0, 0.0, "k"), (-1.0, 1.0, "1 − k"), (-0.01, 1.0, "1 − 0.01 × k"), (0.01, 0.0, "0.01 × k"), (-1.0, 0.0, "−k"),
+     (1.0, 2.0, "2 + k")],
+)  # fmt: skip
+def test_a_formula_is_the_one_that_is_read_by(scale: float, shift: float, said: str) -> None:
+    signal = Signal(CATALOG["zero_std_frac"], "k", scale, shift)
+    assert formula(signal, "k") == said
+
+
+def test_a_value_that_is_not_the_keys_own_says_how_it_follows() -> None:
+    run = tinker()
+    for width, said in (
+        (80, "1 − key"),
+        (100, "1 − env/"),
+        (120, "1 − env/"),
+        (200, "1 − env/all/by_group/frac_mixed"),
+    ):
+        lines = text_of(paint_overview(build_overview(run, width=width), width, 30, UNICODE)).splitlines()
+        (row,) = [line for line in lines if "no-contrast groups" in line]
+        assert said in row and "37.5 %" in row
+        assert "frac_mixed" in row or width < 90
+
+
+def test_the_page_of_a_turned_metric_has_the_logged_value() -> None:
+    logged = {"episodic_return": 0.5, "val/stop_rate": 0.9, "loss/policy_avg": 0.1, "objective/kl_avg": 0.01}
+    run = run_of(b"".join(json.dumps({"step": step, **logged}).encode() + b"\n" for step in range(60)))
+    signals = [] if run.identity is None else run.identity.signals.get("truncated_frac", [])
+    assert [signal.key for signal in signals] == ["val/stop_rate"]
+    text = text_of(paint_metric(build_metric(run, "val/stop_rate"), 120, 30, UNICODE))
+    assert "logged" in text and "0.900" in text and "10.0 %" in text
+    assert "shown: 1 − val/stop_rate" in text
+
+
+@pytest.mark.parametrize("key", ["", "/", "//", "   ", "actor/", "a/b/", "///"])
+def test_no_row_is_without_a_name(key: str) -> None:
+    assert split_key(key).name.strip("/ ")
+    assert key_label(key).display.strip("/ ")
+    assert key_label(key).raw == key
+    run = tinker(**{key: 3.25})
+    index = index_tree(run)
+    lines = text_of(paint_tree(build_tree(run, index=index), 100, 40, UNICODE)).splitlines()
+    (row,) = [line for line in lines if "3.25" in line]
+    assert f'"{key}"' in row
+    assert f'"{key}"' in text_of(paint_metric(build_metric(run, key), 120, 30, UNICODE)) or key.strip(" /")

@@ -1,0 +1,147 @@
+"""The list of runs: order, filter, and rows that fit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from rltop.model import Label, Level, RunState
+from rltop.pages.runs import HEAD_ROWS, RunEntry, in_order, list_runs, paint_runs
+from rltop.rows.glyphs import glyph_set
+from rltop.rows.rows import TargetKind
+from rltop.rows.widths import cell_width
+from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
+
+
+def entry(name, level=Level.OK, state=RunState.LIVE, age_s=5.0, verdict="", step=10, total=100, more=0):
+    path = Label.of(f"/runs/{name}/metrics.jsonl")
+    return RunEntry(Label.of(name), path, "veRL", "GRPO", step, total, 1, state, age_s, None, level, verdict, more)
+
+
+def text_of(row):
+    return "".join(piece.text for piece in row.line)
+
+
+def names(entries):
+    return [str(one.name) for one in entries]
+
+
+def test_what_needs_attention_comes_first():
+    entries = [
+        entry("done", state=RunState.FINISHED, age_s=None),
+        entry("live"),
+        entry("info", Level.INFO),
+        entry("silent", state=RunState.STALLED),
+        entry("warned", Level.WARN, RunState.ENDED),
+        entry("broken", Level.CRIT),
+    ]
+    assert names(in_order(entries))[:3] == ["broken", "warned", "silent"]
+    assert names(in_order(entries))[-1] == "done"
+
+
+def test_rows_do_not_change_places_with_every_record():
+    first = [entry("a", age_s=3.0), entry("b", age_s=40.0)]
+    later = [entry("a", age_s=50.0), entry("b", age_s=1.0)]
+    assert names(in_order(first)) == names(in_order(later)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"), [("gone", []), ("KL", ["drift"]), ("verl stalled", ["still"]), ("crit", ["drift"])]
+)
+def test_the_filter_looks_at_everything_that_a_row_says(query, found):
+    entries = [entry("drift", Level.CRIT, verdict="KL drift"), entry("still", state=RunState.STALLED), entry("fine")]
+    assert names(in_order(entries, query)) == found
+
+
+def test_a_run_is_read_with_its_worst_verdict():
+    healthy, ill = run_of(verl_lines(verl_rows(40)), "healthy"), firing_run()
+    worst, other = list_runs([healthy, ill])
+    assert (worst.level, worst.verdict, worst.more) == (Level.CRIT, "length", 3)
+    assert (other.step, other.dialect) == (40, "veRL")
+
+
+@pytest.mark.parametrize("width", [40, 56, 72, 80, 120, 200])
+@pytest.mark.parametrize("is_ascii", [False, True])
+def test_a_thousand_runs_fit_any_screen(width, is_ascii):
+    entries = [entry(f"run-with-a-long-name-{i}", Level(i % 5), verdict="a rule that fires") for i in range(1_000)]
+    rows = paint_runs(entries, width, 30, glyph_set(is_ascii=is_ascii), top=500)
+    assert len(rows) == 30
+    assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
+    targets = [row.hot[0].target for row in rows[HEAD_ROWS:]]
+    assert {target.kind for target in targets} == {TargetKind.RUN}
+    assert targets[0].name == entries[500].path.raw
+
+
+def test_an_empty_list_says_so():
+    text = "".join(piece.text for row in paint_runs([], 80, 20, glyph_set(is_ascii=False)) for piece in row.line)
+    assert "no run matches" in text
+
+
+UNEVEN = [
+    entry("a", Level.CRIT, RunState.ENDED, 41 * 60.0, "gradient spike", step=7, total=None),
+    entry(
+        "grpo-qwen2.5-7b-math-lr1e-6-seed42",
+        Level.WARN,
+        RunState.FINISHED,
+        119 * 60.0,
+        "KL drift",
+        1_234_567,
+        9_999_999,
+        12,
+    ),
+    entry("長い名前の実験" * 6, Level.OK, RunState.QUIET, 12.0, "", step=None),
+    entry("old", Level.WARN, RunState.STALLED, 86_400.0 * 1_234, "unexplained time", step=123_456, total=None),
+]
+
+
+def test_columns_never_run_together_and_numbers_are_never_cut():
+    for width in range(40, 201):
+        painted = paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))
+        head, *rows = [text_of(row) for row in painted][1 : len(UNEVEN) + 2]
+        columns = head.split()
+        assert columns[:1] == ["run"] and "state" in columns
+        for shown, one in zip(rows, UNEVEN, strict=True):
+            assert cell_width(shown) <= width
+            said = {cell.strip() for cell in shown[3:].split("  ")}
+            assert any(cell.endswith(one.state.value) for cell in said), shown
+            if "age" in columns:
+                assert said & {"41 min ago", "119 min ago", "10 s ago", "1,234 d ago"}, shown
+            if "step" in columns:
+                assert said & {"7", "1,234,567 / 9,999,999", "—", "123,456"}, shown
+
+
+def test_columns_leave_by_what_they_are_worth():
+    def columns(width):
+        return text_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False))[1]).split()
+
+    seen = [columns(width) for width in range(40, 201)]
+    order = [("run", "state")]
+    for now in seen:
+        if set(now) != set(order[-1]):
+            assert set(now) > set(order[-1])
+            order.append(tuple(now))
+    assert [set(now) - set(before) for before, now in pairwise(order)] == [
+        {"worst"}, {"step"}, {"age"}, {"trainer"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_ascii", [False, True])
+def test_a_died_run_is_shown_as_such_and_first(is_ascii):
+    glyphs = glyph_set(is_ascii=is_ascii)
+    entries = in_order(
+        [entry("fine"), entry("ill", Level.CRIT), entry("dead", state=RunState.DIED, verdict="CUDA error")]
+    )
+    assert names(entries)[0] == "dead"
+    title, _, row, *_ = paint_runs(entries, 100, 12, glyphs)
+    assert f"{glyphs.state(RunState.DIED)} 1 died" in text_of(title)
+    assert text_of(row).startswith(f" {glyphs.state(RunState.DIED)} dead")
+    assert "CUDA error" in text_of(row)
+    roles = {piece.role for piece in row.line}
+    assert "crit" in roles and "ok" not in roles and "live" not in roles
+
+
+def test_a_run_that_died_says_what_of():
+    run = FakeRun(**{**vars(firing_run()), "state": RunState.DIED, "failure": Label.of("exit code 137")})
+    (one,) = list_runs([run])
+    assert (one.verdict, one.more, one.attention) == ("exit code 137", 4, Level.CRIT)

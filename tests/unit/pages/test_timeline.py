@@ -1,0 +1,202 @@
+"""The event log as lanes and as a list: nothing is lost, bars end where rules recovered, rows fit."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.model import Event, EventState, Label, Level
+from rltop.pages.chart import read_markers
+from rltop.pages.events import EventFilter, Firing, build_timeline, lane_rows, list_rows, paint_timeline
+from rltop.pages.source import outlived
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.rows import TargetKind
+from rltop.rows.widths import cell_width
+from rltop.store.stream import Stream
+from tests.fake_run import FakeRun
+from tests.stores import record, stream_of
+
+FIRING, WORSE, OVER, FACT = EventState.FIRING, EventState.ESCALATED, EventState.RECOVERED, EventState.FACT
+
+
+def event(
+    step: int,
+    rule: str,
+    family: str,
+    level: Level,
+    state: EventState,
+    message: str = "it happened",
+    stream: str = "",
+) -> Event:
+    return Event(step, step, rule, family, level, state, message, stream)
+
+
+LOG = [
+    event(10, "O1", "gradient", Level.WARN, FIRING, "gradient norm 9"),
+    event(12, "O1", "gradient", Level.CRIT, WORSE, "gradient norm 90"),
+    event(30, "O1", "gradient", Level.CRIT, OVER),
+    event(40, "L6", "liveness", Level.INFO, FACT, "restarted"),
+    event(50, "R1", "reward", Level.CRIT, FIRING, "reward gone"),
+    event(60, "O2", "gradient", Level.WARN, FIRING, "climbing"),
+]
+
+
+def run_with(events: list[Event], steps: int = 101) -> FakeRun:
+    return FakeRun(Label.of("run"), stream_of((step, {"a": 1.0}) for step in range(steps)), events=events)
+
+
+EVERYTHING = EventFilter()
+
+
+def text_of(run: FakeRun, wanted: EventFilter = EVERYTHING, at: int | None = None) -> str:
+    rows = paint_timeline(run, build_timeline(run, wanted, at), 0, 120, 40, UNICODE, at)
+    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
+
+
+def test_stretches_begin_end_and_keep_their_worst_level() -> None:
+    lanes = {lane.family: lane for lane in build_timeline(run_with(LOG), EventFilter()).lanes}
+    assert lanes["gradient"].firings == [
+        Firing("O1", Level.CRIT, 10, 30),
+        Firing("O2", Level.WARN, 60, None),
+    ]
+    assert lanes["reward"].firings == [Firing("R1", Level.CRIT, 50, None)]
+    assert (lanes["liveness"].firings, lanes["liveness"].facts) == ([], [40])
+
+
+def test_the_list_is_newest_first_and_whole() -> None:
+    assert build_timeline(run_with(LOG), EventFilter()).numbers == (5, 4, 3, 2, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "numbers"),
+    [
+        (EventFilter(family="gradient"), (5, 2, 1, 0)),
+        (EventFilter(level=Level.CRIT), (4, 2, 1)),
+        (EventFilter(text="  CLIMB "), (5,)),
+        (EventFilter(text="r1"), (4,)),
+        (EventFilter(family="reward", level=Level.CRIT, text="gone"), (4,)),
+        (EventFilter(family="reward", text="norm"), ()),
+    ],
+)
+def test_filters_are_all_asked(wanted: EventFilter, numbers: tuple[int, ...]) -> None:
+    timeline = build_timeline(run_with(LOG), wanted)
+    assert timeline.numbers == numbers
+    assert timeline.families == ("gradient", "liveness", "reward")
+
+
+def test_a_bar_ends_where_its_rule_recovered_even_if_the_filter_hides_that() -> None:
+    (lane,) = build_timeline(run_with(LOG), EventFilter(text="gradient norm")).lanes
+    assert lane.firings == [Firing("O1", Level.CRIT, 10, 30)]
+
+
+def test_bars_stand_at_their_steps() -> None:
+    text = text_of(run_with(LOG))
+    axis, gradient = text.splitlines()[1:3]
+    assert axis.rstrip().endswith("100")
+    start = axis.index("0")
+    cells = len(axis.rstrip()) - start
+    assert gradient[start + round(0.1 * (cells - 1))] == "◆"
+    assert abs(gradient.index("◇") - (start + 0.3 * (cells - 1))) <= 1
+    assert gradient.rstrip().endswith("─")
+
+
+def test_the_cursor_is_marked_and_hides_nothing() -> None:
+    text = text_of(run_with(LOG), at=20)
+    reward = next(line for line in text.splitlines() if line.startswith(" reward"))
+    assert "│" in reward
+    assert "climbing" in text
+
+
+def test_ends_are_said() -> None:
+    assert "nothing has happened yet" in text_of(run_with([]))
+    assert "no event passes" in text_of(run_with(LOG), EventFilter(text="absent"))
+    assert "4 of 6 events" in text_of(run_with(LOG), EventFilter(family="gradient"))
+
+
+def timed(steps: int, every_s: float) -> Stream:
+    stream = Stream("")
+    for step in range(steps):
+        stream.append(record(step, {"a": 1.0}, 1000.0 + every_s * step))
+    return stream
+
+
+def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
+    explorer = FakeRun(Label.of("run"), timed(300, 10.0), role="explorer")
+    foreign = [
+        event(step, "T2", "length", Level.WARN, state, stream="explorer") for step, state in ((90, FIRING), (150, OVER))
+    ]
+    mine = event(40, "T2", "length", Level.CRIT, FIRING)
+    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[*foreign, mine], beside=(explorer,))
+    timeline = build_timeline(run, EventFilter())
+    assert [timeline.step_of(number, one) for number, one in enumerate(run.events)] == [30, 50, 40]
+    (lane,) = timeline.lanes
+    assert lane.firings == [Firing("T2", Level.WARN, 30, 50), Firing("T2", Level.CRIT, 40, None)]
+    assert "explorer: it happened" in text_of(run)
+
+
+def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
+    foreign = event(90, "T2", "length", Level.WARN, FIRING, stream="explorer")
+    run = FakeRun(Label.of("run"), timed(101, 30.0), events=[foreign], beside=())
+    timeline = build_timeline(run, EventFilter())
+    assert timeline.step_of(0, foreign) is None
+    assert timeline.lanes[0].firings == []
+    assert "explorer: it happened" in text_of(run)
+
+
+def test_only_what_is_in_view_is_painted() -> None:
+    log = [event(i % 5000, "O1", "gradient", Level.WARN, FACT, f"number {i}") for i in range(5000)]
+    run = run_with(log, 5000)
+    timeline = build_timeline(run, EventFilter())
+    rows = paint_timeline(run, timeline, 4000, 100, 30, UNICODE)
+    assert len(rows) == 30
+    targets = [hot.target for row in rows for hot in row.hot]
+    assert len(targets) == list_rows(timeline, 30)
+    assert targets[0].kind is TargetKind.EVENT
+    assert log[targets[0].step or 0].message == "number 999"
+
+
+@pytest.mark.parametrize("size", [(40, 12), (60, 14), (80, 24), (120, 40), (200, 60)])
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_pages_keep_to_their_size(size: tuple[int, int], glyphs: Glyphs) -> None:
+    hostile = event(70, "R1", "reward", Level.CRIT, WORSE, "\x1b[31m漢字" * 40)
+    families = [event(i, f"Z{i}", f"family{i}", Level.WARN, FIRING) for i in range(40)]
+    run = run_with([*LOG, hostile, *families])
+    timeline = build_timeline(run, EventFilter())
+    rows = paint_timeline(run, timeline, 0, *size, glyphs, 33)
+    assert len(rows) == size[1]
+    for row in rows:
+        text = "".join(piece.text for piece in row.line)
+        assert cell_width(text) <= size[0]
+        assert "\x1b" not in text
+        assert glyphs is UNICODE or text.isascii()
+    assert lane_rows(timeline, size[1]) + list_rows(timeline, size[1]) <= size[1]
+
+
+BEGUN_ANEW = [
+    event(50, "O1", "gradient", Level.WARN, FIRING, "gradient norm 9"),
+    event(180, "O1", "gradient", Level.WARN, OVER),
+    event(190, "R1", "reward", Level.CRIT, FIRING, "reward gone"),
+    event(60, "L6", "liveness", Level.INFO, FACT, "restarted at step 60"),
+    event(60, "R1", "reward", Level.CRIT, OVER),
+    event(80, "E1", "entropy", Level.WARN, FIRING, "entropy fell"),
+]
+
+
+def test_what_a_restart_went_back_behind_is_told_apart() -> None:
+    assert outlived(BEGUN_ANEW) == {1, 2}
+    assert outlived(LOG) == frozenset()
+    run = run_with(BEGUN_ANEW)
+    timeline = build_timeline(run, EVERYTHING)
+    assert (timeline.first, timeline.last, timeline.newest) == (0, 190, 100)
+    assert timeline.is_for(run, EVERYTHING, None)
+    assert [timeline.step_of(number, one) for number, one in enumerate(BEGUN_ANEW)] == [50, None, None, 60, 60, 80]
+    lanes = {lane.family: lane for lane in timeline.lanes}
+    assert lanes["reward"].firings == [Firing("R1", Level.CRIT, 190, 190, is_old=True)]
+    assert lanes["entropy"].firings == [Firing("E1", Level.WARN, 80, None)]
+    lines = text_of(run).splitlines()
+    assert sum("before the restart: " in line for line in lines) == 2
+    assert "190" in lines[1]
+
+
+def test_charts_have_no_marks_of_what_stood_before_a_restart() -> None:
+    steps = {(marker.rule, marker.step) for marker in read_markers(run_with(BEGUN_ANEW), 0, 200) if marker.rule}
+    assert steps == {("O1", 50), ("R1", 60), ("E1", 80)}

@@ -1,0 +1,63 @@
+"""What a line on a chart says is true of that chart: units, starts, restarts, stragglers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rltop.formats.jsonl import JsonlDecoder
+from rltop.model import Event, Observation
+from rltop.resources import folder
+from rltop.rules import registry
+from rltop.rules.engine import Engine
+from rltop.rules.options import EngineOptions
+from rltop.run.judge import Judge
+from rltop.run.pipeline import Pipeline
+from rltop.store.stream import Stream
+
+FIXTURES = sorted(Path(str(folder("fixtures"))).rglob("metrics.jsonl"))
+
+
+@pytest.mark.parametrize("path", FIXTURES, ids=lambda path: "/".join(path.parts[-3:-1]))
+def test_what_a_rule_compares_is_its_metric_or_says_what_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A threshold is drawn over its metric: the number behind it has to be one of that metric."""
+    values: dict[str, list[float]] = {}
+    strange: set[str] = set()
+    observe = Engine.observe
+
+    def watched(self: Engine, observation: Observation) -> Sequence[Event]:
+        for name, value in observation.values.items():
+            values.setdefault(name, []).append(value)
+        events = observe(self, observation)
+        for verdict in self.verdicts:
+            if verdict.threshold is None or verdict.metric not in values:
+                continue
+            lately = values[verdict.metric][-64:]
+            reach = max(map(abs, (*lately, verdict.baseline or 0.0)))
+            if not min(lately) - 3 * reach <= verdict.threshold <= max(lately) + 10 * reach:
+                strange.add(f"{verdict.rule}: {verdict.threshold} over {min(lately)} to {max(lately)}")
+        return events
+
+    monkeypatch.setattr(Engine, "observe", watched)
+    pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()))
+    pipeline.take_bytes(path.read_bytes(), 0, 0)
+    pipeline.finish()
+    assert values
+    assert not strange
+
+
+def test_quotients_and_counts_are_no_lines_of_their_metric() -> None:
+    for rule in ("P6", "P6b", "P8", "P12", "P14", "X1"):
+        assert registry.BY_ID[rule].measures
+
+
+def test_a_restart_that_a_later_one_went_back_behind_is_not_seen() -> None:
+    pipeline = Pipeline(JsonlDecoder(), Stream(), None)
+    steps = [*range(60), *range(39, 45), *range(80)]
+    rows = [json.dumps({"step": step, "reward": float(i)}) for i, step in enumerate(steps)]
+    pipeline.take_bytes(("\n".join(rows) + "\n").encode(), 0, 0)
+    assert pipeline.stream.restarts == (39, 0)
+    assert pipeline.stream.seen_restarts == (0,)

@@ -1,0 +1,106 @@
+"""Widths of text, and rows that never exceed theirs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.model import Label, Level, RunState
+from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, too_small, wrap
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.rows import Hot, Row, Target, TargetKind
+from rltop.rows.widths import cell_width
+
+HOSTILE = st.text(st.characters(codec="utf-16", categories=None), max_size=40).map(lambda text: Label.of(text).display)
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("loss", 4), ("長さ", 4), ("e\u0301", 1), ("─▲⣀", 3), ("\U0001f600", 2), ("", 0)]
+)
+def test_cell_width(text: str, width: int) -> None:
+    assert cell_width(text) == width
+
+
+@given(HOSTILE, st.integers(0, 30))
+def test_clipped_text_fits(text: str, width: int) -> None:
+    assert cell_width(clip(text, width)) <= width
+    assert cell_width(clip_middle(text, width)) <= width
+
+
+def test_marks_do_not_pile_up() -> None:
+    assert clip("e" + "\u0301" * 500 + "x", 10) == "e\u0301\u0301x"
+    assert clip("❤\ufe0f", 10) == "❤"
+
+
+def test_clip_says_that_something_is_missing() -> None:
+    assert clip("response_length", 8) == "respons…"
+    assert clip("response", 8) == "response"
+    assert clip_middle("val-core/openai/gsm8k/acc/mean@1", 20) == "val-cor…k/acc/mean@1"
+
+
+@given(HOSTILE, st.integers(1, 30), st.integers(1, 4))
+def test_wrapped_text_fits(text: str, width: int, lines: int) -> None:
+    found = wrap(text, width, lines)
+    assert len(found) <= lines
+    assert all(cell_width(line) <= width for line in found)
+
+
+def test_wrap_breaks_at_blanks_but_not_before_a_unit() -> None:
+    assert wrap("steps are 45 % slower", 12, 3) == ["steps are", "45 % slower"]
+    assert wrap("gen is 71 % of the step", 11, 3) == ["gen is 71 %", "of the step"]
+    assert wrap("one two three four", 8, 2) == ["one two", "three f…"]
+
+
+@given(
+    st.lists(st.tuples(HOSTILE, st.integers(0, 12)), max_size=8), st.integers(0, 40), st.sampled_from([UNICODE, ASCII])
+)
+def test_a_row_never_exceeds_its_width(parts: list[tuple[str, int]], width: int, glyphs: Glyphs) -> None:
+    builder = RowBuilder(width, glyphs)
+    for text, field in parts:
+        builder.add(text).left(text, field).right(text, field).to(builder.column + 1)
+    row = builder.row()
+    painted = "".join(piece.text for piece in row.line)
+    assert cell_width(painted) <= width
+    if glyphs.is_ascii:
+        assert painted.isascii()
+
+
+def test_hot_ranges_lie_in_the_row() -> None:
+    target = Target(TargetKind.METRIC, "loss")
+    row = RowBuilder(10, UNICODE).add("a ").add("much too long", "key", target).row(target)
+    assert row.hot == (Hot(0, 10, target), Hot(2, 10, target))
+
+
+def test_neighbours_of_one_role_are_one_piece() -> None:
+    row = RowBuilder(20, UNICODE).add("a").add("b").add("c", "dim").row()
+    assert [piece.text for piece in row.line] == ["ab", "c"]
+
+
+def test_both_sets_have_one_sign_of_one_cell_for_everything() -> None:
+    for glyphs in (UNICODE, ASCII):
+        signs = [glyphs.level(level) for level in Level] + [glyphs.state(state) for state in RunState]
+        signs += [glyphs.nonfinite, glyphs.restart, glyphs.threshold, glyphs.baseline, glyphs.rule, glyphs.bar]
+        signs += [*glyphs.bar_ends, *glyphs.fills, *glyphs.columns, glyphs.rise, glyphs.fall, glyphs.arrow]
+        assert all(cell_width(sign) == 1 for sign in signs)
+        assert len({glyphs.level(level) for level in Level}) == len(Level)
+        assert len({glyphs.state(state) for state in RunState}) == len(RunState)
+        assert all(sign.isascii() for sign in signs) is glyphs.is_ascii
+
+
+def test_ascii_spells_what_it_knows_and_counts_what_it_does_not() -> None:
+    assert ASCII.speak("−12 % × 3 · KL") == "-12 % x 3 | KL"
+    assert ASCII.speak("長") == "??"
+
+
+@pytest.mark.parametrize(("width", "height"), [(39, 24), (80, 11), (10, 1), (3, 2), (1, 1), (0, 0)])
+def test_too_small_fits_whatever_the_size(width: int, height: int) -> None:
+    rows = too_small(width, height, UNICODE, (40, 12))
+    assert len(rows) == height
+    assert all(cell_width("".join(piece.text for piece in row.line)) <= width for row in rows)
+
+
+def test_fill_gives_exactly_the_height() -> None:
+    assert len(fill([Row(())] * 3, 5)) == 5
+    assert len(fill([Row(())] * 7, 5)) == 5
+    assert len(fill([Row(())] * 7, None)) == 7

@@ -1,0 +1,136 @@
+"""Sparklines: no spike is lost, one record changes one cell, gaps are bridged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from fake_run import run_of, verl_lines
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Signal
+from rltop.pages.signals import generic_signal, read_spark
+from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
+from rltop.rows.sparkline import SparkData, Window, anchored_window, block_bars, fitted, spark_data, sparkline
+from rltop.store.series import Bucket
+
+NAN = math.nan
+ANY = st.floats(allow_nan=True, allow_infinity=False)
+
+
+def draw(values: Sequence[float], glyphs: Glyphs = UNICODE, **more: object) -> str:
+    data = SparkData(values, values, Window(0, 1, len(values)), **more)  # type: ignore[arg-type]
+    return "".join(piece.text for piece in sparkline(data, glyphs))
+
+
+@given(st.lists(ANY, min_size=2, max_size=80), st.sampled_from([UNICODE, ASCII]), ANY)
+def test_any_values_give_exactly_the_width(values: list[float], glyphs: Glyphs, reference: float) -> None:
+    low = [min(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
+    high = [max(a, b) if a == a and b == b else NAN for a, b in zip(values, reversed(values), strict=True)]
+    data = SparkData(low, high, Window(0, 1, len(values)), reference=None if reference != reference else reference)
+    text = "".join(piece.text for piece in sparkline(data, glyphs))
+    assert len(text) == len(values) // 2
+    assert text.isascii() or not glyphs.is_ascii
+
+
+def test_a_ramp_climbs_and_a_level_line_is_level() -> None:
+    assert draw(range(8)) == "⣀⠤⠒⠉"
+    assert draw([0.7] * 8) == "⠤⠤⠤⠤"
+    assert draw(range(8), ASCII) == "_.-'"
+    assert draw([NAN] * 8) == "    "
+
+
+def test_steps_without_a_value_are_bridged() -> None:
+    assert draw([0, NAN, NAN, NAN, NAN, NAN, NAN, 3]) == "⣀⠤⠒⠉"
+    assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[0] == " "
+    assert draw([NAN, NAN, 0, NAN, NAN, 3, NAN, NAN])[-1] == " "
+
+
+def test_a_line_is_not_bridged_over_a_restart() -> None:
+    text = draw([0, 0, NAN, NAN, NAN, NAN, 3, 3], restarts=frozenset({6}))
+    assert text == "⣀  ⟲"
+
+
+def test_a_value_that_was_not_finite_is_marked() -> None:
+    data = SparkData([1.0] * 8, [1.0] * 8, Window(0, 1, 8), nonfinite=frozenset({4}))
+    pieces = sparkline(data, UNICODE)
+    assert [(piece.text, piece.role) for piece in pieces] == [("⠤⠤", "spark"), ("✕", "spark-mark"), ("⠤", "spark")]
+
+
+def test_the_threshold_is_visible_and_ends_at_the_newest_step() -> None:
+    data = SparkData(
+        [0.0] * 4 + [NAN] * 6, [0.0] * 4 + [NAN] * 6, Window(0, 1, 10), reference=1.0, is_threshold=True, newest=7
+    )
+    pieces = sparkline(data, UNICODE)
+    assert [(piece.text, piece.role) for piece in pieces] == [("⣁⣁", "spark"), ("⠁⠁", "threshold"), (" ", "spark")]
+
+
+@pytest.mark.parametrize("values", [[1e308, -1e308] * 4, [5e-324, 0.0] * 4, [1e300, 1.1e300] * 4, [1e-310, 2e-310] * 4])
+def test_extreme_numbers_are_drawn_from_bottom_to_top(values: list[float]) -> None:
+    text = draw(values)
+    dots = {bit for char in text for bit in range(8) if ord(char) >> bit & 1}
+    assert dots & {0, 3}
+    assert dots & {6, 7}
+
+
+@given(st.integers(0, 10_000), st.integers(0, 200_000), st.integers(1, 50), st.integers(2, 300))
+def test_a_window_holds_the_run_and_fills_most_of_its_place(
+    first: int, length: int, cadence: int, columns: int
+) -> None:
+    window = anchored_window(first, first + length, cadence, columns)
+    assert window.start <= first
+    assert window.start % window.stride == 0
+    assert first + length < window.stop
+    used = window.column(first + length) + 1
+    assert window.stride <= 2 * cadence or used >= columns * 0.6 - 2
+
+
+def test_windows_stay_where_they_are_while_records_come_in() -> None:
+    windows = [anchored_window(1, last, 1, 60) for last in range(1, 4000)]
+    changes = sum(a != b for a, b in pairwise(windows))
+    assert changes == 12
+
+
+def test_one_record_changes_one_cell() -> None:
+    rows = [(step, {"loss": math.sin(step / 9)}) for step in range(1, 400)]
+    signal = generic_signal("loss")
+    texts = []
+    for stop in range(380, 399):
+        data = read_spark(run_of(verl_lines(rows[:stop])), signal, 120)
+        texts.append("".join(piece.text for piece in sparkline(data, UNICODE)))
+    for before, after in pairwise(texts):
+        assert sum(a != b for a, b in zip(before, after, strict=True)) <= 1
+
+
+def test_no_spike_is_lost_in_a_long_noisy_run() -> None:
+    rows = [(step, {"loss": 1.0 + 0.1 * math.sin(step * 1.7)}) for step in range(1, 3000)]
+    rows[1499][1]["loss"] = 50.0
+    data = read_spark(run_of(verl_lines(rows)), generic_signal("loss"), 60)
+    assert max(value for value in data.highs if value == value) == 50.0
+    calm = [high - low for low, high in zip(data.lows, data.highs, strict=True) if high == high]
+    assert sorted(calm)[len(calm) // 2] == 0.0
+
+
+def test_raw_values_are_read_in_the_metrics_unit() -> None:
+    buckets = [Bucket(0, 0, -2.0, -1.0, -1.5, 1)]
+    data = spark_data(buckets, Window(0, 1, 2), Signal(CATALOG["loss"], "loss", scale=-10.0, shift=1.0))
+    assert (data.lows[0], data.highs[0]) == (11.0, 21.0)
+
+
+@given(st.lists(st.floats(-100, 100), min_size=1, max_size=120), st.integers(4, 60))
+def test_a_fitted_line_keeps_its_extremes(values: list[float], columns: int) -> None:
+    data = SparkData(values, values, Window(0, 1, len(values)), newest=len(values) - 1)
+    small = fitted(data, columns)
+    assert len(small.lows) == len(small.highs) == columns
+    assert max(value for value in small.highs if value == value) == max(values)
+    assert min(value for value in small.lows if value == value) == min(values)
+
+
+def test_block_bars_stand_on_zero() -> None:
+    assert block_bars([0.0, 4.0, 8.0, NAN], UNICODE) == "▁▄█ "
+    assert block_bars([], UNICODE) == ""
+    assert block_bars([0.0, 0.0], ASCII) == "__"

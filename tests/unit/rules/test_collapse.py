@@ -1,0 +1,195 @@
+"""Composites: what several symptoms together say, when it began, and muting."""
+
+from __future__ import annotations
+
+import pytest
+from observations import alarms, first, identity, noisy, observation, play, series
+
+from rltop.model import Algorithm, EventState, Level, Verdict
+from rltop.rules.collapse import Collapse, Mover, story
+from rltop.rules.engine import Engine
+from rltop.rules.rule import Reading
+
+BREAKS = 120
+
+
+def verdict(engine: Engine, rule: str) -> Verdict:
+    return next(one for one in engine.verdicts if one.rule == rule)
+
+
+def collapsing(records: int = 130, **more: object) -> Engine:
+    """Entropy goes at record 120, length and reward two records later."""
+    return play(
+        records,
+        entropy=lambda r: noisy(0.11 if r < BREAKS else 0.002)(r),
+        reward_mean=lambda r: noisy(0.2 + r / 400 if r < BREAKS + 2 else 0.01)(r),
+        response_len_mean=lambda r: noisy(900.0 if r < BREAKS + 2 else 7700.0)(r),
+        truncated_frac=lambda r: 0.01 if r < BREAKS + 2 else 0.97,
+        **more,
+    )
+
+
+def test_x1_dates_the_collapse_by_its_first_symptom_and_names_the_order() -> None:
+    engine = collapsing()
+    event = first(engine, "X1")
+    assert event.level is Level.CRIT
+    assert BREAKS < event.record <= BREAKS + 8
+    told = story(verdict(engine, "X1"))
+    assert told is not None
+    assert (told.onset_step, told.last_good_step, told.checkpoint_step) == (BREAKS, BREAKS - 1, None)
+    assert told.movers[0] == Mover("entropy", BREAKS)
+    assert len(told.movers) >= 3
+    assert [mover.step for mover in told.movers] == sorted(mover.step for mover in told.movers)
+    assert verdict(engine, "X1").since_step == BREAKS
+    assert f"began at step {BREAKS}; last good step {BREAKS - 1}" in event.message
+    assert "entropy first" in event.message
+
+
+def test_x1_names_the_last_checkpoint_before_the_onset() -> None:
+    saves = lambda r: 30.0 if r % 25 == 0 else None  # noqa: E731
+    engine = collapsing(time_save=saves, time_step=lambda r: 40.0 + (saves(r) or 0.0))
+    assert story(verdict(engine, "X1")).checkpoint_step == 100  # type: ignore[union-attr]
+
+
+def test_x1_takes_checkpoints_that_lie_on_disk_also_after_it_fired() -> None:
+    engine = collapsing()
+    engine.take_checkpoints([60, 125, 110])
+    assert story(verdict(engine, "X1")).checkpoint_step == 110  # type: ignore[union-attr]
+    assert "checkpoint 110" in verdict(engine, "X1").headline
+
+
+def test_x1_trap_two_families_are_not_a_collapse() -> None:
+    engine = play(
+        140,
+        entropy=lambda r: noisy(0.11 if r < BREAKS else 0.002)(r),
+        reward_mean=lambda r: noisy(0.5 if r < BREAKS + 2 else 0.01)(r),
+    )
+    assert alarms(engine, "X1") == []
+
+
+def test_story_of_any_other_verdict_is_none() -> None:
+    engine = play(60, clip_frac=0.3)
+    assert story(verdict(engine, "O6")) is None
+
+
+def test_x2_alive_but_learning_nothing() -> None:
+    engine = play(
+        120,
+        reward_mean=lambda r: noisy(0.25)(r) if r < 40 else 0.0,
+        zero_std_frac=lambda r: 0.2 if r < 40 else 1.0,
+        grad_norm=lambda r: noisy(0.4)(r) if r < 60 else 0.0,
+    )
+    event = first(engine, "X2")
+    assert event.level is Level.CRIT
+    assert 79 <= event.record <= 82
+    assert "no gradient" in event.message
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {"reward_mean": 0.0, "zero_std_frac": 1.0, "grad_norm": noisy(0.4)},
+        {"reward_mean": 0.0, "zero_std_frac": 1.0, "grad_norm": 0.0},
+        {
+            "reward_mean": lambda r: min(1.0, 0.4 + r / 60),
+            "zero_std_frac": lambda r: 0.3 if r < 36 else 1.0,
+            "grad_norm": lambda r: 0.4 if r < 36 else 0.0,
+        },
+        {"reward_mean": noisy(0.4), "zero_std_frac": 0.3, "grad_norm": noisy(0.1)},
+    ],
+    ids=["distillation", "constant since the start", "solved", "learning"],
+)
+def test_x2_traps(healthy: dict) -> None:
+    assert alarms(play(160, **healthy), "X2") == []
+
+
+def test_x3_names_the_order_mismatch_gradient_policy() -> None:
+    engine = play(
+        160,
+        off_policy_kl=lambda r: noisy(0.001 if r < 100 else 0.05)(r),
+        grad_norm=lambda r: noisy(0.3)(r) * (12 if r >= 115 and r % 2 else 1),
+        entropy=lambda r: noisy(0.3 if r < 130 else 0.01)(r),
+        reward_mean=lambda r: noisy(0.5 if r < 132 else 0.02)(r),
+    )
+    event = first(engine, "X3")
+    assert event.level is Level.CRIT
+    assert event.message.index("off_policy_kl") < event.message.index("grad_norm") < event.message.index("entropy")
+
+
+def test_x3_trap_a_gradient_that_came_first_is_not_driven_by_mismatch() -> None:
+    engine = play(
+        160,
+        grad_norm=lambda r: noisy(0.3)(r) * (12 if r >= 90 and r % 2 else 1),
+        off_policy_kl=lambda r: noisy(0.001 if r < 115 else 0.05)(r),
+        entropy=lambda r: noisy(0.3 if r < 130 else 0.01)(r),
+    )
+    assert alarms(engine, "X3") == []
+
+
+def test_x4_machines_without_a_learning_symptom_are_information() -> None:
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0 if r < 80 else 80.0, 0.02)(r),
+        group_len_ratio=lambda r: noisy(1.8 if r < 80 else 9.0)(r),
+        reward_mean=noisy(0.5),
+    )
+    levels = {event.level for event in engine.events if event.rule == "X4"}
+    assert levels == {Level.INFO}
+
+
+# -- mute --------------------------------------------------------------------------------------------------------
+
+
+def test_a_muted_rule_goes_on_judging_and_comes_back() -> None:
+    engine = Engine(identity(Algorithm.GRPO))
+    engine.mute("O6")
+    for one in series(40, clip_frac=0.3):
+        engine.observe(one)
+    assert "O6" not in {one.rule for one in engine.verdicts}
+    assert [event.state for event in engine.events if event.rule == "O6"] == [EventState.FIRING]
+    assert engine.muted == {"O6"}
+    assert "O6" not in {one.rule for one in engine.peek(observation(41, {"clip_frac": 0.3}))}
+    engine.mute("O6", is_muted=False)
+    assert "O6" in {one.rule for one in engine.verdicts}
+    assert engine.muted == frozenset()
+
+
+def test_muting_changes_no_event() -> None:
+    plain, muted = collapsing(), Engine(identity(Algorithm.GRPO))
+    muted.mute("E1")
+    muted.mute("X1")
+    for one in series(
+        130,
+        entropy=lambda r: noisy(0.11 if r < BREAKS else 0.002)(r),
+        reward_mean=lambda r: noisy(0.2 + r / 400 if r < BREAKS + 2 else 0.01)(r),
+        response_len_mean=lambda r: noisy(900.0 if r < BREAKS + 2 else 7700.0)(r),
+        truncated_frac=lambda r: 0.01 if r < BREAKS + 2 else 0.97,
+    ):
+        muted.observe(one)
+    assert muted.events == plain.events
+
+
+def test_muting_what_does_not_exist_is_refused() -> None:
+    with pytest.raises(KeyError):
+        Engine(identity()).mute("ZZ9")
+
+
+def test_x1_stands_while_the_symptoms_do_and_recovers_with_them() -> None:
+    assert "X1" in {one.rule for one in collapsing(180).verdicts}
+    healed = play(
+        260,
+        entropy=lambda r: noisy(0.11 if not BREAKS <= r < 140 else 0.002)(r),
+        reward_mean=lambda r: noisy(0.2 + r / 400 if not BREAKS + 2 <= r < 140 else 0.01)(r),
+        response_len_mean=lambda r: noisy(900.0 if not BREAKS + 2 <= r < 140 else 7700.0)(r),
+        truncated_frac=lambda r: 0.01 if not BREAKS + 2 <= r < 140 else 0.97,
+    )
+    states = [event.state for event in healed.events if event.rule == "X1"]
+    assert states == [EventState.FIRING, EventState.RECOVERED]
+
+
+def test_symptoms_that_began_at_once_have_no_first() -> None:
+    judge = Collapse({"families": 3, "records": 5, "lead": 60, "holds": 2})
+    apart = Reading(Level.CRIT, 3.0, None, 3.0, (5.0, 6.0, 7.0), ("kl", "entropy", "reward"))
+    together = Reading(Level.CRIT, 3.0, None, 3.0, (5.0, 5.0, 7.0), ("entropy", "length", "reward"))
+    assert judge.headline(apart).endswith(": KL first, then entropy, reward")
+    assert judge.headline(together).endswith(": entropy and length at once, then reward")

@@ -1,0 +1,257 @@
+"""The engine: order, restarts, copies, settings."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from observations import DIALECT, alarms, identity, noisy, observation, play, series
+
+from rltop.catalog.dialect import Identity
+from rltop.catalog.metrics import CATALOG
+from rltop.errors import ConfigError
+from rltop.model import Algorithm, EventState, Level, NonFinite, Signal, Traits, VerdictState
+from rltop.rules import registry
+from rltop.rules.engine import Engine
+from rltop.rules.options import EngineOptions
+
+BROKEN = {"grad_norm": NonFinite.NAN, "loss": 0.0}
+
+
+def healthy(record: int) -> dict[str, float]:
+    source = random.Random(record)
+    return {
+        "grad_norm": source.gauss(1, 0.1),
+        "entropy": source.gauss(0.5, 0.02),
+        "kl_ref": abs(source.gauss(0.02, 0.005)),
+        "reward_mean": source.gauss(0.5, 0.05),
+        "response_len_mean": source.gauss(300, 10),
+        "truncated_frac": 0.02,
+        "clip_frac": 0.002,
+        "time_step": source.gauss(40, 1),
+        "lr": 1e-6,
+    }
+
+
+def test_a_healthy_run_is_left_alone() -> None:
+    engine = Engine(identity())
+    for record in range(1, 400):
+        engine.observe(observation(record, healthy(record)))
+    assert {event.rule for event in engine.events} <= {"R3"}, "a reward that stays where it is, is all there is to say"
+    assert {verdict.rule for verdict in engine.verdicts} <= {"R3"}
+
+
+def test_events_come_in_order_and_are_returned_as_they_happen() -> None:
+    engine = Engine(identity())
+    returned = []
+    for record in range(1, 60):
+        values = healthy(record) | (BROKEN if 30 <= record < 40 else {})
+        returned += engine.observe(observation(record, values, step=record * 5))
+    assert returned == engine.events
+    assert [event.record for event in returned] == sorted(event.record for event in returned)
+    assert (returned[0].rule, returned[0].step, returned[0].level) == ("L1", 150, Level.CRIT)
+    assert {"L1", "L2"} <= {event.rule for event in returned if event.state is EventState.RECOVERED}
+
+
+def test_peeking_changes_nothing() -> None:
+    engine = Engine(identity())
+    for one in series(40, grad_norm=noisy(1.0)):
+        engine.observe(one)
+    before = [rule.clone() for rule in engine._rules]
+    seen = engine.peek(observation(41, BROKEN))
+    assert [(v.rule, v.level) for v in seen if v.rule == "L1"] == [("L1", Level.CRIT)]
+    assert engine.events == []
+    assert engine.verdicts == []
+    assert [rule.level for rule in engine._rules] == [rule.level for rule in before]
+    assert engine.warm_up is None
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(1, 119), max_size=8))
+def test_peeking_anywhere_leaves_the_events_as_they_were(places: list[int]) -> None:
+    def run(peeks: set[int]) -> list[object]:
+        engine = Engine(identity())
+        for record in range(1, 120):
+            values = healthy(record)
+            if 60 <= record < 80:
+                values |= {"kl_ref": 20.0, "clip_frac": 0.4}
+            one = observation(record, values)
+            if record in peeks:
+                engine.peek(one)
+            engine.observe(one)
+        return list(engine.events)
+
+    assert run(set(places)) == run(set())
+
+
+def test_a_restart_is_a_fact_ends_what_fired_and_begins_anew() -> None:
+    engine = Engine(identity())
+    for record in range(1, 41):
+        engine.observe(observation(record, healthy(record) | (BROKEN if record == 40 else {})))
+    assert engine.verdicts
+    happened = engine.restart(observation(41, healthy(41), segment=1, step=30))
+    assert (happened[0].rule, happened[0].state, happened[0].level) == ("L6", EventState.FACT, Level.INFO)
+    assert "step 30 (was at 40)" in happened[0].message
+    assert {e.rule for e in happened if e.state is EventState.RECOVERED} == {"L1", "L2"}
+    assert engine.verdicts == []
+    assert engine.warm_up == (0, 30)
+
+
+def test_observing_another_segment_restarts_by_itself_and_only_once() -> None:
+    engine = Engine(identity())
+    for record in range(1, 41):
+        engine.observe(observation(record, healthy(record)))
+    one = observation(41, healthy(41), segment=1, step=30)
+    assert [e.rule for e in engine.observe(one)] == ["L6"]
+    engine.observe(observation(42, healthy(42), segment=1, step=31))
+    assert [e.rule for e in engine.events] == ["L6"]
+
+
+def test_slow_first_steps_after_a_restart_are_warm_up_again() -> None:
+    engine = Engine(identity())
+    for record in range(1, 61):
+        engine.observe(observation(record, healthy(record)))
+    for record in range(61, 120):
+        values = healthy(record) | {"time_step": 400.0 if record < 64 else 80.0}
+        engine.observe(observation(record, values, segment=1, step=record - 20))
+    assert alarms(engine) == []
+
+
+def test_identified_keeps_the_state_of_rules_that_still_apply() -> None:
+    engine = Engine(identity(names=("grad_norm",)))
+    for one in series(60, grad_norm=noisy(1.0)):
+        engine.observe(one)
+    engine.identified(identity(names=("grad_norm", "kl_ref")))
+    spike = engine.observe(observation(61, {"grad_norm": 200.0, "kl_ref": 30.0}))
+    assert {event.rule for event in spike if event.family != "facts"} == {"O1", "O11"}
+
+
+def test_identified_ends_what_no_longer_applies() -> None:
+    engine = play(30, zero_std_frac=0.9, reward_mean=noisy(0.5, 0.2))
+    assert [v.rule for v in engine.verdicts] == ["G1"]
+    happened = engine.identified(identity(Algorithm.SFT))
+    assert [(e.rule, e.state) for e in happened] == [("G1", EventState.RECOVERED)]
+    assert engine.verdicts == []
+
+
+def test_a_row_that_came_late_is_for_evaluation_rules_only() -> None:
+    engine = Engine(identity())
+    for record in range(1, 41):
+        engine.observe(observation(record, healthy(record)))
+    late = observation(41, BROKEN, step=20)._replace(is_late=True)
+    assert engine.observe(late) == []
+    for i, value in enumerate((0.5, 0.52, 0.51, 0.53, 0.1, 0.1)):
+        late = observation(42 + i, {"val_score": value}, step=21 + i)._replace(is_late=True)
+        engine.observe(late)
+    assert [e.rule for e in alarms(engine)] == ["R5", "R7"]
+
+
+def test_verdicts_are_worst_first_then_oldest_then_recovered() -> None:
+    engine = Engine(identity())
+    for record in range(1, 80):
+        values = healthy(record)
+        if 20 <= record < 23:
+            values |= {"grad_norm": NonFinite.NAN}
+        if record >= 10:
+            values |= {"truncated_frac": 0.6}
+        if record >= 60:
+            values |= {"kl_ref": 15.0}
+        engine.observe(observation(record, values))
+    found = [(v.rule, v.level, v.state) for v in engine.verdicts]
+    assert found[:2] == [("O11", Level.CRIT, VerdictState.FIRING), ("T1", Level.WARN, VerdictState.FIRING)]
+    verdict = engine.verdicts[0]
+    assert (verdict.metric, verdict.key, verdict.group) == ("kl_ref", "key/kl_ref", "learning")
+    assert verdict.headline
+    assert verdict.evidence
+    assert verdict.next
+
+
+def test_a_verdict_names_the_first_metric_that_is_logged() -> None:
+    found = identity(names=("reward_mean", "grad_norm"))
+    engine = Engine(found)
+    for record in range(1, 80):
+        engine.observe(observation(record, {"reward_mean": noisy(0.8, 0.02)(record) if record < 60 else 0.1}))
+    verdict = next(v for v in engine.verdicts if v.rule == "R1")
+    assert (verdict.metric, verdict.key) == ("reward_mean", "key/reward_mean")
+
+
+def test_thresholds_are_the_users_to_move() -> None:
+    loose = play(40, clip_frac=0.08, rules={"O6": {"warn": 0.1}})
+    strict = play(40, clip_frac=0.08)
+    off = play(40, clip_frac=0.3, rules={"O6": {"enabled": False}})
+    assert [e.rule for e in alarms(strict)] == ["O6"]
+    assert alarms(loose) == []
+    assert alarms(off) == []
+    assert "O6" not in {spec.id for spec in off.active}
+
+
+@pytest.mark.parametrize(
+    ("rules", "parts"),
+    [
+        ({"O66": {"warn": 1}}, ["O66", "O6"]),
+        ({"O6": {"worn": 1}}, ["worn", "warn"]),
+        ({"O6": {"warn": "high"}}, ["warn", "number"]),
+        ({"O6": {"warn": True}}, ["warn", "number"]),
+        ({"O6": {"enabled": 1}}, ["enabled", "true or false"]),
+    ],
+)
+def test_a_setting_that_no_rule_knows_is_refused_with_the_remedy(rules: dict, parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        EngineOptions(rules=rules)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_warm_up_counts_to_thirty() -> None:
+    engine = Engine(identity())
+    seen = []
+    for one in series(32, grad_norm=1.0):
+        seen.append(engine.warm_up)
+        engine.observe(one)
+    assert seen[0] == (0, 30)
+    assert seen[7] == (7, 30)
+    assert engine.warm_up is None
+
+
+def test_the_users_group_size_wins() -> None:
+    engine = Engine(identity(group_size=4), EngineOptions(group_size=16))
+    assert engine._now.group_size == 16
+
+
+def test_a_metric_outside_the_identity_is_not_judged() -> None:
+    found = Identity(DIALECT, Algorithm.GRPO, Traits(), {"loss": [Signal(CATALOG["loss"], "loss")]})
+    engine = Engine(found)
+    engine.observe(observation(1, {"kl_ref": 100.0}))
+    assert engine.events == []
+
+
+def test_every_rule_is_complete() -> None:
+    from rltop.rules.diagnosis import reason
+
+    families = {
+        "nonfinite", "liveness", "gradient", "clip", "ratio", "kl", "lr", "loss", "entropy", "reward", "validation",
+        "groups", "advantage", "length", "truncation", "agentic", "mismatch", "offpolicy", "critic", "preference", "rm",
+        "performance", "straggler", "balance", "memory", "collapse", "embodied", "facts",
+    }  # fmt: skip
+    assert len(registry.BY_ID) == len(registry.ALL_SPECS)
+    for spec in registry.ALL_SPECS:
+        assert spec.family in families, spec.id
+        assert spec.title, spec.id
+        assert len(spec.title) <= 24, spec.id
+        assert spec.condition, spec.id
+        assert spec.why, spec.id
+        assert spec.causes, spec.id
+        assert spec.sources, spec.id
+        assert {*spec.metrics, *spec.next} <= set(CATALOG), spec.id
+        for name in spec.next:
+            assert reason(spec.family, name), (spec.id, name)
+        for name in spec.limits:
+            assert f"`{name}`" in spec.condition, (spec.id, name)
+
+
+def test_reasons_are_only_given_for_what_a_rule_points_at() -> None:
+    from rltop.rules.diagnosis import REASONS
+
+    assert set(REASONS) <= {name for spec in registry.ALL_SPECS for name in spec.next}

@@ -1,0 +1,63 @@
+"""Rules on what is no record: unreadable lines, and a file that stays without any."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.model import Counts, Level
+from rltop.rules.input_health import first_record_late, unreadable
+
+
+def told(path: Path) -> list[tuple[str, Level]]:
+    session = read_whole(str(path), Config(), FakeClock())
+    try:
+        return [(verdict.rule, verdict.level) for verdict in session.runs[0].verdicts]
+    finally:
+        session.close()
+
+
+def test_l7_speaks_of_a_file_in_which_one_line_in_ten_is_broken(tmp_path: Path) -> None:
+    drawn = random.Random(1)
+    lines = [f'{{"step": {step}, "grad_norm": {drawn.uniform(0.4, 0.6):.4f}}}' for step in range(1, 101)]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    assert told(path) == []
+    broken = [line[:12] if index % 10 == 5 else line for index, line in enumerate(lines)]
+    path.write_text("\n".join(broken) + "\n")
+    assert told(path) == [("L7", Level.WARN)]
+
+
+def counts_of(lines: int, bad: Iterable[int]) -> Counts:
+    counts = Counts()
+    for line in range(1, lines + 1):
+        counts.lines = line
+        if line in set(bad):
+            counts.refuse(line, "broken")
+        else:
+            counts.rows += 1
+    return counts
+
+
+def test_l7_speaks_of_the_newest_lines_only() -> None:
+    last = unreadable(counts_of(50, range(31, 51)), range(1, 31))
+    assert last is not None
+    assert "20 of the last 50 lines" in last.headline
+    assert 15 <= last.since_step <= 25
+    assert unreadable(counts_of(180, range(31, 51)), range(1, 161)) is None
+
+
+def test_l7_trap_a_few_lines_prove_nothing() -> None:
+    assert unreadable(counts_of(10, range(1, 6)), range(1, 6)) is None
+
+
+def test_l5_waits_for_half_an_hour() -> None:
+    assert first_record_late(1799.0) is None
+    verdict = first_record_late(2100.0)
+    assert verdict is not None
+    assert (verdict.rule, verdict.level) == ("L5", Level.INFO)
+    assert "35" in verdict.headline

@@ -1,0 +1,662 @@
+"""Rules on what is being learned: each fires on its fault and keeps quiet in its traps."""
+
+from __future__ import annotations
+
+import pytest
+from observations import alarms, first, identity, noisy, observation, play, series
+
+from rltop.model import Algorithm, EventState, Level, NonFinite
+from rltop.rules.engine import Engine
+
+
+def step_up(before: float, after: float, onset: int, spread: float = 0.05):
+    """A healthy series that moves to another level at record `onset`."""
+    return lambda record: noisy(before if record < onset else after, spread)(record)
+
+
+def infos(engine: Engine) -> set[str]:
+    return {event.rule for event in engine.events if event.level is Level.INFO}
+
+
+# -- L1, L1b, L2, L3 ---------------------------------------------------------------------------------------------
+
+
+def test_l1_a_nan_gradient_is_critical_from_the_first_record() -> None:
+    engine = play(1, grad_norm=NonFinite.NAN, loss=0.5)
+    event = first(engine, "L1")
+    assert (event.record, event.level) == (1, Level.CRIT)
+    assert "grad_norm is NaN at step 1" in event.message
+
+
+def test_l1_names_the_other_bad_keys() -> None:
+    engine = play(3, grad_norm=[1.0, 1.0, NonFinite.NAN], kl_ref=[0.1, 0.1, NonFinite.POS_INF], entropy=0.5)
+    assert first(engine, "L1").message == "grad_norm is NaN at step 3 (kl_ref too)"
+
+
+@pytest.mark.parametrize(("metric", "fires_at"), [("grad_norm", 31), ("loss", 31), ("entropy", 32), ("kl_ref", 32)])
+def test_l1_trap_null_where_numbers_were_is_a_nan_that_the_writer_could_not_spell(metric: str, fires_at: int) -> None:
+    engine = play(33, **{metric: [0.5] * 30 + [NonFinite.NULL] * 3})
+    assert first(engine, "L1").record == fires_at
+
+
+def test_l1_trap_a_key_that_was_always_null_is_not_a_nan() -> None:
+    assert alarms(play(30, entropy=NonFinite.NULL, grad_norm=1.0)) == []
+
+
+def test_l1_one_null_of_a_lesser_metric_is_forgiven() -> None:
+    assert alarms(play(40, entropy=[0.5] * 20 + [NonFinite.NULL] + [0.5] * 19)) == []
+
+
+def test_l1b_trap_nan_of_an_empty_batch_is_information() -> None:
+    engine = play(30, reward_mean=[0.5] * 20 + [NonFinite.NAN] + [0.5] * 9, rollout_prob_corr=NonFinite.NAN)
+    assert alarms(engine) == []
+    assert "L1b" in infos(engine)
+
+
+def test_l1b_a_reward_that_stays_undefined_is_critical() -> None:
+    engine = play(30, reward_mean=[0.5] * 20 + [NonFinite.NULL] * 10, grad_norm=1.0)
+    assert (first(engine, "L1b").record, first(engine, "L1b").level) == (23, Level.CRIT)
+
+
+def test_l2_a_loss_of_zero_beside_a_nan_gradient_is_masked() -> None:
+    engine = play(3, loss=[0.5, 0.0, 0.0], grad_norm=[1.0, NonFinite.NAN, NonFinite.NAN])
+    assert first(engine, "L2").record == 2
+
+
+def test_l2_trap_a_loss_of_zero_alone_is_normal_at_the_start_of_grpo() -> None:
+    assert alarms(play(40, loss=0.0, grad_norm=noisy(0.5), reward_mean=noisy(0.5))) == []
+
+
+def test_l3_no_gradient_although_rewards_differ() -> None:
+    engine = play(20, grad_norm=0.0, reward_mean=noisy(0.5), reward_std=0.3, zero_std_frac=0.1, lr=1e-6)
+    assert (first(engine, "L3").record, first(engine, "L3").level) == (5, Level.CRIT)
+
+
+@pytest.mark.parametrize("muted", [{"zero_std_frac": 1.0}, {"reward_std": 0.0}, {"lr": 0.0}])
+def test_l3_trap_no_gradient_is_right_where_nothing_differs_or_lr_is_zero(muted: dict) -> None:
+    metrics = {"grad_norm": 0.0, "reward_mean": noisy(0.5), "reward_std": 0.3, "zero_std_frac": 0.1, "lr": 1e-6}
+    assert alarms(play(20, **(metrics | muted)), "L3") == []
+
+
+# -- L8, L9 ------------------------------------------------------------------------------------------------------
+
+
+def test_l8_a_jump_is_a_fact_and_ten_times_above_everything_a_warning() -> None:
+    drop = play(60, lr=[1e-4] * 30 + [2e-5] * 30)
+    assert [(e.rule, e.state) for e in drop.events] == [("L8", EventState.FACT)]
+    jump = play(60, lr=[1e-4] * 30 + [2e-2] * 30)
+    assert (first(jump, "L8").record, first(jump, "L8").level) == (31, Level.WARN)
+    assert jump.events[-1].state is EventState.RECOVERED
+
+
+def test_l8_trap_smooth_schedules_say_nothing() -> None:
+    import math
+
+    warm_up = [1e-6 * i / 20 for i in range(21)]
+    cosine = [0.5e-6 * (1 + math.cos(math.pi * i / 100)) for i in range(101)]
+    assert play(120, lr=[*warm_up, *cosine]).events == []
+
+
+def test_l8_trap_a_schedule_that_restarts_is_a_fact_only() -> None:
+    cycle = [1e-4 * (1 - i / 30) for i in range(30)]
+    engine = play(90, lr=cycle * 3)
+    assert alarms(engine) == []
+
+
+def test_l9_a_rate_that_stays_zero() -> None:
+    assert "L9" in infos(play(20, lr=0.0, grad_norm=1.0))
+    assert first(play(20, lr=0.0, grad_norm=NonFinite.NAN), "L9").level is Level.CRIT
+
+
+def test_l9_trap_the_first_record_of_a_warm_up_is_zero() -> None:
+    assert play(20, lr=[0.0, *[1e-6] * 19], grad_norm=1.0).events == []
+
+
+# -- O1, O2, O4, O5 ----------------------------------------------------------------------------------------------
+
+
+def with_spikes(*at: int, height: float):
+    return lambda record: height if record in at else noisy(1.0)(record)
+
+
+def test_o1_trap_a_lone_spike_of_thirty_times_is_information() -> None:
+    engine = play(60, grad_norm=with_spikes(40, height=31.0), loss=noisy(0.5))
+    assert alarms(engine) == []
+    assert "O1" in infos(engine)
+
+
+def test_o1_a_huge_spike_is_critical_at_once() -> None:
+    event = first(play(60, grad_norm=with_spikes(40, height=80.0)), "O1")
+    assert (event.record, event.level) == (40, Level.CRIT)
+
+
+def test_o1_a_huge_factor_of_next_to_nothing_is_not() -> None:
+    assert alarms(play(60, grad_norm=lambda r: 1e-3 if r == 40 else noisy(1e-6)(r))) == []
+
+
+def test_o1_repetition_is_a_warning_and_large_repetition_critical() -> None:
+    assert first(play(60, grad_norm=with_spikes(40, 43, 46, height=7.0)), "O1").level is Level.WARN
+    assert first(play(60, grad_norm=with_spikes(40, 43, 46, height=15.0)), "O1").level is Level.CRIT
+
+
+def test_o1_a_spike_with_a_loss_far_out_is_a_warning() -> None:
+    engine = play(60, grad_norm=with_spikes(40, height=30.0), loss=lambda r: 0.05 if r == 40 else noisy(0.6, 0.05)(r))
+    assert (first(engine, "O1").record, first(engine, "O1").level) == (40, Level.WARN)
+
+
+def test_o1_trap_during_lr_warm_up_it_is_information() -> None:
+    assert alarms(play(60, grad_norm=with_spikes(40, height=80.0), lr=lambda r: r * 1e-8)) == []
+
+
+def test_o1_trap_a_solved_task_has_no_base() -> None:
+    fading = lambda record: 1.0 if record < 20 else (0.9 if record % 17 == 0 else 1e-5)  # noqa: E731
+    assert alarms(play(120, grad_norm=fading), "O1") == []
+
+
+def test_o2_a_steady_climb() -> None:
+    engine = play(150, grad_norm=lambda r: noisy(0.5 * 1.02**r)(r))
+    assert first(engine, "O2").record <= 120
+    assert alarms(play(150, Algorithm.REWARD, grad_norm=lambda r: noisy(0.5 * 1.02**r)(r)), "O2") == []
+
+
+def test_o4_the_gradient_goes_although_groups_differ() -> None:
+    engine = play(80, grad_norm=lambda r: 1.0 if r < 50 else 1e-3, reward_mean=noisy(0.3, 0.2), zero_std_frac=0.2)
+    assert first(engine, "O4").record <= 65
+    solved = play(
+        80, grad_norm=lambda r: 1.0 if r < 50 else 1e-3, reward_mean=lambda r: min(1.0, r / 40), zero_std_frac=0.95
+    )
+    assert alarms(solved, "O4") == []
+
+
+def test_o5_a_loss_that_leaves_its_range_and_stays() -> None:
+    assert first(play(60, loss=step_up(0.5, 5.0, 40)), "O5").level is Level.WARN
+    assert first(play(60, loss=step_up(0.5, 500.0, 40)), "O5").level is Level.CRIT
+    assert alarms(play(60, loss=lambda r: 5.0 if r == 40 else noisy(0.5)(r))) == []
+
+
+def test_o5_trap_the_loss_of_policy_gradients_rises_and_changes_sign_freely() -> None:
+    assert alarms(play(200, loss=lambda r: 0.0002 * r * (-1) ** r)) == []
+
+
+# -- O6, O8, O9, O10 ---------------------------------------------------------------------------------------------
+
+
+def test_o6_token_level() -> None:
+    assert first(play(20, clip_frac=0.08), "O6").level is Level.WARN
+    critical = first(play(20, clip_frac=0.3), "O6")
+    assert (critical.level, critical.record) == (Level.CRIT, 5)
+    assert first(play(60, clip_frac=step_up(0.001, 0.03, 40)), "O6").level is Level.WARN
+    assert alarms(play(100, clip_frac=noisy(0.004, 0.3))) == []
+
+
+def test_o6_trap_sequence_level_clipping_is_judged_against_its_own_start() -> None:
+    assert alarms(play(100, clip_frac=noisy(0.15, 0.1), kl_old=1e-4)) == []
+    assert first(play(100, clip_frac=step_up(0.15, 0.4, 60), kl_old=1e-4), "O6g").level is Level.WARN
+
+
+def test_o6_trap_embodied_policies_clip_a_quarter() -> None:
+    assert alarms(play(60, Algorithm.EMBODIED, clip_frac=noisy(0.24, 0.1))) == []
+    assert first(play(60, Algorithm.EMBODIED, clip_frac=0.4), "O6e").level is Level.WARN
+
+
+def test_o6_trap_off_with_one_update_per_rollout() -> None:
+    engine = play(20, clip_frac=0.3, kl_old=0.5, traits={"is_single_update": True})
+    assert {"O6", "O9", "O10"}.isdisjoint(spec.id for spec in engine.active)
+    assert alarms(engine) == []
+
+
+def test_o6_trap_reuse_makes_a_saw_tooth() -> None:
+    assert alarms(play(200, clip_frac=lambda r: (0.0, 0.004, 0.008, 0.012)[r % 4])) == []
+
+
+def test_o8_the_lower_bound_is_hit() -> None:
+    assert first(play(10, clip_frac_lower=0.02), "O8").record == 3
+    assert alarms(play(10, clip_frac_lower=6e-7)) == []
+
+
+def test_o9_by_estimator() -> None:
+    assert first(play(10, kl_old=0.05), "O9").record == 2
+    assert first(play(10, kl_old=0.3), "O9").level is Level.CRIT
+    assert first(play(10, kl_old=-0.05, traits={"kl_is_signed": True}), "O9").level is Level.WARN
+
+
+def test_o9_trap_signed_noise_around_zero() -> None:
+    import random
+
+    source = random.Random(2)
+    noise = [source.gauss(0.0, 0.014) for _ in range(300)]
+    assert max(noise) > 0.03
+    assert alarms(play(300, kl_old=noise, traits={"kl_is_signed": True})) == []
+
+
+def test_o9_trap_the_first_step_of_a_small_ppo_run_is_wild() -> None:
+    assert alarms(play(40, Algorithm.PPO, kl_old=lambda r: 0.327 if r == 1 else 0.001, clip_frac=0.003)) == []
+
+
+def test_o9_trap_asynchronous_training_measures_against_the_rollout_policy() -> None:
+    assert alarms(play(40, kl_old=0.05, traits={"is_async": True})) == []
+
+
+@pytest.mark.parametrize("level", [0.5, 0.97, 1.0])
+def test_o10_trap_a_ratio_that_reads_half_all_along_is_its_own_baseline(level: float) -> None:
+    assert alarms(play(80, Algorithm.PPO, ratio_mean=noisy(level, 0.01))) == []
+    assert first(play(80, Algorithm.PPO, ratio_mean=step_up(level, level * 1.3, 50, 0.01)), "O10").level is Level.WARN
+    assert first(play(80, Algorithm.PPO, ratio_mean=step_up(level, level * 3, 50, 0.01)), "O10").level is Level.CRIT
+
+
+# -- O11, O12, O13 -----------------------------------------------------------------------------------------------
+
+
+def test_o11_ten_nats_per_token_are_critical_from_the_first_record_even_while_falling() -> None:
+    garbage = [10833.0, 1678.0, 907.0, 1291.0, 65.0, 14.0, 5.1, 2.5, 1.06, 0.46, 0.32, 0.2]
+    event = first(play(12, kl_ref=garbage), "O11")
+    assert (event.record, event.level) == (1, Level.CRIT)
+
+
+def test_o11_a_jump_counts_after_fifty_records() -> None:
+    assert first(play(90, kl_ref=step_up(0.1, 0.8, 70)), "O11").level is Level.WARN
+    assert first(play(90, kl_ref=step_up(0.1, 4.0, 70)), "O11").level is Level.CRIT
+
+
+def test_o11_trap_kl_must_rise_from_zero_while_learning() -> None:
+    assert alarms(play(200, kl_ref=lambda r: 0.25 * (1 - 0.97**r), reward_mean=lambda r: r / 200)) == []
+
+
+def test_o11_trap_a_factor_of_six_hundred_of_nothing() -> None:
+    assert alarms(play(90, kl_ref=step_up(5e-7, 3e-4, 70))) == []
+
+
+def test_o11_trap_a_sum_over_the_sequence_has_lines_of_its_own() -> None:
+    traits = {"kl_is_sequence_sum": True}
+    assert alarms(play(90, Algorithm.PPO, traits=traits, kl_ref=noisy(11.0))) == []
+    assert first(play(90, Algorithm.PPO, traits=traits, kl_ref=40.0), "O11").level is Level.WARN
+    assert first(play(90, Algorithm.PPO, traits=traits, kl_ref=150.0), "O11").level is Level.CRIT
+
+
+def test_o11_trap_no_reference_no_rule_and_ktos_kl_is_an_estimate() -> None:
+    assert alarms(play(90, kl_ref=0.0)) == []
+    assert alarms(play(90, Algorithm.KTO, kl_ref=40.0)) == []
+
+
+def test_o12_drift_without_reward_is_a_warning_and_with_it_information() -> None:
+    drifting = lambda record: 0.1 if record < 80 else 0.1 + 0.006 * (record - 80)  # noqa: E731
+    flat = play(200, kl_ref=drifting, reward_mean=noisy(0.5, 0.1))
+    rising = play(200, kl_ref=drifting, reward_mean=lambda r: r / 200)
+    assert first(flat, "O12").level is Level.WARN
+    assert alarms(rising) == []
+    assert "O12" in infos(rising)
+
+
+def test_o13_a_kl_that_stays_negative() -> None:
+    assert first(play(20, kl_ref=-0.05), "O13").level is Level.WARN
+    assert alarms(play(20, kl_ref=-0.245, traits={"kl_is_sequence_sum": True})) == []
+
+
+# -- E1 to E4 ----------------------------------------------------------------------------------------------------
+
+
+def test_e1_a_cliff() -> None:
+    engine = play(60, entropy=[0.111] * 50 + [0.02, 0.008, 0.0015, 0.0015, *[0.001] * 6], reward_mean=noisy(0.4))
+    event = first(engine, "E1")
+    assert event.record == 52
+    assert alarms(engine, "E1")[-1].level is Level.CRIT
+
+
+def test_e1_trap_most_of_the_entropy_goes_on_a_healthy_run() -> None:
+    assert alarms(play(435, entropy=lambda r: 0.5 * 0.9952**r + 0.01, reward_mean=lambda r: r / 435)) == []
+
+
+def test_e1_trap_a_solved_task_is_information() -> None:
+    entropy = lambda r: 0.77 if r < 12 else 0.002  # noqa: E731
+    solved = play(
+        60, entropy=entropy, reward_mean=lambda r: min(1.0, r / 8), zero_std_frac=lambda r: 0.1 if r < 9 else 0.95
+    )
+    assert alarms(solved) == []
+    assert "E1" in infos(solved)
+
+
+def test_e1_trap_next_to_nothing_has_no_further_to_fall() -> None:
+    assert alarms(play(60, entropy=lambda r: 0.004 if r < 40 else 0.0004, reward_mean=noisy(0.4))) == []
+
+
+def test_e2_spent_too_fast_or_for_nothing() -> None:
+    fast = play(60, entropy=lambda r: 3.0 * 0.93**r, reward_mean=lambda r: r / 60, zero_std_frac=0.0)
+    assert first(fast, "E2").record <= 45
+    slow = {"entropy": lambda r: 3.0 * 0.985**r, "reward_std": lambda r: 0.2 * 0.98**r}
+    assert first(play(200, reward_mean=0.1, zero_std_frac=0.6, **slow), "E2").record <= 150
+    assert alarms(play(200, reward_mean=lambda r: r / 200, zero_std_frac=0.6, **slow), "E2") == []
+
+
+def test_e3_is_information_only() -> None:
+    engine = play(40, entropy=0.018, reward_mean=noisy(0.46))
+    assert alarms(engine) == []
+    assert "E3" in infos(engine)
+
+
+def test_e4_a_surge_and_with_longer_answers_critical() -> None:
+    assert first(play(60, entropy=step_up(0.3, 0.9, 40)), "E4").level is Level.WARN
+    both = play(60, entropy=step_up(0.3, 0.9, 40), response_len_mean=step_up(300, 500, 40))
+    assert first(both, "E4").level is Level.CRIT
+    assert alarms(play(60, entropy=step_up(0.02, 0.06, 40))) == []
+
+
+def test_e4_trap_a_sequence_sum_is_not_a_high_level() -> None:
+    assert alarms(play(100, Algorithm.PPO, entropy=noisy(95.0))) == []
+
+
+# -- R1, R2, R8, R11, G1 -----------------------------------------------------------------------------------------
+
+
+def learning(record: int) -> float:
+    return noisy(min(0.8, 0.2 + record / 100), 0.05)(record)
+
+
+def test_r1_a_crash_within_five_records() -> None:
+    event = first(play(90, reward_mean=lambda r: learning(r) if r < 70 else 0.02), "R1")
+    assert 70 <= event.record <= 74
+    assert event.level is Level.CRIT
+
+
+def test_r1_an_early_crash_needs_more() -> None:
+    crash = [0.25, 0.24, 0.26, 0.25, 0.25, 0.24, 0.26, 0.25, 0.25, 0.24, 0.25, 0.02, 0.01, 0.0, 0.0]
+    assert first(play(15, reward_mean=crash), "R1").record <= 14
+
+
+def test_r1_trap_the_score_counts_where_the_reward_contains_the_kl_penalty() -> None:
+    engine = play(90, Algorithm.PPO, score_mean=learning, reward_mean=lambda r: learning(r) - 0.02 * r)
+    assert alarms(engine) == []
+
+
+def test_r1_trap_small_batches_move_in_eighths() -> None:
+    import random
+
+    source = random.Random(5)
+    jumps = [sum(source.random() < 0.4 for _ in range(8)) / 8 for _ in range(300)]
+    assert alarms(play(300, reward_mean=jumps), "R1") == []
+
+
+def test_r1_trap_rewards_may_be_negative() -> None:
+    assert alarms(play(200, reward_mean=lambda r: noisy(-1.0 + min(r, 150) / 300, 0.03)(r))) == []
+    assert first(play(200, reward_mean=lambda r: noisy(-0.5, 0.03)(r) if r < 150 else -5.5), "R1").record <= 154
+
+
+def test_r1_trap_distillation_logs_a_constant_zero() -> None:
+    metrics = {"reward_mean": 0.0, "zero_std_frac": 1.0, "reward_std": 0.0, "reward_max": 0.0, "reward_min": 0.0}
+    assert alarms(play(60, **metrics)) == []
+    assert alarms(play(60, Algorithm.DISTILL, **metrics)) == []
+
+
+def test_r2_every_sample_scores_the_same() -> None:
+    engine = play(
+        60, reward_mean=lambda r: noisy(0.0, 1)(r) if r < 40 else -1.0, reward_max=lambda r: 1.0 if r < 40 else -1.0,
+        reward_min=-1.0,
+    )  # fmt: skip
+    assert first(engine, "R2").record == 44
+
+
+def test_r8_shorter_and_better_is_suspicious() -> None:
+    engine = play(80, reward_mean=lambda r: 0.5 + r / 200, response_len_mean=lambda r: 388 * 0.97**r)
+    assert first(engine, "R8").record <= 60
+    assert alarms(play(80, reward_mean=lambda r: 0.5 + r / 200, response_len_mean=lambda r: 313 - r / 2)) == []
+
+
+def test_r11_trap_a_quarter_of_the_steps_without_spread_is_ordinary() -> None:
+    engine = play(250, reward_std=lambda r: 0.0 if r % 4 == 0 else 0.4, reward_mean=noisy(0.4, 0.3))
+    assert alarms(engine) == []
+
+
+def test_g1_flat_groups() -> None:
+    engine = play(
+        80, zero_std_frac=lambda r: 0.1 if r < 40 else 1.0, reward_mean=lambda r: learning(r) if r < 40 else 0.0
+    )
+    event = first(engine, "G1")
+    assert (event.record, event.level) == (44, Level.CRIT)
+
+
+def test_g1_a_deviation_of_rounding_counts_as_none() -> None:
+    engine = play(80, reward_std=lambda r: 0.2 if r < 40 else 3e-8, zero_std_frac=0.0, reward_mean=noisy(0.4, 0.1))
+    assert first(engine, "G1").record <= 55
+
+
+def test_g1_trap_a_solved_task_is_information() -> None:
+    engine = play(80, zero_std_frac=lambda r: min(1.0, r / 30), reward_mean=lambda r: min(1.0, r / 30))
+    assert alarms(engine) == []
+    assert "G1" in infos(engine)
+
+
+def test_g1_trap_constant_since_the_start() -> None:
+    assert alarms(play(60, zero_std_frac=1.0, reward_mean=0.0)) == []
+
+
+def test_g1_trap_dynamic_sampling_leaves_no_flat_groups() -> None:
+    assert play(60, zero_std_frac=0.0, reward_mean=noisy(0.5)).events == []
+
+
+def test_g1_does_not_apply_to_ppo() -> None:
+    assert "G1" not in {spec.id for spec in Engine(identity(Algorithm.PPO)).active}
+
+
+# -- R6, D3 ------------------------------------------------------------------------------------------------------
+
+
+def every(stride: int, values: list[float]):
+    return lambda record: (
+        values[record // stride - 1] if record % stride == 0 and record // stride <= len(values) else None
+    )
+
+
+def test_r6_two_evaluations_below_the_best() -> None:
+    engine = play(80, val_score=every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38]), reward_mean=lambda r: r / 80)
+    event = first(engine, "R5")
+    assert event.record == 70
+    assert "while the training reward holds or rises" in event.message
+
+
+def test_r6_trap_one_bad_evaluation_is_luck() -> None:
+    assert alarms(play(80, val_score=every(10, [0.3, 0.45, 0.55, 0.58, 0.40, 0.57, 0.58, 0.59]))) == []
+
+
+def test_d3_evaluation_loss_rises_while_training_loss_falls() -> None:
+    losses = {"loss": lambda r: 0.69 * 0.99**r, "val_loss": every(10, [0.65, 0.6, 0.58, 0.57, 0.63, 0.7, 0.8])}
+    assert first(play(80, Algorithm.DPO, **losses), "D3").record == 60
+    assert alarms(play(80, Algorithm.GRPO, **losses), "D3") == []
+
+
+def test_d3_needs_one_evaluation_where_the_training_loss_has_left_it_behind() -> None:
+    evaluated = {20: 0.60, 40: 0.72}
+    apart = {"loss": lambda r: 0.69 * 0.97**r, "val_loss": evaluated.get}
+    assert first(play(50, Algorithm.DPO, **apart), "D3").record == 40
+    near = apart | {"loss": lambda r: 0.69 - 0.004 * r}
+    assert alarms(play(50, Algorithm.DPO, **near), "D3") == []
+    always_apart = apart | {"loss": lambda r: 0.1 - 0.0001 * r}
+    assert alarms(play(50, Algorithm.DPO, **always_apart), "D3") == []
+
+
+# -- T1 to T5 ----------------------------------------------------------------------------------------------------
+
+
+def test_t1_levels() -> None:
+    assert first(play(20, truncated_frac=0.6), "T1").level is Level.WARN
+    assert first(play(60, truncated_frac=lambda r: 0.15 if r < 40 else 0.27), "T1").record == 44
+    since_the_start = play(60, truncated_frac=noisy(0.31))
+    assert alarms(since_the_start) == []
+    assert "T1" in infos(since_the_start)
+    dead = first(play(20, truncated_frac=0.98, reward_mean=noisy(0.02, 0.5)), "T1")
+    assert (dead.level, dead.record) == (Level.CRIT, 3)
+    risen = first(play(60, truncated_frac=lambda r: 0.0 if r < 40 else 0.125), "T1")
+    assert (risen.level, risen.record) == (Level.WARN, 44)
+
+
+def test_t1_trap_a_run_that_learns_at_the_cap_is_never_critical() -> None:
+    engine = play(60, truncated_frac=1.0, reward_mean=lambda r: 0.1 + r / 100)
+    assert {e.level for e in alarms(engine, "T1") if e.record > 10} <= {Level.WARN}
+
+
+def test_t2_and_t3() -> None:
+    explosion = play(60, response_len_mean=step_up(1100, 7800, 40), truncated_frac=lambda r: 0.01 if r < 40 else 0.8)
+    assert (first(explosion, "T2").record, first(explosion, "T2").level) == (42, Level.CRIT)
+    collapse = play(60, response_len_mean=[1128.0] * 20 + [171.0] * 20 + [6.0] * 20)
+    assert (first(collapse, "T3").record, first(collapse, "T3").level) == (23, Level.WARN)
+    assert alarms(collapse, "T3")[-1].level is Level.CRIT
+
+
+def test_t2_trap_the_longest_answer_equals_the_cap_on_healthy_steps() -> None:
+    assert play(100, response_len_mean=noisy(900.0), response_len_max=4096.0, truncated_frac=0.001).events == []
+
+
+def test_t2_t3_trap_lengths_that_move_slowly_are_learning() -> None:
+    assert alarms(play(300, response_len_mean=lambda r: noisy(300 + r)(r))) == []
+
+
+def test_t_trap_none_terminated_is_not_length_zero() -> None:
+    assert alarms(play(40, terminated_len_mean=0.0, response_len_mean=noisy(96.0))) == []
+
+
+def test_t4_aborted_rollouts() -> None:
+    assert first(play(20, aborted_frac=0.07), "T4").level is Level.WARN
+    assert first(play(20, aborted_frac=0.4), "T4").level is Level.CRIT
+
+
+# -- mismatch, critic, preference, reward models, collapse ---------------------------------------------------------
+
+
+def test_m1_level_trap_moe_is_judged_against_its_own_start() -> None:
+    assert first(play(80, off_policy_kl=step_up(1e-3, 0.03, 50)), "M1").level is Level.WARN
+    assert first(play(80, off_policy_kl=step_up(1e-3, 0.4, 50)), "M1").level is Level.CRIT
+    moe = play(80, off_policy_kl=noisy(0.1, 0.2))
+    assert alarms(moe) == []
+    assert "M1" in infos(moe)
+    assert alarms(play(80, off_policy_kl=lambda r: 0.02 * (-1) ** r)) == []
+
+
+def test_m2_a_climb() -> None:
+    assert first(play(100, off_policy_kl=lambda r: noisy(1e-3 * 1.03**r)(r)), "M2").record <= 100
+    assert alarms(play(100, off_policy_kl=lambda r: 5e-3 if r % 20 == 0 else 1e-3)) == []
+
+
+def test_m3_m4_m6() -> None:
+    assert first(play(20, rollout_prob_diff_mean=0.02), "M3").level is Level.WARN
+    assert alarms(play(20, rollout_prob_diff_max=1.0, rollout_prob_diff_mean=0.003)) == []
+    assert first(play(20, rollout_prob_corr=0.13, entropy=0.3), "M4").level is Level.CRIT
+    assert alarms(play(20, rollout_prob_corr=0.13, entropy=0.01), "M4") == []
+    assert first(play(20, is_ratio_mean=0.8), "M6").level is Level.WARN
+
+
+def test_c1_c3_wait_for_the_critic() -> None:
+    traits = {"has_critic": True}
+    start = lambda r: 16.0 if r < 10 else noisy(0.1)(r)  # noqa: E731
+    assert (
+        alarms(play(100, Algorithm.PPO, traits=traits, value_loss=start, explained_var=lambda r: -3 if r < 20 else 0.7))
+        == []
+    )
+    blown = play(100, Algorithm.PPO, traits=traits, value_loss=lambda r: noisy(0.1)(r) if r < 60 else 30.0)
+    assert first(blown, "C3").record == 62
+    worse = play(100, Algorithm.PPO, traits=traits, explained_var=lambda r: 0.7 if r < 60 else -0.2)
+    assert first(worse, "C1").record <= 75
+    assert alarms(play(100, value_loss=lambda r: 0.1 if r < 60 else 30.0)) == []
+
+
+def test_d1_trap_ln_two_is_where_dpo_starts() -> None:
+    stuck = {"loss": noisy(0.6931, 0.001), "dpo_margin": 0.001, "lr": 1e-6}
+    assert alarms(play(40, Algorithm.DPO, **stuck)) == []
+    assert first(play(80, Algorithm.DPO, **stuck), "D1").record <= 60
+    assert alarms(play(40, Algorithm.DPO, dpo_accuracy=lambda r: 0.0 if r == 1 else 0.6, loss=0.69)) == []
+
+
+def test_d2_trap_no_evaluation_is_information() -> None:
+    engine = play(40, Algorithm.DPO, dpo_accuracy=1.0)
+    assert alarms(engine) == []
+    assert "D2" in infos(engine)
+    worse = play(80, Algorithm.DPO, dpo_accuracy=1.0, val_acc=every(10, [0.75, 0.82, 0.8, 0.78, 0.77]))
+    assert first(worse, "D2").record >= 30
+
+
+def test_d2_takes_an_evaluation_loss_that_rises_and_leaves_the_training_loss_behind() -> None:
+    def run(evaluations: list[float]) -> Engine:
+        return play(
+            120,
+            Algorithm.DPO,
+            dpo_accuracy=lambda record: min(1.0, 0.5 + record / 60),
+            loss=lambda record: max(0.02, 0.69 - record / 50),
+            val_loss=lambda record: evaluations[record // 20] if record % 20 == 0 else None,
+        )
+
+    assert "D2" in {event.rule for event in alarms(run([0.69, 0.5, 0.45, 0.5, 0.55, 0.6, 0.65]))}
+    assert "D2" not in {event.rule for event in alarms(run([0.69, 0.5, 0.45, 0.4, 0.35, 0.3, 0.25]))}
+    assert "D2" not in {event.rule for event in alarms(run([0.03, 0.025, 0.02, 0.021, 0.022, 0.022, 0.022]))}
+
+
+def test_d5_trap_negative_chosen_rewards_are_normal() -> None:
+    engine = play(
+        100, Algorithm.DPO, dpo_chosen=lambda r: -r / 50, dpo_margin=lambda r: r / 50, logps_chosen=noisy(-45, 0.03)
+    )
+    assert alarms(engine) == []
+    assert first(play(100, Algorithm.DPO, logps_chosen=step_up(-45, -65, 60)), "D5").record <= 80
+
+
+def test_d6_inverted() -> None:
+    assert first(play(100, Algorithm.DPO, dpo_margin=-0.3), "D6").record == 60
+
+
+def test_d7_trap_tiny_batches_of_pairs_jump() -> None:
+    import random
+
+    source = random.Random(3)
+    accuracy = [source.choice([0.5, 0.5, 1.0]) for _ in range(100)]
+    loss = [source.choice([0.4, 0.7, 1.2]) for _ in range(100)]
+    assert alarms(play(100, Algorithm.DPO, dpo_accuracy=accuracy, loss=loss, grad_norm=noisy(1, 0.5))) == []
+
+
+def test_rm_rules() -> None:
+    chance = play(260, Algorithm.REWARD, rm_accuracy=noisy(0.5, 0.1), rm_margin=noisy(0.001, 1.0), lr=1e-4)
+    assert first(chance, "RM2").record <= 35
+    assert first(chance, "RM1b").record <= 210
+    warming = play(60, Algorithm.REWARD, rm_margin=0.001, lr=lambda r: r * 1e-7)
+    assert alarms(warming) == []
+    human = play(
+        260, Algorithm.REWARD, rm_accuracy=noisy(0.65, 0.1), rm_margin=lambda r: noisy(r / 300, 0.3)(r), lr=1e-4
+    )
+    assert alarms(human) == []
+
+
+def test_x1_several_families_at_once_are_a_collapse() -> None:
+    collapse = play(
+        80,
+        entropy=[0.111] * 60 + [0.0015] * 20,
+        reward_mean=lambda r: noisy(0.5)(r) if r <= 60 else 0.01,
+        response_len_mean=step_up(1100, 7800, 61),
+    )
+    event = first(collapse, "X1")
+    assert 61 < event.record <= 66
+    assert "entropy" in event.message
+    assert alarms(play(80, entropy=[0.111] * 60 + [0.0015] * 20, reward_mean=noisy(0.5)), "X1") == []
+
+
+def test_a_generic_stream_is_given_the_rules_whose_metrics_it_logs() -> None:
+    engine = Engine(identity(Algorithm.UNKNOWN))
+    for one in series(10, grad_norm=[1.0] * 9 + [NonFinite.NAN], truncated_frac=0.6):
+        engine.observe(one)
+    assert {e.rule for e in alarms(engine)} == {"T1", "L1"}
+
+
+def test_the_scary_single_events_of_healthy_runs_stay_information() -> None:
+    engine = Engine(identity(Algorithm.PPO, has_critic=True))
+    for record in range(1, 436):
+        engine.observe(
+            observation(
+                record,
+                {
+                    "grad_norm": 65.96 if record == 16 else noisy(2.3, 0.3)(record),
+                    "grad_norm_critic": 950.0 if record < 5 else 20.0,
+                    "value_loss": 14.0 if record < 5 else noisy(0.1, 0.2)(record),
+                    "entropy": 0.526 * 0.9952**record + 0.005,
+                    "score_mean": noisy(0.567 * (1 - 0.98**record), 0.03)(record),
+                    "kl_old": noisy(1e-4, 0.5)(record),
+                    "clip_frac": abs(noisy(0.003, 0.4)(record)),
+                    "time_step": noisy(40, 0.08)(record),
+                    "response_len_mean": noisy(313 - record / 10, 0.03)(record),
+                },
+            )
+        )
+    assert alarms(engine) == []
+    assert "O1" in infos(engine)

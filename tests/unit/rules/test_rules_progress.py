@@ -1,0 +1,274 @@
+"""Rules on progress, reward hacking, validation, groups, agents; and the facts that explain."""
+
+from __future__ import annotations
+
+import random
+
+from observations import alarms, first, noisy, observation, play
+
+from rltop.model import Algorithm, Event, EventState, Level, Observation
+from rltop.rules.engine import Engine
+
+
+def infos(engine: Engine) -> set[str]:
+    return {event.rule for event in engine.events if event.level is Level.INFO}
+
+
+def facts(engine: Engine, rule: str) -> list[Event]:
+    return [event for event in engine.events if event.state is EventState.FACT and event.rule == rule]
+
+
+def step_up(before: float, after: float, onset: int, spread: float = 0.05):
+    return lambda record: noisy(before if record < onset else after, spread)(record)
+
+
+def every(stride: int, values: list[float]):
+    return lambda record: (
+        values[record // stride - 1] if record % stride == 0 and record // stride <= len(values) else None
+    )
+
+
+# -- reward ------------------------------------------------------------------------------------------------------
+
+
+def test_r1_a_fall_that_takes_fifty_records() -> None:
+    source = random.Random(4)
+    curve = [min(0.7, 0.2 + r / 200) - max(0.0, min(0.35, (r - 150) * 0.007)) for r in range(1, 260)]
+    engine = play(259, reward_mean=[value + source.gauss(0.0, 0.05) for value in curve])
+    assert 150 < first(engine, "R1").record < 200
+
+
+def test_r1_trap_a_reward_that_swings_slowly_is_its_own_noise() -> None:
+    for seed in range(8):
+        source, swing, values = random.Random(seed), 0.0, []
+        for _ in range(400):
+            swing = 0.8 * swing + 0.6 * source.gauss(0.0, 0.12)
+            values.append(0.4 + swing)
+        assert [e for e in alarms(play(400, reward_mean=values), "R1") if e.level is Level.CRIT] == []
+
+
+def test_r3_a_plateau_is_information_and_said_once() -> None:
+    engine = play(400, reward_mean=lambda r: noisy(min(0.6, r / 150), 0.02)(r))
+    assert alarms(engine) == []
+    assert [e.state for e in engine.events if e.rule == "R3"] == [EventState.FIRING]
+
+
+def test_r3_says_nothing_while_the_reward_rises_or_at_the_end_of_a_schedule() -> None:
+    assert "R3" not in infos(play(400, reward_mean=lambda r: r / 400))
+    ending = play(400, reward_mean=lambda r: min(0.6, r / 150), lr=lambda r: 1e-6 if r < 150 else 1e-9)
+    assert "R3" not in infos(ending)
+
+
+def test_r4_a_solved_task_is_information() -> None:
+    solved = play(60, reward_mean=lambda r: min(1.0, r / 30), zero_std_frac=lambda r: min(1.0, r / 30))
+    assert alarms(solved) == []
+    assert "R4" in infos(solved)
+
+
+def test_r9_longer_for_reward_depends_on_validation() -> None:
+    grows = {"reward_mean": lambda r: 0.2 + r / 300, "response_len_mean": lambda r: 300 * 1.01**r}
+    blind = play(200, **grows)
+    assert alarms(blind) == []
+    assert "R9" in infos(blind)
+    rising = play(200, val_score=every(10, [0.2 + i / 50 for i in range(20)]), **grows)
+    assert alarms(rising) == []
+    assert "R9" not in infos(rising)
+    flat = play(200, val_score=every(10, [0.3, 0.31] + [0.3] * 18), **grows)
+    assert first(flat, "R9").level is Level.WARN
+
+
+class Parts:
+    """Observations with parts of a reward beside the sum."""
+
+    def __init__(self, accuracy, form) -> None:  # type: ignore[no-untyped-def]
+        self.accuracy, self.form = accuracy, form
+
+    def play(self, records: int) -> Engine:
+        from observations import identity
+
+        engine = Engine(identity(Algorithm.GRPO))
+        for record in range(1, records + 1):
+            parts = {"accuracy": self.accuracy(record), "format": self.form(record)}
+            one = observation(record, {"reward_mean": sum(parts.values())})
+            engine.observe(one._replace(instances={"reward_component": parts}))
+        return engine
+
+
+def test_r10_one_part_is_traded_for_another() -> None:
+    traded = Parts(step_up(0.16, 0.064, 60, 0.1), step_up(0.476, 0.857, 60)).play(100)
+    event = first(traded, "R10")
+    assert 60 < event.record <= 80
+    assert "accuracy" in event.message
+
+
+def test_r10_trap_parts_that_fall_together_or_wobble_are_another_matter() -> None:
+    assert alarms(Parts(step_up(0.5, 0.2, 60), step_up(0.5, 0.2, 60)).play(100), "R10") == []
+    assert alarms(Parts(noisy(0.2, 0.6), lambda r: 0.3 + r / 300).play(200), "R10") == []
+
+
+def test_r10_a_hostile_name_of_a_part_is_escaped() -> None:
+    from observations import identity
+
+    engine = Engine(identity(Algorithm.GRPO))
+    for record in range(1, 101):
+        parts = {"\x1b[31mbad": 0.5 if record < 60 else 0.1, "good": 0.3 if record < 60 else 0.9}
+        one = observation(record, {"reward_mean": sum(parts.values())})
+        engine.observe(one._replace(instances={"reward_component": parts}))
+    assert "\x1b" not in first(engine, "R10").message
+
+
+def test_r12_a_reward_of_another_scale_is_a_fact() -> None:
+    rescaled = play(90, reward_mean=lambda r: noisy(0.5, 0.1)(r) * (100.0 if r >= 60 else 1.0))
+    assert [event.record for event in facts(rescaled, "R12")] == [62]
+    assert facts(play(90, reward_mean=lambda r: 50.0 if r == 60 else noisy(0.5, 0.1)(r)), "R12") == []
+
+
+# -- validation --------------------------------------------------------------------------------------------------
+
+
+def test_r5_and_r6_differ_by_the_training_reward_and_r7_by_what_is_left() -> None:
+    fall = every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38])
+    gamed = play(80, val_score=fall, reward_mean=lambda r: r / 80)
+    worse = play(80, val_score=fall, reward_mean=lambda r: noisy(0.5 if r < 50 else 0.42, 0.01)(r))
+    assert {e.rule for e in alarms(gamed)} == {"R5"}
+    assert "R6" in {e.rule for e in alarms(worse)}
+    assert "R5" not in {e.rule for e in alarms(worse)}
+    lost = play(90, val_score=every(10, [0.5, 0.55, 0.56, 0.56, 0.57, 0.56, 0.02, 0.01, 0.0]))
+    assert first(lost, "R7").level is Level.CRIT
+
+
+def test_r7_trap_next_to_nothing_has_nothing_to_lose() -> None:
+    assert alarms(play(90, val_score=every(10, [0.03, 0.0, 0.033, 0.033, 0.0, 0.0, 0.0, 0.033, 0.0])), "R7") == []
+
+
+# -- groups, agents, ends ----------------------------------------------------------------------------------------
+
+
+def test_g1_a_constant_reward_is_dead_only_where_nothing_else_moves_the_weights() -> None:
+    constant = {"zero_std_frac": 1.0, "reward_mean": 0.0}
+    assert first(play(40, grad_norm=1e-6, **constant), "G1").record <= 15
+    assert alarms(play(40, grad_norm=0.4, **constant)) == []
+    assert alarms(play(40, grad_norm=1e-6, kl_teacher=0.3, **constant), "G1") == []
+
+
+def test_g2_most_of_it_is_thrown_away() -> None:
+    assert first(play(20, filter_pass_rate=0.3), "G2").record == 5
+    assert first(play(20, cancelled_frac=0.2), "G2").record == 5
+    assert alarms(play(20, filter_pass_rate=0.7, cancelled_frac=0.02)) == []
+
+
+def test_g3_and_t8_are_information() -> None:
+    assert "G3" in infos(play(20, reward_gini=0.95, reward_mean=0.1))
+    slow = play(20, time_tool_sample_max=212.0, time_tool_sample_mean=20.0, time_gen=300.0)
+    assert alarms(slow) == []
+    assert "T8" in infos(slow)
+    assert "T8" not in infos(play(20, time_tool_sample_max=21.0, time_tool_sample_mean=20.0, time_gen=30.0))
+
+
+def test_t6_more_turns() -> None:
+    assert first(play(60, num_turns_mean=step_up(3.0, 9.0, 40)), "T6").record == 42
+    assert alarms(play(60, num_turns_mean=step_up(1.0, 2.5, 40)), "T6") == []
+    at_limit = play(80, num_turns_mean=lambda r: 3.0 + r / 20, num_turns_max=8.0)
+    assert alarms(at_limit) == []
+    assert "T6" in infos(at_limit)
+
+
+def test_t7_tools_that_fail() -> None:
+    assert first(play(60, tool_failure_frac=step_up(0.01, 0.3, 40)), "T7").record == 42
+    assert first(play(60, tool_failure_frac=step_up(0.01, 0.08, 40)), "T7").record == 42
+    learning = play(60, tool_failure_frac=lambda r: 0.6 * 0.97**r)
+    assert {e.record for e in alarms(learning, "T7")} <= set(range(12))
+
+
+def test_t9_nothing_ends_any_more() -> None:
+    assert first(play(60, stop_count=lambda r: 30.0 if r < 40 else 0.0), "T9").record == 44
+    assert first(play(60, terminated_len_mean=lambda r: 90.0 if r < 40 else 0.0), "T9").record == 44
+    assert alarms(play(60, stop_count=0.0)) == []
+
+
+# -- facts -------------------------------------------------------------------------------------------------------
+
+
+def curriculum(record: int) -> dict[str, float]:
+    """Another data set from record 60 on: longer, harder, slower; the optimiser does not notice."""
+    is_new = record >= 60
+    return {
+        "response_len_mean": noisy(700.0 if is_new else 300.0, 0.03)(record),
+        "reward_mean": noisy(0.3 if is_new else 0.7, 0.03, 2)(record),
+        "time_step": noisy(80.0 if is_new else 40.0, 0.03, 3)(record),
+        "grad_norm": noisy(0.5, 0.2, 4)(record),
+        "entropy": noisy(0.3, 0.05, 5)(record),
+        "kl_ref": noisy(0.02, 0.2, 6)(record),
+        "clip_frac": noisy(0.003, 0.3, 7)(record),
+    }
+
+
+def judged(records: int, values) -> Engine:  # type: ignore[no-untyped-def]
+    from observations import identity
+
+    engine = Engine(identity(Algorithm.GRPO))
+    for record in range(1, records + 1):
+        engine.observe(observation(record, values(record)))
+    return engine
+
+
+def test_f1_trap_17_a_curriculum_is_a_phase_and_no_alarm() -> None:
+    engine = judged(140, curriculum)
+    assert [event.record for event in facts(engine, "F1")] == [62]
+    assert alarms(engine) == []
+
+
+def test_f1_a_collapse_is_not_a_phase() -> None:
+    def collapse(record: int) -> dict[str, float]:
+        return curriculum(record) | {"entropy": 0.3 if record < 60 else 0.004}
+
+    engine = judged(100, collapse)
+    assert facts(engine, "F1") == []
+    assert {"R1", "T2", "E1"} <= {event.rule for event in alarms(engine)}
+
+
+def test_f1_needs_witnesses_and_all_three() -> None:
+    def blind(record: int) -> dict[str, float]:
+        full = curriculum(record)
+        return {name: full[name] for name in ("response_len_mean", "reward_mean", "time_step")}
+
+    def same_time(record: int) -> dict[str, float]:
+        return curriculum(record) | {"time_step": noisy(40.0)(record)}
+
+    assert facts(judged(100, blind), "F1") == []
+    assert facts(judged(100, same_time), "F1") == []
+
+
+def test_f1_what_comes_after_a_phase_is_judged_against_it() -> None:
+    def then_crash(record: int) -> dict[str, float]:
+        return curriculum(record) | ({"reward_mean": 0.01} if record >= 120 else {})
+
+    event = first(judged(140, then_crash), "R1")
+    assert 120 <= event.record <= 124
+
+
+def test_f2_checkpoints_are_facts_unless_every_step_has_one() -> None:
+    now_and_then = play(100, time_step=40.0, time_save=lambda r: 2396.0 if r % 20 == 0 else None)
+    assert [event.record for event in facts(now_and_then, "F2")] == [20, 40, 60, 80, 100]
+    assert len(facts(play(100, time_step=40.0, time_save=1.0), "F2")) <= 5
+
+
+def test_f3_evaluations_are_facts_late_ones_too_and_bounded() -> None:
+    engine = play(60, val_score=every(20, [0.0, 0.4, 0.5]), loss=1.0)
+    assert [event.record for event in facts(engine, "F3")] == [20, 40, 60]
+    late: Observation = observation(61, {"val_score": 0.6}, step=50)._replace(is_late=True)
+    engine.observe(late)
+    assert facts(engine, "F3")[-1].step == 50
+    long = play(3000, val_score=lambda r: 0.5 if r % 4 == 0 else None, loss=1.0)
+    assert len(facts(long, "F3")) == 200
+
+
+def test_f4_what_is_newly_logged_is_said_once() -> None:
+    engine = play(80, loss=1.0, kl_ref=lambda r: 0.01 if r >= 40 else None)
+    assert [event.record for event in facts(engine, "F4")] == [40]
+    assert facts(play(80, loss=1.0, val_score=every(30, [0.1, 0.2])), "F4") == []
+
+
+def test_facts_are_never_verdicts() -> None:
+    engine = judged(140, curriculum)
+    assert not {verdict.rule for verdict in engine.verdicts} & {"F1", "F2", "F3", "F4", "R12", "L8"}

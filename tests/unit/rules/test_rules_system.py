@@ -1,0 +1,262 @@
+"""Rules on where the time goes: slow steps, stragglers, balance."""
+
+from __future__ import annotations
+
+import pytest
+from observations import alarms, first, noisy, observation, play
+
+from rltop.model import Level
+from rltop.rules.performance import own_time
+
+STAGES = {"gen": 30.0, "reward": 1.0, "old_log_prob": 3.0, "update_actor": 6.0}
+
+
+def stages(record: int, **changed: float) -> dict[str, float]:
+    return {name: noisy(changed.get(name, value), 0.02)(record) for name, value in STAGES.items()}
+
+
+# -- P1, P3 ------------------------------------------------------------------------------------------------------
+
+
+def test_p1_names_the_stage_that_grew() -> None:
+    slow = lambda r: {"gen": 60.0} if r >= 60 else {}  # noqa: E731
+    engine = play(
+        80,
+        time_step=lambda r: noisy(70.0 if r >= 60 else 40.0, 0.02)(r),
+        stages=lambda r: stages(r, **slow(r)),
+        response_len_mean=noisy(300.0),
+    )
+    event = first(engine, "P1")
+    assert (event.record, event.level) == (64, Level.WARN)
+    assert "gen +" in event.message
+    verdict = next(v for v in engine.verdicts if v.rule == "P1")
+    assert {e.name for e in verdict.evidence} >= {"step", "at the start", "gen now", "gen at the start"}
+
+
+def test_p1_twice_and_a_half_is_critical() -> None:
+    engine = play(80, time_step=lambda r: noisy(120.0 if r >= 60 else 40.0, 0.02)(r))
+    assert first(engine, "P1").level is Level.CRIT
+
+
+def test_p1_trap_a_slow_step_does_not_become_the_usual_one() -> None:
+    engine = play(300, time_step=lambda r: noisy(70.0 if r >= 60 else 40.0, 0.02)(r))
+    assert [v.rule for v in engine.verdicts] == ["P1"]
+    assert len(alarms(engine)) == 1
+
+
+def test_p1_trap_the_first_records_compile() -> None:
+    assert alarms(play(80, time_step=lambda r: 400.0 if r <= 3 else noisy(40.0, 0.03)(r))) == []
+
+
+def test_p1_trap_a_checkpoint_inside_the_step_is_not_slowness() -> None:
+    def save(record: int) -> float | None:
+        return 2396.0 if record % 5 == 0 else None
+
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0, 0.02)(r) + (save(r) or 0.0),
+        time_save=save,
+        stages=lambda r: stages(r) | ({"save_checkpoint": 2396.0} if save(r) else {}),
+        throughput=lambda r: 61.0 if save(r) else noisy(1065.0, 0.02)(r),
+    )
+    assert alarms(engine) == []
+
+
+@pytest.mark.parametrize(("step", "expected"), [(194.6, 150.8), (150.8, 150.8)])
+def test_p1_trap_validation_is_taken_out_only_where_it_fits_inside(step: float, expected: float) -> None:
+    values = {"time_step": step, "time_eval": 43.8, "stages": {"gen": 100.0, "update_actor": 50.7, "testing": 43.8}}
+    assert own_time(observation(1, values)) == pytest.approx(expected)
+
+
+def test_p1_trap_reused_rollouts_make_two_kinds_of_records() -> None:
+    generates = lambda r: r % 2 == 1  # noqa: E731
+    metrics = {
+        "time_step": lambda r: noisy(238.0 if generates(r) else 22.0, 0.05)(r),
+        "reward_mean": lambda r: 0.5 if generates(r) else None,
+        "response_len_mean": lambda r: noisy(300.0)(r) if generates(r) else None,
+        "clip_frac": lambda r: 0.0 if generates(r) else 0.012,
+    }
+    assert alarms(play(200, **metrics)) == []
+    slower = metrics | {
+        "time_step": lambda r: noisy((238.0 if generates(r) else 22.0) * (2 if r > 120 else 1), 0.05)(r)
+    }
+    assert first(play(200, **slower), "P1").record <= 135
+
+
+def test_p1_trap_longer_answers_take_longer() -> None:
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0 if r < 60 else 80.0, 0.02)(r),
+        total_tokens=lambda r: noisy(1e5 if r < 60 else 2e5, 0.02)(r),
+    )
+    assert alarms(engine) == []
+    (longer,) = [event for event in engine.events if event.rule == "P2"]
+    assert longer.level is Level.INFO
+    assert "tokens of the step 1.95×" in longer.message
+
+
+def test_p1_counts_tokens_from_a_running_total_too() -> None:
+    def total(record: int) -> float:
+        return 1e5 * min(record, 60) + 2e5 * max(0, record - 60)
+
+    engine = play(120, time_step=lambda r: noisy(40.0 if r <= 60 else 80.0, 0.02)(r), num_tokens=total)
+    assert alarms(engine) == []
+
+
+def test_p1_trap_steps_of_a_fraction_of_a_second_wobble_with_the_machine() -> None:
+    wobble = lambda r: noisy(0.06 * (2.4 if 80 < r < 120 else 1.0), 0.2)(r)  # noqa: E731
+    assert alarms(play(200, time_step=wobble)) == []
+    assert first(play(200, time_step=lambda r: noisy(0.06 if r < 100 else 0.25, 0.2)(r)), "P1").record <= 110
+
+
+def test_p1_trap_a_run_that_is_noisy_from_the_start_gets_a_wider_line() -> None:
+    engine = play(300, time_step=lambda r: 40.0 * (1.0, 1.6, 0.8, 2.0, 1.2)[r % 5])
+    assert alarms(engine) == []
+
+
+def test_p3_throughput_falls() -> None:
+    assert first(play(80, throughput=lambda r: noisy(1000.0 if r < 60 else 600.0, 0.02)(r)), "P3").record == 64
+    assert alarms(play(80, throughput=noisy(1000.0, 0.1))) == []
+
+
+# -- P5, P6 ------------------------------------------------------------------------------------------------------
+
+
+def test_p5_fires_within_five_records() -> None:
+    ratio = lambda r: noisy(1.4, 0.1)(r) if r < 121 else noisy(12.0, 0.2)(r)  # noqa: E731
+    for size in (None, 8, 16):
+        event = first(play(140, group_size=size, group_len_ratio=ratio), "P5")
+        assert 121 <= event.record <= 126
+    assert "median of its group" in event.message
+
+
+def test_p5_a_moderate_straggler_takes_five_of_ten() -> None:
+    ratio = lambda r: noisy(1.5, 0.05)(r) if r < 100 else noisy(4.6, 0.02)(r)  # noqa: E731
+    assert first(play(130, group_len_ratio=ratio), "P5").record == 104
+
+
+@pytest.mark.parametrize(("size", "level"), [(4, 2.4), (8, 3.0), (16, 3.5), (64, 4.5)])
+def test_p5_trap_what_is_usual_depends_on_the_group_size(size: int, level: float) -> None:
+    assert alarms(play(100, group_size=size, group_len_ratio=noisy(level, 0.03))) == []
+
+
+def test_p5_trap_reasoning_has_natural_tails() -> None:
+    assert alarms(play(100, group_size=8, group_len_ratio=noisy(3.6, 0.05)), "P5")[1:] == []
+
+
+def test_p6_the_batch_waits_for_its_slowest() -> None:
+    metrics = {
+        "time_gen_sample_mean": noisy(30.0),
+        "time_gen_sample_max": lambda r: noisy(60.0 if r < 60 else 212.0)(r),
+        "time_gen": lambda r: 61.0 if r < 60 else 213.0,
+        "time_step": lambda r: 100.0 if r < 60 else 252.0,
+        "slowest_tool": lambda r: 5.0 if r < 60 else 129.0,
+    }
+    event = first(play(80, **metrics), "P6")
+    assert event.record == 64
+    assert "in tool calls" in event.message
+
+
+def test_p6_trap_generation_that_is_a_small_part_of_the_step_does_not_matter() -> None:
+    metrics = {"time_gen_sample_mean": 1.0, "time_gen_sample_max": lambda r: 2.0 if r < 60 else 9.0, "time_gen": 9.0}
+    assert alarms(play(80, time_step=100.0, **metrics)) == []
+
+
+def test_p6_trap_longest_over_mean_length_is_never_a_warning() -> None:
+    assert alarms(play(100, response_len_mean=300.0, response_len_max=lambda r: 500.0 if r < 50 else 8192.0)) == []
+
+
+# -- P8 ----------------------------------------------------------------------------------------------------------
+
+
+def test_p8_balanced_spread_counts() -> None:
+    metrics = {"seqlen_mean": 458966.0, "seqlen_min": 400000.0, "seqlen_max": 500000.0}
+    bad = metrics | {"seqlen_balanced_min": 400100.0, "seqlen_balanced_max": 470000.0}
+    assert first(play(20, **bad), "P8").record == 5
+
+
+def test_p8_trap_the_spread_before_balancing_is_not_imbalance() -> None:
+    metrics = {"seqlen_mean": 458966.0, "seqlen_minmax_diff": 78170.0}
+    assert alarms(play(20, seqlen_balanced_min=458959.0, seqlen_balanced_max=458974.0, **metrics)) == []
+    assert alarms(play(20, **metrics)) == []
+    assert alarms(play(20, seqlen_mean=1000.0, seqlen_minmax_diff=500.0)) == []
+
+
+def test_p8_balancing_that_is_off() -> None:
+    off = {"seqlen_mean": 1000.0, "seqlen_min": 700.0, "seqlen_max": 1300.0}
+    assert first(play(20, seqlen_balanced_min=700.0, seqlen_balanced_max=1300.0, **off), "P8").level is Level.WARN
+
+
+def test_p6_a_tail_of_tool_calls_is_seen_where_only_their_longest_is_logged() -> None:
+    engine = play(
+        79,
+        time_step=noisy(400.0, 0.01),
+        time_gen=noisy(330.0, 0.01),
+        time_gen_sample_max=lambda r: 20.0,
+        time_gen_sample_mean=lambda r: 10.0,
+        time_tool_sample_max=lambda r: 3.0 if r < 40 else 300.0,
+        time_tool_sample_mean=lambda r: 1.0 if r < 40 else 6.0,
+    )
+    verdict = next(v for v in engine.verdicts if v.rule == "P6")
+    assert verdict.since_step == 40
+    assert "against a mean of 16.0 s, 100 % of it in tool calls" in verdict.headline
+
+
+def test_p1_adds_up_what_stays_below_its_line() -> None:
+    engine = play(160, time_step=lambda r: noisy(40.0 if r < 60 else 47.0, 0.03)(r))
+    assert alarms(engine) == []
+    creeping = [event for event in engine.events if event.rule == "P1"]
+    assert creeping[0].level is Level.INFO
+    assert 60 <= creeping[0].record <= 75
+    assert not play(400, time_step=noisy(40.0, 0.03)).events
+
+
+def test_p1_does_not_learn_from_steps_that_are_slow_already() -> None:
+    young = play(24, time_step=lambda r: noisy(40.0, 0.03)(r) * (2.5 if r >= 11 else 1.0))
+    assert first(young, "P1").record <= 19
+    drifting = play(26, time_step=lambda r: noisy(40.0, 0.03)(r) * (1.0 + 0.06 * max(r - 12, 0)))
+    assert first(drifting, "P1").record <= 26
+    assert alarms(play(60, time_step=lambda r: noisy(40.0, 0.03)(r) * (2.5 if r in {2, 9, 15, 22} else 1.0))) == []
+
+
+def test_p16_sees_one_slow_step_in_four() -> None:
+    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 60 and r % 4 == 0 else 1.0)  # noqa: E731
+    event = first(play(120, time_step=slow), "P16")
+    assert event.record <= 76
+    assert not alarms(play(120, time_step=slow), "P1")
+
+
+def test_p16_trap_a_run_that_is_so_from_its_start_is_left_alone() -> None:
+    usual = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r % 5 == 0 else 1.0)  # noqa: E731
+    assert alarms(play(200, time_step=usual)) == []
+
+
+def test_p16_trap_evaluations_and_longer_answers_explain_a_slow_step() -> None:
+    late = lambda r: r > 60 and r % 5 == 0  # noqa: E731
+    time_step = lambda r: noisy(40.0, 0.05)(r) * (2.5 if late(r) else 1.0)  # noqa: E731
+    assert alarms(play(200, time_step=time_step, val_score=lambda r: 0.5 if late(r) else None)) == []
+    tokens = lambda r: noisy(1e5, 0.05)(r) * (2.5 if late(r) else 1.0)  # noqa: E731
+    assert alarms(play(200, time_step=time_step, total_tokens=tokens)) == []
+
+
+def test_p16_counts_steps_with_an_evaluation_where_the_step_time_does_not_contain_it() -> None:
+    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r > 24 and r % 5 == 0 else 1.0)  # noqa: E731
+    engine = play(60, time_step=slow, val_score=lambda r: 0.5 if r % 5 == 0 else None)
+    assert first(engine, "P16").record <= 40
+
+
+def test_p16_judges_in_retrospect_the_steps_by_which_it_learned_what_is_usual() -> None:
+    slow = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {11, 16, 21} else 1.0)  # noqa: E731
+    assert first(play(24, time_step=slow), "P16").record == 21
+    once = lambda r: noisy(40.0, 0.05)(r) * (2.5 if r in {2, 16, 21} else 1.0)  # noqa: E731
+    assert alarms(play(60, time_step=once)) == []
+
+
+def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
+    engine = play(
+        120,
+        time_step=lambda r: noisy(40.0 if r < 60 else 70.0, 0.02)(r),
+        response_len_mean=lambda r: noisy(300.0 if r < 60 else 540.0, 0.02)(r),
+    )
+    assert alarms(engine) == []
+    assert "answers 1.75×" in next(event for event in engine.events if event.rule == "P2").message

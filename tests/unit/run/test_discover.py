@@ -1,0 +1,85 @@
+"""What a path means: a file, every run of a directory, or a word on why it is none."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sqlite3
+import zipfile
+
+import pytest
+
+from rltop.errors import SourceError
+from rltop.run.discover import discover
+from tests.binary_files import block_log, history, run_record
+from tests.run_folders import rlinf, trinity
+
+
+def rows(path, count=40):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, count + 1)))
+    return path
+
+
+def others(folder):
+    """One file of each kind that no decoder reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(folder / "trackio.db") as database:
+        database.execute("create table metrics (id)")
+    database.close()
+    (folder / "completions_00010.parquet").write_bytes(b"PAR1" + bytes(64))
+    (folder / "run-1.swanlab").write_bytes(b":SWL" + bytes(64))
+    (folder / "metrics.jsonl.xz").write_bytes(lzma.compress(b'{"step": 1, "loss": 1.0}\n'))
+    with zipfile.ZipFile(folder / "logs.zip", "w") as archive:
+        archive.writestr("a", "b")
+    samples = [{"step": i // 16, "prompt": "p", "completion": "c" * 50, "reward": 1.0} for i in range(200)]
+    (folder / "completions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in samples))
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("trackio.db", "SQLite"), ("completions_00010.parquet", "parquet"), ("run-1.swanlab", "SwanLab"),
+        ("metrics.jsonl.xz", "xz"), ("logs.zip", "zip"), ("completions.jsonl", "samples"),
+    ],
+)  # fmt: skip
+def test_what_holds_no_metrics_is_refused_with_a_word_on_what_it_is_and_what_to_do(tmp_path, name, what):
+    others(tmp_path)
+    with pytest.raises(SourceError) as refused:
+        discover([str(tmp_path / name)])
+    assert what in refused.value.message
+    assert refused.value.hint
+
+
+def test_they_are_named_as_passed_over_beside_a_run(tmp_path):
+    run = rows(tmp_path / "metrics.jsonl")
+    left = others(tmp_path / "aside")
+    found = discover([str(tmp_path)])
+    assert [each.path for each in found.found] == [str(run)]
+    assert {path for path, _ in found.passed_over} == {str(path) for path in left}
+
+
+def test_directories_globs_and_files_may_be_mixed_and_name_a_run_once(tmp_path):
+    paths = [rows(tmp_path / name / "metrics.jsonl") for name in ("a", "b", "c")]
+    found = discover([str(tmp_path), str(tmp_path / "*" / "metrics.jsonl"), str(paths[0])])
+    assert {each.path for each in found.found} == set(map(str, paths))
+    assert len(found.found) == 3
+
+
+def test_the_folder_above_jobs_of_several_streams_has_a_run_for_each(tmp_path):
+    trinity(tmp_path / "exp" / "a", steps=5)
+    rlinf(tmp_path / "exp" / "b", steps=5, ranks=2)
+    found = {str(each.name): each for each in discover([str(tmp_path)]).found}
+    assert sorted(found) == ["a", "b"]
+    assert [len(each.beside) for _, each in sorted(found.items())] == [1, 4]
+
+
+def test_wandb_runs_are_put_together_by_the_names_in_them(tmp_path):
+    for i, part in enumerate(("explorer", "trainer")):
+        folder = tmp_path / "wandb" / f"offline-run-20261121_01000{i}-id{i}"
+        folder.mkdir(parents=True)
+        data = block_log(run_record({}, f"math_{part}"), *(history({"_step": s, f"{part}/x": 1.0}) for s in range(5)))
+        (folder / f"run-id{i}.wandb").write_bytes(data)
+    (run,) = discover([str(tmp_path)]).found
+    assert (str(run.name), run.role, [each.role for each in run.beside]) == ("math", "trainer", ["explorer"])

@@ -1,0 +1,129 @@
+"""The margin of trainers that log only what chosen and rejected answers score."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rltop.clock import FakeClock
+from rltop.formats.jsonl import JsonlOptions
+from rltop.model import VerdictState
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.rows.glyphs import UNICODE
+from rltop.run.discover import discover
+from rltop.run.margins import MarginDecoder, side_of
+from rltop.run.run import TrackedRun
+from rltop.run.session import Session
+from rltop.sources.feed import DirectFeed
+from tests.run_folders import write_events
+
+KEY = "train/chosen_reward − reject_reward"
+Rows = list[dict[str, float]]
+
+
+def pairs(count: int = 120, sign: float = 1.0) -> Rows:
+    """What OpenRLHF's DPO logs to TensorBoard, but for the margin's sign."""
+    return [
+        {
+            "train/loss": 0.69 - 0.002 * i, "train/acc": 0.5 + 0.002 * i, "train/chosen_reward": sign * 0.01 * i,
+            "train/reject_reward": -sign * 0.02 * i, "train/lr": 5e-7,
+        }
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def read(path: Path) -> TrackedRun:
+    clock = FakeClock()
+    session = Session(
+        discover([str(path)]).found, lambda each, lines: DirectFeed(each, clock=clock, last_lines=lines), clock
+    )
+    session.drain()
+    return session.runs[0]
+
+
+def openrlhf(folder: Path, rows: Rows) -> TrackedRun:
+    write_events(folder, [(i + 1, 1.7e9 + i, row) for i, row in enumerate(rows)])
+    return read(folder)
+
+
+def texts(run: TrackedRun) -> list[str]:
+    rows = paint_overview(build_overview(run, width=120, height=40), 120, 40, UNICODE)
+    return ["".join(piece.text for piece in row.line) for row in rows]
+
+
+def test_the_margin_is_a_row_that_says_how_it_follows(tmp_path: Path) -> None:
+    run = openrlhf(tmp_path / "tb", pairs())
+    assert run.identity is not None
+    margin = run.identity.primary("dpo_margin")
+    assert margin is not None
+    assert margin.key == KEY
+    for step in (1, 60, 120):
+        row = run.stream.row(step)
+        assert math.isclose(row[KEY], row["train/chosen_reward"] - row["train/reject_reward"])
+    assert any("reward margin" in text and "rd − reject_reward" in text for text in texts(run))
+
+
+def test_answers_that_are_preferred_the_wrong_way_round_are_a_verdict(tmp_path: Path) -> None:
+    assert "D6" not in {verdict.rule for verdict in openrlhf(tmp_path / "right", pairs()).verdicts}
+    verdicts = openrlhf(tmp_path / "wrong", pairs(sign=-1.0)).verdicts
+    (found,) = (verdict for verdict in verdicts if verdict.rule == "D6")
+    assert (found.state, found.key) == (VerdictState.FIRING, KEY)
+
+
+def test_a_reward_model_has_one_too(tmp_path: Path) -> None:
+    rows = pairs()
+    rows[49]["eval/acc_mean"] = rows[49]["eval/reward_mean"] = 0.1
+    run = openrlhf(tmp_path, rows)
+    assert run.identity is not None
+    margin = run.identity.primary("rm_margin")
+    assert margin is not None
+    assert margin.key == KEY
+
+
+@pytest.mark.parametrize("logged", ["rewards/margins", "reward_margin", "margin"])
+def test_no_second_margin_beside_one_that_is_logged(tmp_path: Path, logged: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    rows = [{"step": i, "rewards/chosen": 1.0, "rewards/rejected": 0.5, logged: 0.5} for i in range(1, 41)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert not [key for key in read(path).stream.keys if "−" in key]
+
+
+def decoded(rows: list[dict[str, Any]]) -> list[dict[str, float]]:
+    decoder = MarginDecoder("metrics.jsonl", JsonlOptions())
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    records = [*decoder.feed(data, 0, 0), *decoder.finish()]
+    return [dict(zip(record.shape.keys, record.values, strict=True)) for record in records]
+
+
+def test_halves_that_come_one_after_the_other_make_one_margin_on_their_step() -> None:
+    halves = [{"step": i, f"rewards/{side}": float(i)} for i in range(1, 60) for side in ("chosen", "rejected")]
+    found = decoded(halves)
+    assert [row.get("rewards/chosen − rejected") for row in found[2:]] == [None, 0.0] * 58
+    apart = decoded([{"step": i, f"rewards/{('chosen', 'rejected')[i % 2]}": 1.0} for i in range(1, 60)])
+    assert not [row for row in apart if "rewards/chosen − rejected" in row]
+
+
+def test_a_half_that_is_no_number_makes_no_margin() -> None:
+    rows: list[dict[str, Any]] = [{"step": i, "chosen_reward": 1.0, "reject_reward": 0.5} for i in range(1, 60)]
+    rows[30]["reject_reward"] = None
+    rows[40]["chosen_reward"] = float("inf")
+    margins = [row.get("chosen_reward − reject_reward") for row in decoded(rows)]
+    assert [i for i, margin in enumerate(margins) if margin is None] == [30, 40]
+
+
+@pytest.mark.parametrize(
+    ("key", "side"),
+    [
+        ("actor/reject_reward", ("actor/chosen_reward", False)),
+        ("train/rewards_rejected_mean", ("train/rewards_chosen_mean", False)),
+        ("rewards/chosen", ("rewards/chosen", True)),
+        ("logps/chosen", None), ("eval/chosen_reward", None), ("reward", None),
+    ],
+)  # fmt: skip
+def test_a_side_is_known_by_its_name(key: str, side: tuple[str, bool] | None) -> None:
+    assert side_of(key) == side

@@ -1,0 +1,85 @@
+"""What runs are called: as a person would tell them apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rltop.cli.open_session import direct, runs_of
+from rltop.clock import FakeClock
+from rltop.pages.stages import build_timing
+from rltop.run.discover import discover
+from rltop.run.session import Session
+from tests.binary_files import block_log, history, run_record
+from tests.run_folders import write_events
+from tests.telescope_run import TelescopeRun
+
+ROWS = "".join(json.dumps({"step": i, "loss": 1.0 / i}) + "\n" for i in range(1, 9))
+
+
+def names(folder: Path) -> set[str]:
+    return {str(each.name) for each in discover([str(folder)]).found}
+
+
+def put(folder: Path, *paths: str) -> None:
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("paths", "expected"),
+    [
+        (("a/metrics.jsonl", "b/metrics.jsonl"), {"a", "b"}),
+        (("a/exp.jsonl", "b/exp.jsonl"), {"a/exp", "b/exp"}),
+        (("x/a/metrics.jsonl", "y/a/metrics.jsonl"), {"x/a", "y/a"}),
+        (("x/a/metrics.jsonl", "y/a/metrics.jsonl", "z/b.jsonl"), {"x/a", "y/a", "b"}),
+        (("a/metrics.jsonl", "a/history.jsonl"), {"a/metrics.jsonl", "a/history.jsonl"}),
+    ],
+)
+def test_runs_of_one_name_are_told_apart(tmp_path: Path, paths: tuple[str, ...], expected: set[str]) -> None:
+    put(tmp_path, *paths)
+    assert names(tmp_path) == expected
+
+
+def test_the_dated_folder_of_transformers_is_no_name_until_there_are_two(tmp_path: Path) -> None:
+    rows = [(i, 1.7e9 + i, {"train/loss": 0.1}) for i in range(1, 9)]
+    write_events(tmp_path / "out/runs/Nov21_10-00-00_host", rows)
+    assert names(tmp_path) == {"out"}
+    write_events(tmp_path / "out/runs/Nov22_10-00-00_host", rows)
+    assert names(tmp_path) == {"out/Nov21_10-00-00_host", "out/Nov22_10-00-00_host"}
+
+
+def test_a_run_of_weights_and_biases_is_called_what_it_calls_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "wandb" / "run-20260101_100000-abc"
+    folder.mkdir(parents=True)
+    path = folder / "run-abc.wandb"
+    path.write_bytes(block_log(run_record({}, "brave-fox-3"), *(history({"_step": i, "loss": 0.1}) for i in range(9))))
+    assert names(tmp_path) == names(path) == {"brave-fox-3"}
+    assert [str(each.name) for each in runs_of(str(path))] == ["brave-fox-3"]
+    TelescopeRun().add_steps(range(3)).write(folder / "files")
+    assert names(tmp_path) == {"brave-fox-3"}
+    path.unlink()
+    assert names(tmp_path) == {"run-20260101_100000-abc"}
+
+
+def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(tmp_path: Path) -> None:
+    for role, last in (("explorer", 9), ("trainer", 6), ("", 0)):
+        folder = tmp_path / "wandb" / f"run-20260101_100000-my-run{'-' + role if role else ''}"
+        folder.mkdir(parents=True)
+        values = {f"{role}/x": 0.1, f"{role}/time/train_step": 9.0, f"{role}/time/step": 8.0}
+        rows = (history({f"{role}/step": i, "_step": i - 1, **values}) for i in range(1, last + 1))
+        (folder / "run-my-run.wandb").write_bytes(block_log(run_record({}, "" if role else "grpo"), *rows))
+    clock = FakeClock()
+    found = discover([str(tmp_path)]).found
+    session = Session(found, direct(clock), clock)
+    session.drain()
+    (run,) = session.runs
+    assert str(run.name) == "grpo"
+    assert (run.stream.name, run.stream.last_step) == ("trainer", 6)
+    assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 9)]
+    view = build_timing(run, None)
+    assert view is not None
+    assert [(stage.name.raw, stage.duration_s) for stage in view.top] == [("training", 8.0), ("other", 1.0)]

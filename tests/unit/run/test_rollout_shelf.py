@@ -1,0 +1,265 @@
+"""Where rollouts are found, and what a page is told while they are being read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rollout_dumps import lines_of, plain_rows, write_sqlite, write_trl, write_verl
+from telescope_run import TelescopeRun
+
+from rltop.formats.rollouts.lines import LinesDump
+from rltop.run.rollouts import HELD_STEPS, RolloutShelf, dumps_beside, given_dumps
+
+
+def a_run(folder: Path, name: str = "metrics.jsonl") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text('{"step": 1, "loss": 1.0}\n')
+    return path
+
+
+def shelf_of(path: Path, given: str = "") -> RolloutShelf:
+    return RolloutShelf(str(path), given, lambda: None)
+
+
+def test_each_trainers_dump_is_found_from_its_run(tmp_path: Path) -> None:
+    def found_from(path: Path) -> list[Path]:
+        return [Path(source.path).relative_to(tmp_path) for source in dumps_beside(str(path))]
+
+    run = a_run(tmp_path / "plain")
+    (run.parent / "rollouts.jsonl").write_bytes(lines_of(plain_rows([1])))
+    assert found_from(run) == [Path("plain/rollouts.jsonl")]
+
+    run = a_run(tmp_path / "verl" / "logs", "exp.jsonl")
+    write_verl(tmp_path / "verl" / "rollout_data", [1, 2], has_uid=True)
+    assert found_from(run) == [Path("verl/rollout_data")]
+
+    run = a_run(tmp_path / "trl" / "checkpoint-10", "trainer_state.json")
+    write_trl(tmp_path / "trl" / "completions", [1])
+    assert found_from(run) == [Path("trl/completions")]
+
+    job = tmp_path / "trinity"
+    write_sqlite(job / "buffer" / "explorer_output.db", [1]).close()
+    run = a_run(job / "monitor" / "tensorboard" / "explorer", "events.out.tfevents.1.a.1.0")
+    assert found_from(run) == [Path("trinity/buffer/explorer_output.db")]
+
+    run_folder = tmp_path / "wandb" / "run-20260101_000000-abc"
+    files = TelescopeRun().add_steps([0]).write(run_folder / "files")
+    run = a_run(run_folder, "run-abc.wandb")
+    assert found_from(run) == found_from(files) == [Path("wandb/run-20260101_000000-abc/files")]
+
+
+def test_a_log_that_names_the_folder_is_believed(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "jobs", "slurm-1.out")
+    write_verl(tmp_path / "elsewhere" / "dump", [4], has_uid=False)
+    run.write_text(f"{{'trainer': {{'rollout_data_dir': '{tmp_path}/elsewhere/dump', 'x': None}}}}\nstep:1 - a:2.0\n")
+    assert [source.path for source in dumps_beside(str(run))] == [str(tmp_path / "elsewhere" / "dump")]
+    run.write_text("{'rollout_data_dir': None}\n")
+    assert dumps_beside(str(run)) == []
+
+
+def test_of_several_runs_in_a_folder_each_has_its_own(tmp_path: Path) -> None:
+    runs = [a_run(tmp_path, f"{name}.jsonl") for name in ("a", "b")]
+    for run in runs:
+        (tmp_path / f"{run.stem}_rollouts.jsonl").write_bytes(lines_of(plain_rows([1])))
+    assert [dumps_beside(str(run))[0].path for run in runs] == [str(tmp_path / f"{n}_rollouts.jsonl") for n in "ab"]
+
+
+def test_metrics_and_other_lines_are_no_rollouts(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (tmp_path / "samples.jsonl").write_bytes(lines_of([{"step": 1, "loss": 2.0, "reward": 1.0}]))
+    (tmp_path / "completions").mkdir()
+    assert dumps_beside(str(run)) == [] == dumps_beside("-")
+
+
+def test_what_is_named_is_taken(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines_of(plain_rows([1 if name == "x" else 2])))
+    sources, notes = given_dumps(str(tmp_path / "*.jsonl"))
+    assert len(sources) == 2 and not notes
+    shelf = shelf_of(a_run(tmp_path / "run"), str(tmp_path / "*.jsonl"))
+    assert shelf.settle() is not None and shelf.state.steps == (1, 2)
+    for path, word in (("no/*.jsonl", "nothing matches"), ("none.jsonl", "No such file"), (str(tmp_path / "run"), "")):
+        shelf = shelf_of(tmp_path / "metrics.jsonl", path)
+        shelf.settle()
+        assert not shelf.state.steps
+        assert not word or word in shelf.state.notes[0]
+
+
+def test_the_nearest_step_is_the_one_before(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (tmp_path / "rollouts.jsonl").write_bytes(lines_of(plain_rows([10, 20, 30])))
+    shelf = shelf_of(run)
+    assert shelf.step_near(None) is None
+    shelf.settle()
+    assert [shelf.step_near(step) for step in (None, 1, 10, 19, 20, 99)] == [30, 10, 10, 10, 20, 30]
+    shelved = shelf.settle(25)
+    assert shelved is not None and shelved.summary.step == 20
+    assert shelved.summary.ratio_max == pytest.approx(20.0)
+
+
+def test_in_the_background_a_wish_is_answered_and_little_is_held(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    (tmp_path / "rollouts.jsonl").write_bytes(lines_of(plain_rows(range(1, 21))))
+    news = threading.Event()
+    shelf = RolloutShelf(str(run), "", news.set)
+    shelf.start()
+
+    def until(is_so: object) -> None:
+        while not is_so():  # type: ignore[operator]
+            assert news.wait(30)
+            news.clear()
+
+    try:
+        until(lambda: shelf.state.steps)
+        for step in range(1, 21):
+            until(lambda step=step: shelf.at(step) is not None)
+        assert shelf.known(20) is not None and sum(shelf.known(step) is not None for step in range(21)) <= HELD_STEPS
+        completion = shelf.at(20).rollouts.completions[0]  # type: ignore[union-attr]
+        until(lambda: shelf.text(completion) is not None)
+        text = shelf.text(completion)
+        assert text is not None and text.passages[-1].text == "answer 0\nof group 0"
+    finally:
+        shelf.close()
+
+
+def test_a_step_that_grows_is_read_again(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    path = tmp_path / "rollouts.jsonl"
+    rows = plain_rows([1])
+    path.write_bytes(lines_of(rows[:5]))
+    shelf = shelf_of(run)
+    shelved = shelf.settle()
+    assert shelved is not None and len(shelved.rollouts.completions) == 5
+    path.write_bytes(lines_of(rows))
+    shelved = shelf.settle()
+    assert shelved is not None and len(shelved.rollouts.completions) == len(rows)
+
+
+# -- what is no file, and what no file can be called ------------------------------------------------------------------
+
+SPECIAL = {
+    "named pipe": os.mkfifo,
+    "directory": os.mkdir,
+    "socket": lambda path: socket.socket(socket.AF_UNIX).bind(path),
+    "device": lambda path: Path(path).symlink_to("/dev/zero"),
+}
+NAMES = ("rollouts.jsonl", "explorer_output.db", "completions.ndjson", "rollouts", "config.yaml", "steps")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_file_is_passed_over_without_being_opened(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = a_run(tmp_path, "slurm.out")
+    monkeypatch.chdir(tmp_path)  # a socket's path must be short
+    for name in NAMES:
+        SPECIAL[kind](name)
+    with listening(tmp_path / NAMES[0], kind) as was_opened:
+        shelf = shelf_of(run)
+        shelf.start()
+        for _ in range(100):
+            if not shelf.state.is_looking:
+                break
+            time.sleep(0.02)
+        shelf.close()
+        assert not was_opened()
+    assert not shelf.state.is_looking and not shelf.state.has_failed and not shelf.state.places
+
+
+@contextmanager
+def listening(path: Path, kind: str) -> Iterator[Callable[[], bool]]:
+    """Has anybody opened the pipe for reading? A writer that does not wait finds out."""
+    if kind != "named pipe":
+        yield lambda: False
+        return
+
+    def was_opened() -> bool:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            return error.errno != errno.ENXIO
+        return True
+
+    yield was_opened
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize("kind", ["named pipe", "socket", "device"])
+@pytest.mark.parametrize("name", ["rollouts.jsonl", "a.db", "1.jsonl", "completions_00001.parquet", "steps/tail.zip"])
+def test_what_is_named_and_is_no_file_is_said_to_be_none(
+    tmp_path: Path, kind: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dump" / name).parent.mkdir(parents=True)
+    SPECIAL[kind](f"dump/{name}")
+    for given in (f"dump/{name}", "dump", "dump/*"):
+        shelf = shelf_of(a_run(tmp_path), given)
+        shelf.settle(1)
+        assert shelf.state.notes and not shelf.state.has_failed, given
+    assert kind in shelf_said(tmp_path, f"dump/{name}")
+
+
+def shelf_said(folder: Path, given: str) -> str:
+    shelf = shelf_of(a_run(folder), given)
+    shelf.settle(1)
+    return " ".join(shelf.state.notes)
+
+
+ABSURD = {
+    "NUL": "a\0b", "NUL in a pattern": "a\0*", "NUL in a user": "~\0/x", "long": "x" * 5_000, "a long name": "x" * 300,
+    "brackets": "[" * 1_000_000, "many stars": "**/" * 1_300, "an escape": "\x1b[31m", "no text": "\udcff*",
+    "a bracket": "[", "a newline": "/\n*",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("given", ABSURD.values(), ids=ABSURD.keys())
+def test_no_path_is_so_absurd_that_the_reading_ends_with_it(tmp_path: Path, given: str) -> None:
+    said = shelf_said(tmp_path, given)
+    assert said and len(said) < 5_000
+
+
+def test_a_dump_that_trips_over_its_bytes_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_bytes(lines_of(plain_rows([1])))
+    refresh = LinesDump.refresh
+
+    def trips(dump: LinesDump) -> bool:
+        return {}["nothing"] if dump.path.endswith("a.jsonl") else refresh(dump)
+
+    monkeypatch.setattr(LinesDump, "refresh", trips)
+    shelf = shelf_of(a_run(tmp_path / "run"), str(tmp_path / "*.jsonl"))
+    shelved = shelf.settle(1)
+    assert shelved is not None and len(shelved.rollouts.completions) == 12
+    assert "KeyError" in shelf.state.notes[0] and "a.jsonl" in shelf.state.notes[0]
+    monkeypatch.undo()
+    shelf.settle(1)
+    assert not shelf.state.notes
+
+
+def test_a_log_that_names_a_folder_of_somebody_else_does_no_harm(tmp_path: Path) -> None:
+    if os.geteuid():
+        pytest.skip("only root can make a folder that another user may not enter")
+    run = a_run(tmp_path, "slurm-1.out")
+    closed = tmp_path / "closed"
+    (closed / "dump").mkdir(parents=True)
+    closed.chmod(0o700)
+    run.write_text(f"rollout_data_dir={closed}/dump\nstep:1 - a:2.0\n")
+    tmp_path.chmod(0o755)
+    os.setresuid(1002, 1002, 0)
+    try:
+        assert dumps_beside("slurm-1.out") == [] == dumps_beside(str(run))
+        assert given_dumps(f"{closed}/dump")[1] == [f"{closed}/dump: Permission denied"]
+    finally:
+        os.setresuid(0, 0, 0)

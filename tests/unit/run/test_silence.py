@@ -1,0 +1,161 @@
+"""A live run that falls silent: the word in the header, and when it becomes an alarm."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from recorded import recorded_run
+
+from rltop.cli.open_session import direct
+from rltop.clock import FakeClock
+from rltop.config import load
+from rltop.model import Level, RunState
+from rltop.rules.options import EngineOptions, RuleSettings
+from rltop.run.found import Found, name_of
+from rltop.run.run import TrackedRun
+from rltop.run.session import Session
+
+
+class Writer:
+    """Rows appended one by one while the clock and a session move along."""
+
+    def __init__(self, path: Path, lines: list[str], rules: RuleSettings | None = None) -> None:
+        self.path = path
+        self.clock = FakeClock()
+        path.write_text("".join(lines))
+        config = load({}, {"HOME": str(path.parent)})
+        options = config.ingest._replace(has_preview=False, health=EngineOptions(rules or {}))
+        found = Found(str(path), name_of(str(path)), path.stat().st_size, self.clock.now())
+        self.session = Session([found], direct(self.clock), self.clock, options)
+        self.settle()
+
+    def settle(self) -> None:
+        while self.session.step(1_000.0):
+            pass
+
+    def append(self, line: str, after_s: float) -> None:
+        self.clock.advance(after_s)
+        with self.path.open("a") as file:
+            file.write(line)
+        self.settle()
+
+    def wait(self, seconds: float) -> TrackedRun:
+        self.clock.advance(seconds)
+        self.settle()
+        return self.session.runs[0]
+
+
+def stalled(run: TrackedRun) -> Level:
+    return max((v.level for v in run.verdicts if v.rule == "L4"), default=Level.OK)
+
+
+def rows(count: int, **more: float) -> list[str]:
+    return [json.dumps({"step": i, "loss": 0.1, "grad_norm": 1.0, **more}) + "\n" for i in range(1, count + 1)]
+
+
+@pytest.mark.parametrize(("gap_s", "limit_s"), [(1.0, 60.0), (100.0, 300.0)])
+def test_silence_is_a_warning_within_three_gaps_or_the_floor(tmp_path: Path, gap_s: float, limit_s: float) -> None:
+    lines = rows(60)
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:30])
+    for line in lines[30:]:
+        writer.append(line, gap_s)
+        assert stalled(writer.session.runs[0]) is Level.OK
+        assert writer.session.runs[0].state is RunState.LIVE
+    assert stalled(writer.wait(limit_s - 1.0)) is Level.OK
+    run = writer.wait(2.0)
+    assert stalled(run) is Level.WARN
+    assert run.state is RunState.STALLED
+    writer.append(json.dumps({"step": 61, "loss": 0.1}) + "\n", 5.0)
+    assert stalled(run) is Level.OK
+
+
+def test_a_file_that_was_silent_when_opened_is_a_word_and_no_alarm(tmp_path: Path) -> None:
+    run = Writer(tmp_path / "metrics.jsonl", rows(60, time=1_600_000_000.0)).wait(10_000.0)
+    assert stalled(run) is Level.OK
+    assert run.state is RunState.ENDED
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+def test_a_clock_of_the_trainer_that_goes_wrong_hides_no_silence(tmp_path: Path, ahead_s: float) -> None:
+    lines = [json.dumps({"step": i, "loss": 0.1, "time": FakeClock().now() + i + ahead_s}) + "\n" for i in range(1, 61)]
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:30])
+    for line in lines[30:]:
+        writer.append(line, 1.0)
+    assert stalled(writer.wait(55.0)) is Level.OK
+    assert stalled(writer.wait(10.0)) is Level.WARN
+
+
+def test_a_fast_run_does_not_flicker_between_two_polls(tmp_path: Path) -> None:
+    lines = rows(200)
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:20])
+    for line in lines[20:]:
+        writer.append(line, 0.05)
+    assert writer.wait(2.0).state is RunState.LIVE
+    assert writer.wait(10.0).state is RunState.QUIET
+
+
+def test_the_recorded_stall_replayed_live(tmp_path: Path) -> None:
+    lines = recorded_run("trl/grpo_stalled").metrics.read_text().splitlines(keepends=True)
+    times = [json.loads(line)["time"] for line in lines]
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:1])
+    for line, before, then in zip(lines[1:], times, times[1:], strict=False):
+        writer.append(line, then - before)
+        assert stalled(writer.session.runs[0]) is Level.OK
+    assert stalled(writer.wait(59.0)) is Level.OK
+    assert stalled(writer.wait(2.0)) is Level.WARN
+
+
+def test_a_pause_as_long_as_the_checkpoints_before_is_no_stall(tmp_path: Path) -> None:
+    lines = rows(120)
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:1])
+    for i, line in enumerate(lines[1:], start=2):
+        pause_s = 400.0 if i % 20 == 1 else 30.0
+        writer.wait(pause_s - 1.0)
+        # Whether the first pauses of a run are checkpoints nobody can know.
+        if i > 45:
+            assert stalled(writer.session.runs[0]) is Level.OK, i
+        writer.append(line, 1.0)
+    writer.wait(399.0)
+    assert stalled(writer.wait(10_000.0)) >= Level.WARN
+
+
+def test_silence_muted_in_the_settings_stays_a_word(tmp_path: Path) -> None:
+    lines = rows(60)
+    writer = Writer(tmp_path / "metrics.jsonl", lines[:30], {"L4": {"enabled": False}})
+    for line in lines[30:]:
+        writer.append(line, 1.0)
+    run = writer.wait(100_000.0)
+    assert run.state is RunState.STALLED
+    assert not [verdict for verdict in run.verdicts if verdict.rule == "L4"]
+    assert run.silenced == {"L4"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_told"), [({}, False), ({"first_s": 60.0}, True), ({"first_s": 60.0, "enabled": False}, False)]
+)
+def test_the_first_record_is_late_where_the_settings_say_so(
+    tmp_path: Path, settings: dict[str, float | bool], is_told: bool
+) -> None:
+    writer = Writer(tmp_path / "metrics.jsonl", ["starting\n"], {"L5": settings} if settings else None)
+    found = [verdict.rule for verdict in writer.wait(600.0).verdicts]
+    assert ("L5" in found) is is_told
+
+
+@pytest.mark.parametrize(("settings", "is_told"), [({}, True), ({"warn": 0.6}, False), ({"enabled": False}, False)])
+def test_unreadable_lines_count_as_the_settings_say(
+    tmp_path: Path, settings: dict[str, float | bool], is_told: bool
+) -> None:
+    lines = [line for row in rows(40) for line in (row, "{broken\n")]
+    writer = Writer(tmp_path / "metrics.jsonl", lines, {"L7": settings} if settings else None)
+    found = [verdict.rule for verdict in writer.wait(1.0).verdicts]
+    assert ("L7" in found) is is_told
+
+
+def test_lines_whose_tail_the_log_cut_off_are_read_and_no_alarm(tmp_path: Path) -> None:
+    lines = [f"step:{i} - actor/pg_loss:0.25 - critic/score/mean:0.5 - val-core/a/re\n" for i in range(1, 61)]
+    writer = Writer(tmp_path / "train.log", lines)
+    run = writer.wait(1.0)
+    assert (run.stream.rows, run.counts.bad_lines) == (60, 60)
+    assert "L7" not in [verdict.rule for verdict in run.verdicts]

@@ -1,0 +1,338 @@
+"""One run as the screen sees it, while its file is read, hangs, begins anew or has been folded."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rltop.cli.open_session import direct, threaded
+from rltop.clock import FakeClock, SystemClock
+from rltop.formats.jsonl import JsonlOptions
+from rltop.model import Place, RunState
+from rltop.report.overview_document import once_document
+from rltop.report.text import once_text
+from rltop.resources import folder
+from rltop.run import session as session_module
+from rltop.run.found import Found, name_of
+from rltop.run.options import IngestOptions
+from rltop.run.recall import read_row
+from rltop.run.session import Session
+from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState, TailStatus
+from rltop.sources.feed import DirectFeed
+from rltop.sources.reader import Reader, ReaderOptions
+from rltop.store.series import StoreOptions
+
+
+def line(step: int, **values: float) -> bytes:
+    return json.dumps({"step": step, "loss": step / 7, **values}).encode() + b"\n"
+
+
+class ScriptedFeed:
+    """Gives out what the test puts in, and says what the test says."""
+
+    is_network = False
+    is_over = False
+    is_at_rest = False
+
+    def __init__(self) -> None:
+        self.events: list[Chunk | Reset] = []
+        self.status = TailStatus(TailState.READING)
+        self.is_exhausted = False
+        self.offset = self.generation = 0
+
+    def write(self, data: bytes, state: TailState = TailState.AT_END) -> None:
+        self.events.append(Chunk(data, self.offset, self.generation))
+        self.offset += len(data)
+        self.say(state)
+
+    def begin_anew(self) -> None:
+        self.generation, self.offset = self.generation + 1, 0
+        self.events.append(Reset(ResetReason.TRUNCATED, self.generation, is_restart=True))
+
+    def say(self, state: TailState) -> None:
+        self.status = TailStatus(state, "", self.offset, self.offset)
+        self.is_exhausted = state is not TailState.READING
+
+    def take(self, max_bytes: int) -> list[Chunk | Reset]:
+        taken, self.events = self.events, []
+        return taken
+
+    def close(self) -> None:
+        pass
+
+
+def session_of(*feeds: ScriptedFeed, size: int = 0) -> Session:
+    """A session in which each path has its feed; with a size, the second one is the preview of the first."""
+    if size:
+        main, preview = feeds
+        found = [Found("m.jsonl", name_of("m.jsonl"), size)]
+        return Session(found, lambda _path, last: main if last is None else preview, FakeClock())
+    found = [Found(f"{i}.jsonl", name_of(f"{i}.jsonl")) for i in range(len(feeds))]
+    return Session(found, lambda path, _last: feeds[int(path[0])], FakeClock())
+
+
+def test_a_feed_that_hangs_in_the_middle_of_history_has_not_caught_up() -> None:
+    feed = ScriptedFeed()
+    feed.write(line(1) + line(2), TailState.READING)
+    feed.say(TailState.STUCK)
+    session = session_of(feed)
+    session.step(1e9)
+    run = session.runs[0]
+    assert run.stream.last_step == 2
+    assert run.loading is not None
+    feed.write(line(3))
+    session.step(1e9)
+    assert run.loading is None
+
+
+def test_a_run_whose_file_system_is_silent_holds_up_no_other() -> None:
+    dead, alive = ScriptedFeed(), ScriptedFeed()
+    session = session_of(dead, alive)
+    dead.say(TailState.STUCK)
+    for step in range(1, 40):
+        alive.write(line(step))
+        session.step(4)
+    assert session.runs[1].stream.last_step == 39
+    assert session.runs[0].stream.rows == 0
+    assert session.runs[0].state_note == dead.status.message
+
+
+def test_several_runs_in_turns_come_to_what_each_comes_to_alone() -> None:
+    feeds = [ScriptedFeed() for _ in range(3)]
+    session = session_of(*feeds)
+    for step in range(1, 60):
+        for i, feed in enumerate(feeds):
+            feed.write(line(step, reward=float(i)))
+            session.step(0)
+    while session.step(4):
+        pass
+    for i, run in enumerate(session.runs):
+        assert list(run.stream.steps()) == list(range(1, 60))
+        assert run.stream.latest("reward") == (59, float(i))
+
+
+def test_the_newest_row_never_goes_back_when_history_takes_over() -> None:
+    main, preview = ScriptedFeed(), ScriptedFeed()
+    rows = [line(step) for step in range(1, 31)]
+    session = session_of(main, preview, size=session_module.PREVIEW_FROM_BYTES)
+    run = session.runs[0]
+    preview.offset = len(b"".join(rows[:20]))
+    preview.write(b"".join(rows[20:28]))
+    main.write(b"".join(rows[:10]), TailState.READING)
+    session.step(1e9)
+    assert (run.is_preview, run.stream.last_step) == (True, 28)
+    preview.write(rows[28])  # seen by the preview first
+    main.write(b"".join(rows[10:28]))
+    session.step(1e9)
+    assert run.stream.last_step == 29
+    main.write(rows[28] + rows[29])
+    session.step(1e9)
+    assert (run.is_preview, run.stream.last_step) == (False, 30)
+
+
+def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> None:
+    main, preview = ScriptedFeed(), ScriptedFeed()
+    session = session_of(main, preview, size=session_module.PREVIEW_FROM_BYTES)
+    run = session.runs[0]
+    old = b"".join(line(step) for step in range(1, 31))
+    main.write(old, TailState.READING)
+    preview.offset = len(old)
+    preview.write(line(31))
+    preview.begin_anew()
+    preview.write(line(20, reward=1.0))
+    session.step(1e9)
+    assert run.is_preview
+    assert run.stream.latest("reward") == (20, 1.0)
+    main.begin_anew()
+    main.write(line(20, reward=1.0))
+    session.step(1e9)
+    assert not run.is_preview
+    assert run.stream.restarts == (20,)
+
+
+def waited_for(session: Session, step: int) -> None:
+    run = session.runs[0]
+    run.recall(step)
+    until = time.monotonic() + 10
+    while run.stream.folded_range(step) is not None and time.monotonic() < until:
+        session.step(4)
+        time.sleep(0.002)
+
+
+@pytest.fixture
+def folded(tmp_path: Path) -> Session:
+    """A run of which memory holds the last rows only, and the index every other place at most."""
+    path = tmp_path / "metrics.jsonl"
+    with path.open("wb") as file:
+        for step in range(1, 10_001):
+            file.write(line(step))
+            if step % 1_000 == 0:
+                file.write(json.dumps({"step": step, "eval_loss": step * 2.0}).encode() + b"\n")
+    options = IngestOptions(has_preview=False, store=StoreOptions(memory_bytes=40_000))
+    session = Session([Found(str(path), name_of(str(path)))], direct(FakeClock()), FakeClock(), options)
+    while session.step(1e9):
+        pass
+    return session
+
+
+@pytest.mark.parametrize("step", [1, 2, 77, 1_000, 5_431, 8_000])
+def test_any_folded_row_comes_back_as_it_was_written(folded: Session, step: int) -> None:
+    stream = folded.runs[0].stream
+    assert stream.folded_range(step) is not None
+    waited_for(folded, step)
+    expected = {"loss": step / 7} | ({"eval_loss": step * 2.0} if step % 1_000 == 0 else {})
+    assert stream.row(step) == expected
+    assert stream.latest("loss", step) == (step, step / 7)
+
+
+def test_what_was_recalled_is_forgotten_when_the_run_begins_anew(folded: Session) -> None:
+    run = folded.runs[0]
+    waited_for(folded, 77)
+    with Path(run.path.raw).open("ab") as file:
+        file.write(json.dumps({"step": 70, "loss": -1.0}).encode() + b"\n")
+        file.write(json.dumps({"step": 77, "loss": -2.0}).encode() + b"\n")
+    while folded.step(1e9):
+        pass
+    assert run.stream.value("loss", 77) == -2.0
+
+
+def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"".join(line(step) for step in range(0, 100, 10)))
+    place = Place(0, 0)
+    assert read_row(str(path), 45, place, JsonlOptions()) is None
+    assert read_row(str(path), 40, place, JsonlOptions()) == {"loss": 40 / 7}
+
+
+def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
+    from rltop.model import RunState
+
+    path = folder("fixtures") / "tensorboard" / "events.out.tfevents.1795000001.node-1.1.simple"
+    clock = FakeClock(1_900_000_000.0)
+    found = Found(str(path), name_of(str(path)), modified_s=path.stat().st_mtime)
+    session = Session([found], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    run = session.runs[0]
+    while session.step(1e9):
+        pass
+    rows = run.stream.rows
+    clock.advance(2.0)
+    session.step(1e9)
+    assert run.stream.rows == rows + 1
+    assert run.state in (RunState.ENDED, RunState.FINISHED)
+    assert run.age_s is None or run.age_s > 1_000_000
+
+
+def test_a_run_whose_file_is_at_its_end_is_left_alone_until_more_has_come(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    rung = threading.Event()
+    reader = Reader(ReaderOptions(), on_data=rung.set)
+    found = Found(str(path), name_of(str(path)), path.stat().st_size)
+    session = Session([found], threaded(reader), SystemClock())
+    run = session.runs[0]
+
+    def reaches(step: int) -> bool:
+        for _ in range(400):
+            while session.step(50.0):
+                pass
+            if run.stream.last_step == step and run.is_resting:
+                return True
+            rung.wait(0.05)
+            rung.clear()
+        return False
+
+    assert reaches(1)
+    with path.open("ab") as file:
+        file.write(b'{"step": 2, "loss": 1.0}\n')
+    assert reaches(2)
+    session.close()
+    reader.close()
+
+
+def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", SystemClock()
+    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    run = session.runs[0]
+    while session.step(1e9):
+        pass
+    assert run.behind_bytes == 0
+    with path.open("ab") as file:
+        file.writelines(b'{"step": %d, "loss": 2.0, "note": "%s"}\n' % (step, b"x" * 2000) for step in range(2, 1000))
+    size = path.stat().st_size
+    session.step(0.5)
+    assert 0.5 * size < run.behind_bytes < size
+    assert "2.0 MB behind" in once_text(run, 100) or "1.9 MB behind" in once_text(run, 100)
+    assert once_document(run)["behind_bytes"] == run.behind_bytes
+    while session.step(1e9):
+        pass
+    assert run.behind_bytes == 0
+    assert "MB behind" not in once_text(run, 100)
+
+
+def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", SystemClock()
+    path.write_bytes(b"".join(b'{"step": %d, "loss": 2.0}%s\n' % (step, b" " * 1000) for step in range(3000)))
+    found = Found(str(path), name_of(str(path)))
+    session = Session([found], lambda p, _n: DirectFeed(p, clock=clock, options=ONCE), clock)
+    session.step(0.5)
+    with path.open("ab") as file:
+        file.write(b" " * 3_000_000)
+    while session.step(1e9):
+        pass
+    assert (session.runs[0].stream.last_step, session.runs[0].behind_bytes) == (2999, 3_000_000)
+
+
+def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
+    path, clock = tmp_path / "metrics.jsonl", FakeClock()
+    path.write_bytes(b'{"step": 1, "loss": 2.0}\n')
+    session = Session([Found(str(path), name_of(str(path)))], lambda p, _n: DirectFeed(p, clock=clock), clock)
+    run = session.runs[0]
+    for content, state in (
+        (None, RunState.LIVE),
+        (b"", RunState.WAITING),
+        (b'{"step": 2, "loss": 1.0}\n', RunState.LIVE),
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        while session.step(1e9):
+            pass
+        assert run.state is state
+        assert ("the file was truncated" in once_text(run, 100)) == (state is RunState.WAITING)
+
+
+def test_the_newest_row_has_its_events_while_it_is_open_and_once_when_it_is_closed() -> None:
+    feed = ScriptedFeed()
+    session = session_of(feed)
+    run = session.runs[0]
+    feed.write(b"".join(line(step, grad_norm=1.0) for step in range(1, 41)) + line(41, grad_norm=float("nan")))
+    session.step(1_000.0)
+    firing = [event for event in run.events if event.step == 41]
+    assert firing and all(event.is_provisional for event in firing)
+    assert {event.rule for event in firing} <= {verdict.rule for verdict in run.verdicts}
+    assert len(run.events) == len(run.event_times)
+    feed.write(line(42, grad_norm=1.0))
+    session.step(1_000.0)
+    assert [event for event in run.events if event.step == 41] == [
+        event._replace(is_provisional=False) for event in firing
+    ]
+    assert len(run.events) == len(run.event_times)
+
+
+@pytest.mark.parametrize("rows", [*range(8, 32, 6), 60, 80, 100, 120, 140])
+def test_a_file_that_is_opened_shows_the_events_that_it_has_when_it_is_over(rows: int) -> None:
+    """Whatever its last row: also in the middle of what fires, and before it is known who wrote it."""
+    path = folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl"
+    feed = ScriptedFeed()
+    session = session_of(feed)
+    run = session.runs[0]
+    feed.write(b"".join(path.read_bytes().splitlines(keepends=True)[:rows]))
+    session.step(10_000.0)
+    opened = [event._replace(is_provisional=False) for event in run.events]
+    run.finish()
+    assert opened == list(run.events)
+    assert not any(event.is_provisional for event in run.events)

@@ -1,0 +1,139 @@
+"""What a file says besides its rows: how it ended, how fresh it can be, what was set up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from binary_files import block_log, exit_record, history, run_record
+from fake_run import verl_rows
+
+from rltop.cli.open_session import direct
+from rltop.clock import FakeClock
+from rltop.config import load
+from rltop.formats.kinds import CONSOLE
+from rltop.model import Level, RunState
+from rltop.pages.overview import build_overview
+from rltop.pages.overview_rows import paint_overview
+from rltop.report.overview_document import once_document
+from rltop.rows.glyphs import glyph_set
+from rltop.run import session as session_module
+from rltop.run.found import Found, name_of
+from rltop.run.run import TrackedRun
+from rltop.run.session import Session
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB"
+
+
+class Watched:
+    """A file that is followed, and a clock that the test moves."""
+
+    def __init__(self, path: Path, data: bytes, *, is_live: bool = True) -> None:
+        self.path, self.clock = path, FakeClock(1_000_000.0)
+        path.write_bytes(data)
+        config = load({}, {"HOME": str(path.parent)})
+        found = Found(str(path), name_of(str(path)), len(data), self.clock.now())
+        self.session = Session([found], direct(self.clock), self.clock, config.ingest._replace(has_preview=False))
+        self.after(0.0)
+        if not is_live:
+            self.session.drain()
+
+    def after(self, seconds: float, data: bytes = b"") -> TrackedRun:
+        with self.path.open("ab") as file:
+            file.write(data)
+        self.clock.advance(seconds)
+        while self.session.step(1_000.0):
+            pass
+        return self.session.runs[0]
+
+
+def sentence(run: TrackedRun) -> tuple[Level, str]:
+    said = build_overview(run, width=120).sentence
+    return said.level, said.text.raw
+
+
+def text(run: TrackedRun, width: int) -> str:
+    rows = paint_overview(build_overview(run, width=width), width, None, glyph_set(is_ascii=False))
+    return "\n".join("".join(piece.text for piece in row.line) for row in rows)
+
+
+def log(steps: int) -> bytes:
+    return b"".join(f"step:{i} - actor/pg_loss:0.5 - actor/grad_norm:1.0\n".encode() for i in range(1, steps + 1))
+
+
+def test_an_error_before_the_first_step_is_what_is_said(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "train.log", b"loading weights\n" + b"x\n" * 2048)
+    run = watched.after(1.0, b"Traceback (most recent call last):\n" + OOM.encode() + b"\n")
+    assert run.state is RunState.WAITING
+    assert sentence(run) == (Level.WARN, f"no metrics yet, and an error was logged: {OOM}")
+    run = watched.after(3600.0)
+    assert run.state is RunState.DIED
+    assert sentence(run) == (Level.CRIT, f"died before the first step: {OOM}")
+    document = once_document(run)
+    assert (document["state"], document["failure"]) == ("died", OOM)
+    assert "✗ died" in text(run, 80)
+
+
+def test_an_error_after_which_the_run_goes_on_is_no_death(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "train.log", log(60))
+    run = watched.after(1.0, b"RuntimeError: sandbox did not answer\n")
+    assert run.state is RunState.LIVE
+    assert "an error was logged since the newest step: RuntimeError: sandbox did not answer" in sentence(run)[1]
+    run = watched.after(1.0, b"step:61 - actor/pg_loss:0.5 - actor/grad_norm:1.0\n")
+    assert run.failure.raw == ""
+    assert "RuntimeError" not in sentence(run)[1]
+
+
+def test_an_error_and_silence_is_a_death_after_its_step(tmp_path: Path) -> None:
+    run = Watched(tmp_path / "train.log", log(60) + OOM.encode() + b"\n", is_live=False).session.runs[0]
+    assert run.state is RunState.DIED
+    assert sentence(run)[1].startswith(f"died after step 60: {OOM}")
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, RunState.FINISHED), (1, RunState.DIED), (255, RunState.DIED)])
+def test_an_exit_record_ends_the_run_with_its_code(tmp_path: Path, code: int, state: RunState) -> None:
+    rows = [history({"global_step": i, "loss": 0.5}) for i in range(1, 40)]
+    run = Watched(tmp_path / "run-x.wandb", block_log(*rows, exit_record(code))).session.runs[0]
+    assert run.state is state
+    if code:
+        assert f"died after step 39: the process ended with exit code {code}" in sentence(run)[1]
+    assert once_document(run)["failure"] == (f"the process ended with exit code {code}" if code else None)
+
+
+def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp_path: Path) -> None:
+    keys = ["critic/score/mean", "critic/score/max", "critic/score/min", "actor/pg_loss", "training/global_step"]
+    rows = [history({key: row[key] for key in keys}) for _, row in verl_rows(40)]
+    config = {"actor_rollout_ref": {"rollout": {"n": 8}}, "trainer": {"total_training_steps": 90}}
+    watched = Watched(tmp_path / "run-x.wandb", block_log(run_record(config), *rows))
+    run = watched.session.runs[0]
+    assert (run.group_size, run.stream.total_steps) == (8, 90)
+    assert "W&B writes 32 KiB at a time" in run.kind_note
+    for width in (80, 120, 200):
+        assert "the newest steps may lag" in text(run, width)
+    assert once_document(run)["kind_note"] == run.kind_note
+    assert "may lag" not in text(watched.after(1e6), 120), "it is over: nothing lags any more"
+
+
+def test_rows_of_json_lines_are_fresh(tmp_path: Path) -> None:
+    run = Watched(tmp_path / "m.jsonl", b'{"step": 1, "loss": 0.5}\n').session.runs[0]
+    assert run.kind_note == ""
+    assert once_document(run)["kind_note"] is None
+
+
+def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "train.log"
+    path.write_bytes(log(5_000))
+    monkeypatch.setattr(session_module, "PREVIEW_FROM_BYTES", 10_000)
+    clock = FakeClock()
+    found = Found(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
+    session = Session([found], direct(clock), clock)
+    run = session.runs[0]
+    assert run._previews
+    session.step(0.0)
+    assert run.is_preview
+    assert run.stream.last_step == 5_000
+    session.drain()
+    assert not run.is_preview
+    assert run.stream.rows == 5_000
