@@ -64,7 +64,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
-    CSS_PATH = "page.tcss"
+    CSS_PATH: ClassVar = ["page.tcss", "filtered.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
     COMMANDS: ClassVar = {RltopCommands}
     DEFAULT_MODE = "overview"

@@ -10,7 +10,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.getters import query_one
-from textual.types import CSSPathType
 from textual.widgets import Input
 
 from rltop.app.bindings import FILTER_BINDINGS
@@ -33,7 +32,6 @@ class FilterInput(Input):
 class FilteredPage(Page):
     """A long list, and a text field that says what of it is shown."""
 
-    CSS_PATH: ClassVar[CSSPathType | None] = ["page.tcss", "filtered.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [*FILTER_BINDINGS]
     FOOTER: ClassVar[Sequence[str]] = ("find",)
     PLACEHOLDER = ""

@@ -15,7 +15,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.getters import query_one
 from textual.screen import Screen
-from textual.types import CSSPathType
 
 from rltop.app.bindings import key_names
 from rltop.app.board import Board
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 class Page(Screen[None]):
     """A screen painted from one run."""
 
-    CSS_PATH: ClassVar[CSSPathType | None] = "page.tcss"
     VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
     HELP = ""
     """What the page shows, for the help screen; `{open}` stands for the key of that action."""
