@@ -144,7 +144,8 @@ def test_ctrl_z_at_any_moment_of_the_start(start: Start, delay_s: float) -> None
 def test_a_stop_that_nobody_announced(start: Start, shell: str) -> None:
     job = start(shell)
     job.until_drawn()
-    job.terminal.until_still(0.4)
+    # A second after the start the threads begin that no first frame needs.
+    job.terminal.until_still(1.5)
     held, threads = set(job.modes.items()), thread_count(job.pid)
     for is_continued in (False, True, False):
         os.kill(job.pid, signal.SIGSTOP)
