@@ -86,23 +86,25 @@ def revision(commit: str) -> str:
 def collect(tree: Path, paths: list[str], out: Path, jobs: int) -> None:
     """Have a tree show some inputs, and keep what it shows; fixtures are the present ones for both sides."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "TZ": "UTC", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
+    # What is hostile in a fixture may be half of a surrogate pair.
+    environment["PYTHONIOENCODING"] = "utf-8:surrogatepass"
     batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
 
-    def shown(batch: list[str]) -> str:
+    def shown(batch: list[str]) -> bytes:
         command = [sys.executable, str(tree / "bench" / "shown.py"), *batch]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=tree)
+        done = subprocess.run(command, check=False, capture_output=True, env=environment, cwd=tree)
         if done.returncode:
-            sys.exit(f"{' '.join(command)}\n{done.stderr[-4000:]}")
+            sys.exit(f"{' '.join(command)}\n{done.stderr.decode(errors='replace')[-4000:]}")
         return done.stdout
 
-    with ThreadPoolExecutor(jobs) as pool, out.open("w", encoding="utf-8") as file:
+    with ThreadPoolExecutor(jobs) as pool, out.open("wb") as file:
         file.writelines(pool.map(shown, batches))
 
 
 def read(path: Path) -> dict[tuple[str, ...], dict[str, Any]]:
     """Lines by what they are about."""
     found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_bytes().decode("utf-8", "surrogatepass").split("\n")[:-1]:
         told = json.loads(line)
         where = (told.pop("file"), told.pop("document", ""), told.pop("page", ""), told.pop("size", ""))
         found[(*where, told.pop("at", ""))] = told
@@ -214,9 +216,9 @@ def report(old: Mapping[Any, Any], new: Mapping[Any, Any], stage: str, out: Path
             by_page[where[1] or where[2]] += 1
             lines.append("  ".join(part for part in where if part) + "".join(f"\n    {one}" for one in found))
     if out is not None:
-        out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        out.write_text("\n".join(lines) + "\n", encoding="utf-8", errors="backslashreplace")
     for line in lines[:20]:
-        print(line)
+        print(line.encode(errors="backslashreplace").decode())
     print(f"{len(old)} documents and pages before, {len(new)} after, {len(lines)} not kept ({stage}): {dict(by_page)}")
     return 1 if lines else 0
 
