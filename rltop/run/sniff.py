@@ -34,6 +34,11 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         head = file.read(SNIFF_BYTES)
         is_all = len(head) < SNIFF_BYTES
         tail = b"" if is_all else _last_bytes(file)
+    if head and not head.strip(b"\0"):
+        # A writer that does not append, behind `copytruncate`: what it wrote stands behind a hole of any size.
+        head = tail.lstrip(b"\0") if tail[:1] == b"\0" else tail.partition(b"\n")[2]
+        if not head:
+            return None, "nothing but NUL bytes so far"
     what, _ = why_refused(head)
     if what and kind_of(head, path, is_all=True) is not TELESCOPE:
         return None, what
@@ -50,7 +55,7 @@ def _judge(path: str, head: bytes, tail: bytes, options: JsonlOptions, *, is_all
     """The kind of a file that is not compressed, and why it is no metric stream."""
     kind = kind_of(head, path, is_all=True)
     if kind is JSONL:
-        return kind, _why_not_jsonl(head, options, is_all=is_all)
+        return kind, _why_not_jsonl(head.replace(b"\0", b""), options, is_all=is_all)
     if kind is WHOLE_JSON:
         return kind, "" if bare_name(
             Path(path).name

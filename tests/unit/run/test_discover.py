@@ -83,3 +83,30 @@ def test_wandb_runs_are_put_together_by_the_names_in_them(tmp_path):
         (folder / f"run-id{i}.wandb").write_bytes(data)
     (run,) = discover([str(tmp_path)]).found
     assert (str(run.name), run.role, [each.role for each in run.beside]) == ("math", "trainer", ["explorer"])
+
+
+@pytest.mark.parametrize("hole", [4096, 200_000, 40 * 1024 * 1024])
+def test_a_file_that_begins_with_a_hole_is_judged_by_what_stands_behind_it(tmp_path, hole):
+    written = rows(tmp_path / "metrics.jsonl", 3).read_bytes()
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        file.seek(hole)
+        file.write(written)
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(tmp_path / "metrics.jsonl")]
+    assert discover([str(tmp_path / "metrics.jsonl")]).found
+
+
+def test_rows_with_holes_between_them_are_not_taken_for_samples(tmp_path):
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        for step in range(40):
+            file.write(b'{"step": %d, "loss": 1.5}\n' % step)
+            file.seek(100_000, 1)
+    for path in (tmp_path, tmp_path / "metrics.jsonl"):
+        assert [each.path for each in discover([str(path)]).found] == [str(tmp_path / "metrics.jsonl")]
+
+
+def test_a_file_of_nothing_but_a_hole_is_passed_over_until_it_holds_more(tmp_path):
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        file.truncate(1024 * 1024)
+    found = discover([str(tmp_path)])
+    assert found.passed_over == [(str(tmp_path / "metrics.jsonl"), "nothing but NUL bytes so far")]
+    assert discover([str(tmp_path / "metrics.jsonl")]).found
