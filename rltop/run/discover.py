@@ -139,6 +139,7 @@ def _look_for(path: str, result: Discovery) -> None:
 
 def _declared(found: Found, result: Discovery) -> Ranges:
     """Ranges that files beside the run declare; they can do without."""
+    result.opened += 1
     try:
         return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
     except OSError as error:

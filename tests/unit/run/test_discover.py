@@ -10,7 +10,8 @@ import zipfile
 import pytest
 
 from rltop.errors import SourceError
-from rltop.run.discover import discover
+from rltop.run.beside import read_ranges
+from rltop.run.discover import Discovery, discover
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import rlinf, trinity
 
@@ -110,3 +111,17 @@ def test_a_file_of_nothing_but_a_hole_is_passed_over_until_it_holds_more(tmp_pat
     found = discover([str(tmp_path)])
     assert found.passed_over == [(str(tmp_path / "metrics.jsonl"), "nothing but NUL bytes so far")]
     assert discover([str(tmp_path / "metrics.jsonl")]).found
+
+
+def test_looking_for_ranges_beside_many_runs_is_progress_too(tmp_path, monkeypatch):
+    for name in "abcdef":
+        rows(tmp_path / name / "metrics.jsonl")
+    so_far, counted = Discovery(), []
+
+    def read(path, note):
+        counted.append(so_far.opened)
+        return read_ranges(path, note)
+
+    monkeypatch.setattr("rltop.run.discover.read_ranges", read)
+    discover([str(tmp_path)], into=so_far)
+    assert counted == sorted(set(counted)) and len(counted) == 6
