@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import lzma
+import random
 import sqlite3
+import time
 import zipfile
 
 import pytest
+import zstandard
 
 from rltop.errors import SourceError
 from rltop.run.beside import read_ranges
@@ -125,3 +130,34 @@ def test_looking_for_ranges_beside_many_runs_is_progress_too(tmp_path, monkeypat
     monkeypatch.setattr("rltop.run.discover.read_ranges", read)
     discover([str(tmp_path)], into=so_far)
     assert counted == sorted(set(counted)) and len(counted) == 6
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstandard.compress], ids=["gz", "bz2", "zst"])
+@pytest.mark.parametrize("count", [3, 4000])
+def test_what_is_compressed_is_found_in_a_directory(tmp_path, pack, count):
+    noise = random.Random(0)
+    lines = (json.dumps({"step": i, **{f"m/{key}": noise.random() for key in range(20)}}) for i in range(count))
+    packed = tmp_path / "old" / "metrics.jsonl.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(pack("".join(line + "\n" for line in lines).encode()))
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(packed)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstandard.compress], ids=["gz", "bz2", "zst"])
+def test_damage_at_the_beginning_of_what_is_compressed_is_said(tmp_path, pack):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    damaged = tmp_path / "b" / "metrics.jsonl.gz"
+    damaged.parent.mkdir()
+    damaged.write_bytes(pack(bytes(range(256)) * 40)[:20] + b"damage" * 10)
+    found = discover([str(tmp_path)])
+    assert len(found.found) == 1
+    assert [path for path, _ in found.left_out] == [str(damaged)]
+
+
+def test_a_small_file_that_would_unpack_to_gigabytes_is_not_unpacked_to_its_end(tmp_path):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    (tmp_path / "bomb.jsonl.zst").write_bytes(zstandard.compress(bytes(1024 * 1024)) * 20_000)
+    began = time.process_time()
+    found = discover([str(tmp_path)])
+    assert time.process_time() - began < 5
+    assert [path for path, _ in found.passed_over] == [str(tmp_path / "bomb.jsonl.zst")]
