@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import os
 import random
 import sqlite3
 import time
@@ -116,6 +117,9 @@ def test_a_file_of_nothing_but_a_hole_is_passed_over_until_it_holds_more(tmp_pat
     found = discover([str(tmp_path)])
     assert found.passed_over == [(str(tmp_path / "metrics.jsonl"), "nothing but NUL bytes so far")]
     assert discover([str(tmp_path / "metrics.jsonl")]).found
+    with (tmp_path / "metrics.jsonl").open("r+b") as file:
+        file.write(b'{"step": 1, "loss": 1.5}\n')
+    assert discover([str(tmp_path)], seen=found.seen).found
 
 
 def test_looking_for_ranges_beside_many_runs_is_progress_too(tmp_path, monkeypatch):
@@ -161,3 +165,19 @@ def test_a_small_file_that_would_unpack_to_gigabytes_is_not_unpacked_to_its_end(
     found = discover([str(tmp_path)])
     assert time.process_time() - began < 5
     assert [path for path, _ in found.passed_over] == [str(tmp_path / "bomb.jsonl.zst")]
+
+
+@pytest.mark.parametrize("name", ["events.out.tfevents.1.x", "run-a.wandb"])
+def test_a_damaged_file_of_records_does_not_stand_for_the_newest_run(tmp_path, name):
+    run = rows(tmp_path / "a" / "metrics.jsonl")
+    damaged = tmp_path / "b" / name
+    damaged.parent.mkdir()
+    damaged.write_bytes(b":W&B" + bytes(range(256)) * 20)
+    os.utime(run, (1, 1))
+    found = discover([str(tmp_path)])
+    assert [each.path for each in found.found] == [str(run)]
+    assert [path for path, _ in found.left_out] == [str(damaged)]
+    assert discover([str(damaged)]).found
+    # One of which nothing has been written yet, and one whose bytes a server has not sent yet, may be whole.
+    damaged.write_bytes(b":W&B\xe1\xbe" if "wandb" in name else bytes(100))
+    assert str(damaged) in [each.path for each in discover([str(tmp_path)]).found]
