@@ -32,7 +32,8 @@ def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
     where = Path(path)
     home = where if where.is_dir() else where.parent
     found: dict[str, Range] = {}
-    for folder in (home, home / "files"):
+    inner = home / "files"
+    for folder in (home, inner) if inner.is_dir() else (home,):
         for name, read in _READERS:
             file = folder / name
             try:

@@ -21,7 +21,7 @@ from rltop.formats.kinds import WANDB, Kind, bare_name
 from rltop.model import Label
 from rltop.run.beside import read_ranges
 from rltop.run.found import WANDB_PARTS, Found, name_of, told_apart
-from rltop.run.sniff import SAMPLES, name_refused, sniff, why_refused
+from rltop.run.sniff import SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, why_refused
 from rltop.structs import NamedTuple, Struct, field
 
 _MAX_DEPTH = 7
@@ -139,6 +139,7 @@ def _look_for(path: str, result: Discovery) -> None:
 
 def _declared(found: Found, result: Discovery) -> Ranges:
     """Ranges that files beside the run declare; they can do without."""
+    result.opened += 1
     try:
         return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
     except OSError as error:
@@ -263,7 +264,8 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
         return known
     try:
         kind, reason = sniff(path)
-        known = Judged(size, kind, reason, _title(path) if kind is WANDB else "")
+        damage = damage_at_start(path, kind)
+        known = Judged(size, kind, reason or damage, _title(path) if kind is WANDB else "", bool(damage))
     except FileNotFoundError:
         return Judged(size, None, "gone since the directory was listed")
     except OSError as error:
@@ -271,7 +273,8 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
         return Judged(size, None, reason_of(error), is_unreadable=True)
     except Exception as error:
         known = Judged(size, None, reason_of(error), is_unreadable=True)
-    seen[path] = known
+    if known.reason != UNWRITTEN:
+        seen[path] = known
     return known
 
 

@@ -9,13 +9,32 @@ from typing import BinaryIO
 from rltop.errors import DecodeError
 from rltop.formats.auto import AutoDecoder
 from rltop.formats.jsonl import JsonlOptions
-from rltop.formats.kinds import CONSOLE, JSONL, TELESCOPE, WHOLE_JSON, Kind, bare_name, codec_of, kind_of
+from rltop.formats.kinds import (
+    CONSOLE,
+    JSONL,
+    TELESCOPE,
+    TENSORBOARD,
+    WANDB,
+    WHOLE_JSON,
+    Codec,
+    Kind,
+    bare_name,
+    codec_of,
+    kind_of,
+)
 from rltop.model import Record
 
 SNIFF_BYTES = 256 * 1024
+_BZIP2_BYTES = 1024 * 1024
+"""A block of bzip2, of which nothing can be had before its end, is not longer."""
+_FIRST_RECORD_BYTES = 4096
 _SAMPLE_LINE_BYTES = 64 * 1024
+_MOST_SLICES = 2 * SNIFF_BYTES // 256
+"""How often a decoder is asked to go on: a slice of what is compressed may be 256 bytes, of which nothing comes yet."""
 SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
 """Why a file of JSON lines is taken for samples rather than metrics."""
+UNWRITTEN = "nothing but NUL bytes so far"
+"""Why a file is not judged yet: on a network file system its bytes may come without its growing."""
 
 
 def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
@@ -34,23 +53,52 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         head = file.read(SNIFF_BYTES)
         is_all = len(head) < SNIFF_BYTES
         tail = b"" if is_all else _last_bytes(file)
+        if not is_all and codec_of(head) is Codec.BZIP2:
+            file.seek(0)
+            head = file.read(_BZIP2_BYTES)
+            is_all = len(head) < _BZIP2_BYTES
+    if head and not head.strip(b"\0") and "tfevents" not in Path(path).name:
+        # A writer that does not append, behind `copytruncate`: what it wrote stands behind a hole of any size.
+        head = tail.lstrip(b"\0") if tail[:1] == b"\0" else tail.partition(b"\n")[2]
+        if not head:
+            return None, UNWRITTEN
     what, _ = why_refused(head)
     if what and kind_of(head, path, is_all=True) is not TELESCOPE:
         return None, what
     if codec_of(head) is not None:
         decoder = AutoDecoder(path, JsonlOptions())
         records = decoder.feed(head, 0, 0)
+        for _ in range(_MOST_SLICES):
+            if records or not decoder.has_more:
+                break
+            records = decoder.go_on()
+        if is_all and not records and not decoder.has_more:
+            records = decoder.finish()
         if decoder.stopped and not records:
             raise DecodeError(decoder.stopped, "unpack it, and name what is in it")
         return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
     return _judge(path, head, tail, JsonlOptions(is_hurried=is_hurried), is_all=is_all)
 
 
+def damage_at_start(path: str, kind: Kind | None) -> str:
+    """Why nothing can be read of a file of binary records; empty where something can, or may be later.
+
+    Raises:
+        OSError: it cannot be opened or read.
+    """
+    if kind not in (TENSORBOARD, WANDB):
+        return ""
+    decoder = kind.make(path, JsonlOptions())
+    with Path(path).open("rb") as file:
+        records = decoder.feed(file.read(_FIRST_RECORD_BYTES), 0, 0)
+    return "" if records else decoder.stopped
+
+
 def _judge(path: str, head: bytes, tail: bytes, options: JsonlOptions, *, is_all: bool) -> tuple[Kind | None, str]:
     """The kind of a file that is not compressed, and why it is no metric stream."""
     kind = kind_of(head, path, is_all=True)
     if kind is JSONL:
-        return kind, _why_not_jsonl(head, options, is_all=is_all)
+        return kind, _why_not_jsonl(head.replace(b"\0", b""), options, is_all=is_all)
     if kind is WHOLE_JSON:
         return kind, "" if bare_name(
             Path(path).name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import stat
+from collections.abc import Callable
 
 from rltop.clock import Clock
 from rltop.errors import cannot_read, reason_of
@@ -98,7 +99,7 @@ class FolderTail:
         self._next_scan = now + SCAN_S
         changed = []
         self._left_out.clear()
-        for path in archives_in(self.path, self._fs):
+        for path in archives_in(self.path, self._fs, self._leave_out):
             try:
                 seen = self._fs.stat(path)
             except OSError as error:
@@ -153,8 +154,15 @@ def _stamp(seen: FileStat) -> tuple[int, int, int]:
     return seen.inode, seen.size, seen.mtime_ns
 
 
-def archives_in(folder: str, fs: FileSystem) -> list[str]:
+def archives_in(
+    folder: str, fs: FileSystem, leave_out: Callable[[str, OSError], None] = lambda _path, _error: None
+) -> list[str]:
     """The archives one folder below `folder`.
+
+    Args:
+        folder: where the folders of archives are.
+        fs: the file system.
+        leave_out: told of a folder below it that cannot be looked into, and why.
 
     Raises:
         OSError: the folder cannot be listed.
@@ -167,9 +175,9 @@ def archives_in(folder: str, fs: FileSystem) -> list[str]:
                 continue
             names = [each.name for each in fs.scandir(below)[:MAX_ENTRIES]]
         except OSError as error:
-            if is_missing(error):
-                continue
-            raise
+            if not is_missing(error):
+                leave_out(below, error)
+            continue
         found += [posixpath.join(below, name) for name in names if name.endswith(SUFFIX)]
     return sorted(found)
 

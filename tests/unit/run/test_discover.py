@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import json
 import lzma
+import os
+import random
 import sqlite3
+import time
 import zipfile
 
 import pytest
+import zstandard
 
 from rltop.errors import SourceError
-from rltop.run.discover import discover
+from rltop.run.beside import read_ranges
+from rltop.run.discover import Discovery, discover
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import rlinf, trinity
 
@@ -83,3 +90,94 @@ def test_wandb_runs_are_put_together_by_the_names_in_them(tmp_path):
         (folder / f"run-id{i}.wandb").write_bytes(data)
     (run,) = discover([str(tmp_path)]).found
     assert (str(run.name), run.role, [each.role for each in run.beside]) == ("math", "trainer", ["explorer"])
+
+
+@pytest.mark.parametrize("hole", [4096, 200_000, 40 * 1024 * 1024])
+def test_a_file_that_begins_with_a_hole_is_judged_by_what_stands_behind_it(tmp_path, hole):
+    written = rows(tmp_path / "metrics.jsonl", 3).read_bytes()
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        file.seek(hole)
+        file.write(written)
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(tmp_path / "metrics.jsonl")]
+    assert discover([str(tmp_path / "metrics.jsonl")]).found
+
+
+def test_rows_with_holes_between_them_are_not_taken_for_samples(tmp_path):
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        for step in range(40):
+            file.write(b'{"step": %d, "loss": 1.5}\n' % step)
+            file.seek(100_000, 1)
+    for path in (tmp_path, tmp_path / "metrics.jsonl"):
+        assert [each.path for each in discover([str(path)]).found] == [str(tmp_path / "metrics.jsonl")]
+
+
+def test_a_file_of_nothing_but_a_hole_is_passed_over_until_it_holds_more(tmp_path):
+    with (tmp_path / "metrics.jsonl").open("wb") as file:
+        file.truncate(1024 * 1024)
+    found = discover([str(tmp_path)])
+    assert found.passed_over == [(str(tmp_path / "metrics.jsonl"), "nothing but NUL bytes so far")]
+    assert discover([str(tmp_path / "metrics.jsonl")]).found
+    with (tmp_path / "metrics.jsonl").open("r+b") as file:
+        file.write(b'{"step": 1, "loss": 1.5}\n')
+    assert discover([str(tmp_path)], seen=found.seen).found
+
+
+def test_looking_for_ranges_beside_many_runs_is_progress_too(tmp_path, monkeypatch):
+    for name in "abcdef":
+        rows(tmp_path / name / "metrics.jsonl")
+    so_far, counted = Discovery(), []
+
+    def read(path, note):
+        counted.append(so_far.opened)
+        return read_ranges(path, note)
+
+    monkeypatch.setattr("rltop.run.discover.read_ranges", read)
+    discover([str(tmp_path)], into=so_far)
+    assert counted == sorted(set(counted)) and len(counted) == 6
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstandard.compress], ids=["gz", "bz2", "zst"])
+@pytest.mark.parametrize("count", [3, 4000])
+def test_what_is_compressed_is_found_in_a_directory(tmp_path, pack, count):
+    noise = random.Random(0)
+    lines = (json.dumps({"step": i, **{f"m/{key}": noise.random() for key in range(20)}}) for i in range(count))
+    packed = tmp_path / "old" / "metrics.jsonl.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(pack("".join(line + "\n" for line in lines).encode()))
+    assert [each.path for each in discover([str(tmp_path)]).found] == [str(packed)]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstandard.compress], ids=["gz", "bz2", "zst"])
+def test_damage_at_the_beginning_of_what_is_compressed_is_said(tmp_path, pack):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    damaged = tmp_path / "b" / "metrics.jsonl.gz"
+    damaged.parent.mkdir()
+    damaged.write_bytes(pack(bytes(range(256)) * 40)[:20] + b"damage" * 10)
+    found = discover([str(tmp_path)])
+    assert len(found.found) == 1
+    assert [path for path, _ in found.left_out] == [str(damaged)]
+
+
+def test_a_small_file_that_would_unpack_to_gigabytes_is_not_unpacked_to_its_end(tmp_path):
+    rows(tmp_path / "a" / "metrics.jsonl")
+    (tmp_path / "bomb.jsonl.zst").write_bytes(zstandard.compress(bytes(1024 * 1024)) * 20_000)
+    began = time.process_time()
+    found = discover([str(tmp_path)])
+    assert time.process_time() - began < 5
+    assert [path for path, _ in found.passed_over] == [str(tmp_path / "bomb.jsonl.zst")]
+
+
+@pytest.mark.parametrize("name", ["events.out.tfevents.1.x", "run-a.wandb"])
+def test_a_damaged_file_of_records_does_not_stand_for_the_newest_run(tmp_path, name):
+    run = rows(tmp_path / "a" / "metrics.jsonl")
+    damaged = tmp_path / "b" / name
+    damaged.parent.mkdir()
+    damaged.write_bytes(b":W&B" + bytes(range(256)) * 20)
+    os.utime(run, (1, 1))
+    found = discover([str(tmp_path)])
+    assert [each.path for each in found.found] == [str(run)]
+    assert [path for path, _ in found.left_out] == [str(damaged)]
+    assert discover([str(damaged)]).found
+    # One of which nothing has been written yet, and one whose bytes a server has not sent yet, may be whole.
+    damaged.write_bytes(b":W&B\xe1\xbe" if "wandb" in name else bytes(100))
+    assert str(damaged) in [each.path for each in discover([str(tmp_path)]).found]

@@ -121,3 +121,13 @@ def test_an_archive_that_cannot_be_read_is_named_and_does_not_hold_up_the_others
     put(tmp_path / "steps" / "block_2.zip", b"readable now", 200)
     assert drained(tail, clock) == [b"readable now"]
     assert tail.status.left_out == ()
+
+
+def test_a_folder_of_archives_that_cannot_be_listed_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    put(tmp_path / "steps" / "tail.zip", b"the tail", 300)
+    (tmp_path / "events").symlink_to("events")
+    clock = FakeClock()
+    assert folder_at(str(tmp_path), LocalFileSystem(), clock) is not None
+    tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
+    assert drained(tail, clock) == [b"the tail"]
+    assert tail.status.left_out == ("events: too many levels of symbolic links",)
