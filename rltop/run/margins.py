@@ -11,8 +11,6 @@ import math
 import re
 from array import array
 
-from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
 from rltop.model import GAP, Record, Shape
 from rltop.model.keys import is_evaluation_key
 
@@ -45,43 +43,25 @@ class _Plan:
         self.shape = Shape((*shape.keys, margin_key(chosen, rejected)))
 
 
-class MarginDecoder(AutoDecoder):
-    """An `AutoDecoder` whose rows also have the difference of chosen and rejected, where no margin is ever logged."""
+class Margins:
+    """Puts the difference of chosen and rejected behind the cells of a row, where no margin is ever logged.
 
-    def __init__(self, name: str, options: JsonlOptions) -> None:
-        super().__init__(name, options)
+    Rows pass here between decoder and store, whatever file they come from.
+    """
+
+    def __init__(self) -> None:
         self._plans: dict[Shape, _Plan | None] = {}
         self._plain: Shape | None = None
         self._has_margin = False
         self._halves: dict[str, dict[bool, str]] = {}
         self._newest: dict[str, tuple[int, float]] = {}
 
-    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Rows with their margins."""
-        return self._with_margins(super().feed(data, offset, generation))
-
-    def go_on(self) -> list[Record]:
-        """The rows of the next piece with their margins."""
-        return self._with_margins(super().go_on())
-
-    def flush(self) -> list[Record]:
-        """The row gathered so far, with its margin where both halves have come."""
-        return self._with_margins(super().flush())
-
-    def finish(self) -> list[Record]:
-        """Rows with their margins."""
-        return self._with_margins(super().finish())
-
-    def _with_margins(self, records: list[Record]) -> list[Record]:
-        if self._has_margin:
-            return records
-        for i, record in enumerate(records):
-            if record.shape is self._plain:
-                continue
-            plan = self._plan(record.shape)
-            if plan is not None:
-                records[i] = self._widened(record, plan)
-        return records
+    def added(self, record: Record) -> Record:
+        """The row with its margin; the row itself where it has none, or logs one."""
+        if self._has_margin or record.shape is self._plain:
+            return record
+        plan = self._plan(record.shape)
+        return record if plan is None else self._widened(record, plan)
 
     def _plan(self, shape: Shape) -> _Plan | None:
         if shape not in self._plans:

@@ -18,7 +18,6 @@ from rltop.formats.kinds import JSONL, TENSORBOARD, WANDB
 from rltop.model import Label
 from rltop.run.found import Found
 from rltop.run.judge import Judge
-from rltop.run.margins import MarginDecoder
 from rltop.run.options import Bell, IngestOptions, OpenFeed
 from rltop.run.pipeline import Pipeline
 from rltop.run.recall import Recaller
@@ -163,7 +162,7 @@ class Session:
             if kind is TrackedRun and found.role
             else run,
             self._feed(found, open_feed),
-            self._pipeline(MarginDecoder(found.path, self.options.jsonl), run.stream(found.role)),
+            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream(found.role)),
             self._clock,
             previews=previews,
             modified_s=found.modified_s,
