@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual import on
@@ -33,7 +34,7 @@ class FilterInput(Input):
 class FilteredPage(Page):
     """A long list, and a text field that says what of it is shown."""
 
-    CSS_PATH: ClassVar[CSSPathType | None] = ["page.tcss", "filtered.tcss"]
+    CSS_PATH: ClassVar[CSSPathType | None] = [Path(__file__).with_name(name) for name in ("page.tcss", "filtered.tcss")]
     BINDINGS: ClassVar[list[BindingType]] = [*FILTER_BINDINGS]
     FOOTER: ClassVar[Sequence[str]] = ("find",)
     PLACEHOLDER = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 class Page(Screen[None]):
     """A screen painted from one run."""
 
-    CSS_PATH: ClassVar[CSSPathType | None] = "page.tcss"
+    # Textual looks for a relative path beside the module of the subclass.
+    CSS_PATH: ClassVar[CSSPathType | None] = Path(__file__).with_name("page.tcss")
     VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
     HELP = ""
     """What the page shows, for the help screen; `{open}` stands for the key of that action."""
