@@ -157,7 +157,6 @@ class Counts(Struct, frozen=False):
     first_bad_line: int | None = None
     first_bad_reason: str = ""
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
-    examples: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
         """Count a line that cannot be read, or not to its end.

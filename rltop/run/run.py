@@ -269,7 +269,6 @@ class TrackedRun(Condition):
         total.nul_bytes += status.nul_bytes
         total.unreadable_files += len(status.left_out)
         total.first_unreadable = status.left_out[0] if status.left_out else ""
-        total.examples = self._main.pipeline.decoder.counts.examples
         return total
 
     @property

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from rltop.formats.protobuf import FIXED32, SPAN, VARINT, MalformedMessageError, fields, varint
-from rltop.formats.rows import shortened
+from rltop.formats.rows import clipped_key
 from rltop.formats.tensorboard.framing import HEADER_BYTES, masked_crc32c
 from rltop.structs import NamedTuple
 
@@ -233,7 +233,7 @@ class Moulds:
         if self._unused > _UNUSED and self._unused % _SELDOM:
             return
         events = [event for event in map(_layout, run) if event is not None]
-        tags = tuple(shortened(tag.decode("utf-8", "replace")) for event in events for tag in event.tags)
+        tags = tuple(clipped_key(tag.decode("utf-8", "replace")) for event in events for tag in event.tags)
         if len(events) < len(run) or len(set(tags)) < len(tags):
             return
         mould = Mould(events, tags)

@@ -79,7 +79,6 @@ def test_literals_nulls_text_and_objects():
     assert math.isnan(found.pop("g"))
     assert found == {"b": math.inf, "c": -math.inf, "d": None, "e": 1.0, "f": 1000.0}
     assert (decoder.counts.text_values, decoder.counts.nested_values) == (1, 1)
-    assert decoder.counts.examples == {"note": "text", "list": "list"}
 
 
 def test_a_row_without_a_step_belongs_to_the_newest_step_before_it():
