@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of
-from rltop.model import Counts, Place, Record
+from rltop.model import Counts, FilePosition, Record
 from rltop.structs import NamedTuple
 
 Loads = Callable[[bytes], object]
@@ -246,7 +246,7 @@ class JsonlDecoder:
         self._loads = ready_loads() if self.options.is_hurried else fast_loads()
         self._framer = LineFramer(self.counts)
         self._builder = RecordBuilder(self.counts, self.options.step_key, _STEP_KEY_SETTLED)
-        self._stepless: list[tuple[Row, Place]] = []
+        self._stepless: list[tuple[Row, FilePosition]] = []
         self._row_number: int | None = None
         self._generation = 0
 
@@ -294,11 +294,11 @@ class JsonlDecoder:
         if type(row) is not dict:
             self._refuse("a JSON value that is no object")
             return
-        record = self._record(row, Place(self._generation, start), records)
+        record = self._record(row, FilePosition(self._generation, start), records)
         if record is not None:
             records.append(record)
 
-    def _record(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+    def _record(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         data = row.get("data")
         outer: Row | None = None
         if type(data) is dict:
@@ -311,42 +311,42 @@ class JsonlDecoder:
         if step is None and outer is not None:
             step = builder.take_step(row)
         if step is None:
-            return self._without_step({**outer, **row} if outer else row, place, records)
+            return self._without_step({**outer, **row} if outer else row, position, records)
         self._drop_stepless()
         if outer is None:
-            return builder.build(step, row, place)
+            return builder.build(step, row, position)
         step, total = step if isinstance(step, tuple) else (step, None)
         time_s = take_time(outer)
         if outer:
             row = {**outer, **row}
-        return builder.of_cells(step, time_s, row, place, total_of(row) if total is None else total)
+        return builder.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
 
-    def _without_step(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+    def _without_step(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         """A row that names no step: numbered if no row of this file ever does."""
         if self._builder.step_key or self.options.step_key or not self.options.may_count_rows:
             self.counts.no_step_lines += 1
             return None
         if self._row_number is not None:
             self._row_number += 1
-            return self._numbered(self._row_number, row, place)
+            return self._numbered(self._row_number, row, position)
         if not any(isinstance(number_of(value), float) for value in row.values()):
             self.counts.no_step_lines += 1
             return None
-        self._stepless.append((row, place))
+        self._stepless.append((row, position))
         if len(self._stepless) >= _IMPLICIT_AFTER:
             self._number_rows(records)
         return None
 
     def _number_rows(self, records: list[Record]) -> None:
         """Take the number of a row for its step, from the first row on."""
-        for number, (row, place) in enumerate(self._stepless, 1):
+        for number, (row, position) in enumerate(self._stepless, 1):
             self._row_number = number
-            records.append(self._numbered(number, row, place))
+            records.append(self._numbered(number, row, position))
         self._stepless.clear()
 
-    def _numbered(self, number: int, row: Row, place: Place) -> Record:
+    def _numbered(self, number: int, row: Row, position: FilePosition) -> Record:
         self.counts.numbered_rows += 1
-        return self._builder.of_cells(number, take_time(row), row, place)
+        return self._builder.of_cells(number, take_time(row), row, position)
 
     def _drop_stepless(self) -> None:
         if self._stepless:

@@ -15,7 +15,7 @@ from datetime import datetime
 from math import isnan
 from typing import Any
 
-from rltop.model import GAP, CellMark, Counts, NonFinite, Place, Record, Shape
+from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 
 Row = dict[str, Any]
@@ -192,29 +192,29 @@ def time_of(value: object) -> float | None:
     return None
 
 
-_SHAPES_KEPT = 1024
+_SCHEMAS_KEPT = 1024
 
 
-class Shapes:
-    """Hands out one `Shape` per distinct order of keys."""
+class SchemaCache:
+    """Hands out one `Schema` per distinct order of keys."""
 
     def __init__(self) -> None:
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._schemas: dict[tuple[str, ...], Schema] = {}
         self._last_keys: list[str] = []
-        self._last_shape = Shape(())
+        self._last_schema = Schema(())
 
-    def of(self, keys: list[str]) -> Shape:
-        """The shape of these keys; that of the last row is mostly asked for again."""
+    def of(self, keys: list[str]) -> Schema:
+        """The schema of these keys; that of the last row is mostly asked for again."""
         if keys == self._last_keys:
-            return self._last_shape
+            return self._last_schema
         clipped = tuple(map(clipped_key, keys))
-        shape = self._shapes.get(clipped)
-        if shape is None:
-            if len(self._shapes) >= _SHAPES_KEPT:
-                self._shapes.clear()
-            shape = self._shapes[clipped] = Shape(clipped)
-        self._last_keys, self._last_shape = keys, shape
-        return shape
+        schema = self._schemas.get(clipped)
+        if schema is None:
+            if len(self._schemas) >= _SCHEMAS_KEPT:
+                self._schemas.clear()
+            schema = self._schemas[clipped] = Schema(clipped)
+        self._last_keys, self._last_schema = keys, schema
+        return schema
 
 
 class RecordBuilder:
@@ -224,7 +224,7 @@ class RecordBuilder:
 
     Attributes:
         step_key: the key that steps are read from; empty until a row has told.
-        shapes: of the rows made so far.
+        schemas: of the rows made so far.
 
     Args:
         counts: where text, nested values, rows and rows without a step are counted.
@@ -240,7 +240,7 @@ class RecordBuilder:
         self._step_keys = (step_key,) if step_key else STEP_KEYS
         self._settled_after = settled_after
         self._step_rows = 0
-        self.shapes = Shapes()
+        self.schemas = SchemaCache()
 
     def begin_anew(self) -> None:
         """Another writer follows: its steps may stand under another key."""
@@ -267,36 +267,38 @@ class RecordBuilder:
         self._counts.unusable_steps += beyond
         return None
 
-    def from_row(self, row: Row, place: Place) -> Record | None:
+    def from_row(self, row: Row, position: FilePosition) -> Record | None:
         """The record of a row that names its own step; None (and a count) if it names none."""
         step = self.take_step(row)
         if step is None:
             self._counts.no_step_lines += 1
             return None
-        return self.build(step, row, place)
+        return self.build(step, row, position)
 
-    def build(self, step: Step, row: Row, place: Place, total: int | None = None) -> Record:
+    def build(self, step: Step, row: Row, position: FilePosition, total: int | None = None) -> Record:
         """The record of a row whose step is known; time and total are the row's own where they are not given.
 
         Args:
             step: the step, or step and total.
             row: the rest of the row.
-            place: where it stands in the file.
+            position: where it stands in the file.
             total: how many steps the run wants to make.
         """
         if isinstance(step, tuple):
             step, total = step
         time_s = take_time(row)
-        return self.of_cells(step, time_s, row, place, total_of(row) if total is None else total)
+        return self.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
 
-    def of_cells(self, step: int, time_s: float | None, row: Row, place: Place, total: int | None = None) -> Record:
+    def of_cells(
+        self, step: int, time_s: float | None, row: Row, position: FilePosition, total: int | None = None
+    ) -> Record:
         """The record of a row that is nothing but cells: step and time have been taken out.
 
         Args:
             step: of the row.
             time_s: seconds since the epoch, or None.
             row: numbers; what else is in it is read as a number, flattened, or counted and left out.
-            place: where it stands in the file.
+            position: where it stands in the file.
             total: how many steps the run wants to make, or None.
         """
         keys = list(row)
@@ -308,16 +310,16 @@ class RecordBuilder:
         if not is_finite:
             keys, values, marks = _read_cells(row, self._counts)
         self._counts.rows += 1
-        return Record(step, time_s, self.shapes.of(keys), values, marks, place, total)
+        return Record(step, time_s, self.schemas.of(keys), values, marks, position, total)
 
     def of_numbers(
-        self, step: int, time_s: float | None, shape: Shape, numbers: Sequence[float], place: Place
+        self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition
     ) -> Record:
-        """The record of numbers whose shape is known, one for each of its keys; what is not finite is marked."""
+        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked."""
         values, is_finite = _packed(numbers, len(numbers))
         marks = () if is_finite else _marked(values)
         self._counts.rows += 1
-        return Record(step, time_s, shape, values, marks, place)
+        return Record(step, time_s, schema, values, marks, position)
 
 
 def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]:
@@ -398,4 +400,6 @@ class RepeatedRows:
 def _mark_of(record: Record) -> int:
     """A hash of step and cells, whatever the order of the columns; gaps compare by their bits."""
     bits = memoryview(record.values).cast("B").cast("q")
-    return hash((record.step, frozenset(zip(record.shape.keys, bits, strict=True)), record.marks and len(record.marks)))
+    return hash(
+        (record.step, frozenset(zip(record.schema.keys, bits, strict=True)), record.marks and len(record.marks))
+    )

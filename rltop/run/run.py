@@ -389,9 +389,9 @@ class TrackedRun(Condition):
         stream = self.stream
         if self._recaller is None or stream.folded_range(step) is None:
             return
-        place = stream.place(step)
-        if place is not None and place.generation == self._main.pipeline.generation:
-            self._recaller.ask(step, place)
+        position = stream.position(step)
+        if position is not None and position.generation == self._main.pipeline.generation:
+            self._recaller.ask(step, position)
 
     def _note_collapse(self) -> None:
         """A collapse has begun: see which checkpoints there are, in a thread where the file server may not answer."""

@@ -96,7 +96,7 @@ def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
 
 def _repeats(record: Record, seen: set[str]) -> bool:
     """Has a key of this row been in an earlier one?"""
-    keys = set(record.shape.keys)
+    keys = set(record.schema.keys)
     if keys & seen:
         return True
     seen |= keys

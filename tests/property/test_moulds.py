@@ -111,7 +111,7 @@ def outcome(decoder: TensorBoardDecoder, data: bytes, edges: list[int], flushed:
         if number == flushed:
             records += decoder.flush()
     records += decoder.finish()
-    rows = [(r.step, r.time_s, r.shape.keys, r.values.tobytes(), r.marks, r.place, r.total_steps) for r in records]
+    rows = [(r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position, r.total_steps) for r in records]
     counts = decoder.counts
     said = [getattr(counts, name) for name in counts.names()], counts.first_bad_line, counts.first_bad_reason
     left = decoder.bad_bytes, decoder.held_bytes, decoder.resume_offset, decoder.stopped

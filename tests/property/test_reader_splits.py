@@ -61,7 +61,7 @@ def pieces(data, cuts):
 def read(decoder, parts):
     records = [record for data, offset in parts for record in decoder.feed(data, offset, 0)]
     records += decoder.finish()
-    seen = [(r.step, r.time_s, r.shape.keys, bytes(r.values), r.marks, r.place, r.total_steps) for r in records]
+    seen = [(r.step, r.time_s, r.schema.keys, bytes(r.values), r.marks, r.position, r.total_steps) for r in records]
     counts = decoder.counts
     return seen, {name: getattr(counts, name) for name in counts.names()}, getattr(decoder, "last_error", None)
 

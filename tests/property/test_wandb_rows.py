@@ -118,7 +118,7 @@ def file(dice: random.Random) -> bytes:
 def outcome(decoder: WandbDecoder, data: bytes, edges: list[int]) -> list[object]:
     records = [r for start, stop in pairwise(edges) for r in decoder.feed(data[start:stop], start, 0)]
     records += decoder.finish()
-    rows = [(r.step, r.time_s, r.shape.keys, r.values.tobytes(), r.marks, r.place) for r in records]
+    rows = [(r.step, r.time_s, r.schema.keys, r.values.tobytes(), r.marks, r.position) for r in records]
     counts = decoder.counts
     said = [getattr(counts, name) for name in counts.names()], counts.first_bad_line, counts.first_bad_reason
     return [rows, said, decoder.bad_bytes, decoder.held_bytes, decoder.step_key]

@@ -31,11 +31,11 @@ from rltop.formats.rows import MAX_STEP, RecordBuilder, clipped_key, time_of
 from rltop.formats.tensorboard.framing import HEADER_BYTES, TfRecordFramer
 from rltop.formats.tensorboard.templates import STEP_AT, Cast, Mould, Moulds
 from rltop.formats.tensorboard.tensors import scalar_of
-from rltop.model import Counts, Place, Record, Shape
+from rltop.model import Counts, FilePosition, Record, Schema
 from rltop.structs import NamedTuple
 
 _TAGS_KEPT = 20_000
-_SHAPES_KEPT = 64
+_SCHEMAS_KEPT = 64
 
 _DOUBLE = struct.Struct("<d")
 _FLOAT = struct.Struct("<f")
@@ -72,13 +72,13 @@ class TensorBoardDecoder:
         self._moulds = Moulds()
         self._cells: dict[str, float] = {}
         self._casts: list[Cast] = []
-        self._shapes_cast: dict[tuple[Mould, ...], Shape | None] = {}
+        self._schemas_cast: dict[tuple[Mould, ...], Schema | None] = {}
         self._in_row = 0
         self._records: list[Record] = []
         self._step: int | None = None
         self._step_field = b""
         self._time_s: float | None = None
-        self._place = Place(0, 0)
+        self._position = FilePosition(0, 0)
         self._generation = 0
 
     @property
@@ -249,7 +249,7 @@ class TensorBoardDecoder:
     def _begin_with(self, wall_time_s: float | None, at: int) -> None:
         """The first event of a row, or of what comes of it after it was given out, says when it was."""
         self._time_s = time_of(wall_time_s)
-        self._place = Place(self._generation, at)
+        self._position = FilePosition(self._generation, at)
 
     def _melt(self) -> None:
         """Numbers that moulds have read become cells, where others come in between."""
@@ -260,14 +260,14 @@ class TensorBoardDecoder:
     def _give_out(self) -> None:
         if not self._in_row or self._step is None:
             return
-        shape = self._shape_cast() if self._casts else None
-        if shape is not None:
+        schema = self._schema_cast() if self._casts else None
+        if schema is not None:
             numbers = tuple(chain.from_iterable(cast.numbers for cast in self._casts))
             self._casts.clear()
         else:
             self._melt()
-            shape, numbers = self._builder.shapes.of(list(self._cells)), tuple(self._cells.values())
-        self._records.append(self._builder.of_numbers(self._step, self._time_s, shape, numbers, self._place))
+            schema, numbers = self._builder.schemas.of(list(self._cells)), tuple(self._cells.values())
+        self._records.append(self._builder.of_numbers(self._step, self._time_s, schema, numbers, self._position))
         self.envelope = "flat"
         self._cells, self._in_row = {}, 0
 
@@ -275,15 +275,15 @@ class TensorBoardDecoder:
         records, self._records = self._records, []
         return records
 
-    def _shape_cast(self) -> Shape | None:
-        """The shape of a row that moulds alone have read; None if a tag is in it twice."""
+    def _schema_cast(self) -> Schema | None:
+        """The schema of a row that moulds alone have read; None if a tag is in it twice."""
         moulds = tuple(cast.mould for cast in self._casts)
-        if moulds not in self._shapes_cast:
-            if len(self._shapes_cast) >= _SHAPES_KEPT:
-                self._shapes_cast.clear()
+        if moulds not in self._schemas_cast:
+            if len(self._schemas_cast) >= _SCHEMAS_KEPT:
+                self._schemas_cast.clear()
             tags = [tag for mould in moulds for tag in mould.tags]
-            self._shapes_cast[moulds] = self._builder.shapes.of(tags) if len(set(tags)) == len(tags) else None
-        return self._shapes_cast[moulds]
+            self._schemas_cast[moulds] = self._builder.schemas.of(tags) if len(set(tags)) == len(tags) else None
+        return self._schemas_cast[moulds]
 
 
 _OTHER_VALUES = {3: "histogram", 4: "image", 5: "histogram", 6: "audio"}

@@ -16,7 +16,7 @@ from rltop.formats.rows import RecordBuilder, Row, count_other, flat_items, numb
 from rltop.formats.wandb.framing import BlockLogFramer
 from rltop.formats.wandb.items import ItemReader
 from rltop.formats.wandb.run import RunInfo, read_config
-from rltop.model import Counts, Place, Record
+from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
 from rltop.structs import NamedTuple
 
@@ -39,7 +39,7 @@ class _Row(NamedTuple):
 
     cells: Row
     number: int | None
-    place: Place
+    position: FilePosition
 
 
 class WandbDecoder:
@@ -151,7 +151,7 @@ class WandbDecoder:
             if wire != SPAN:
                 continue
             if number == _HISTORY:
-                self._place_row(self._history(payload, a, b, Place(self._generation, at)), records)
+                self._place_row(self._history(payload, a, b, FilePosition(self._generation, at)), records)
             elif number == _STATS:
                 self._sample(payload, a, b)
             elif number == _RUN:
@@ -162,13 +162,13 @@ class WandbDecoder:
                 code = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
                 self.exit_code = signed(code)
 
-    def _history(self, payload: bytes, start: int, stop: int, place: Place) -> _Row:
+    def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> _Row:
         cells: Row = {}
         self._take_texts(self._items.items(payload, start, stop, _HISTORY_ITEM), cells)
         number = _step_in(cells.pop(_ROW_NUMBER, None))
         if number is None:
             number = _outer_step(payload, start, stop)
-        return _Row(cells, number, place)
+        return _Row(cells, number, position)
 
     def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: Row) -> None:
         for key, text in items:
@@ -246,7 +246,7 @@ class WandbDecoder:
         for key, (total, count) in self._samples.items():
             cells[SYSTEM + key] = total / count
         self._samples.clear()
-        records.append(self._builder.of_cells(step, time_s, self._in_order(cells), row.place, self.run.total_steps))
+        records.append(self._builder.of_cells(step, time_s, self._in_order(cells), row.position, self.run.total_steps))
         self.envelope = "flat"
 
     def _in_order(self, cells: Row) -> Row:

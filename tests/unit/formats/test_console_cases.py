@@ -25,7 +25,7 @@ def cells(records):
     found = {}
     for record in records:
         marks = {mark.cell: mark.kind for mark in record.marks}
-        for i, key in enumerate(record.shape.keys):
+        for i, key in enumerate(record.schema.keys):
             found[record.step, key] = marks.get(i, record.values[i])
     return found
 
@@ -44,7 +44,7 @@ def test_every_log_has_a_case():
 def test_a_case_is_read_as_it_says(case):
     records, decoder = decode((FOLDER / case["file"]).read_bytes())
     assert [record.step for record in records] == case["steps"]
-    assert len({key for record in records for key in record.shape.keys}) == case["keys"]
+    assert len({key for record in records for key in record.schema.keys}) == case["keys"]
     assert decoder.counts.rows == len(case["steps"])
     assert decoder.counts.bad_lines == case["bad_lines"]
     if records:
@@ -73,7 +73,7 @@ def test_recorded_verl_logs(name, steps, keys):
     (path,) = (root() / "public" / "verl-console" / name).glob("*.log")
     records, decoder = decode(path.read_bytes())
     assert [record.step for record in records] == list(steps)
-    assert len({key for record in records for key in record.shape.keys}) == keys
+    assert len({key for record in records for key in record.schema.keys}) == keys
     cut = sum(len(line) == 4096 and line.startswith("step:") for line in path.read_bytes().decode().split("\n"))
     assert decoder.counts.bad_lines == cut
 

@@ -33,7 +33,7 @@ def cells(records):
     found = {}
     for record in records:
         marks = {mark.cell: mark.kind for mark in record.marks}
-        for i, key in enumerate(record.shape.keys):
+        for i, key in enumerate(record.schema.keys):
             found[record.step, key] = marks.get(i, record.values[i])
     return found
 

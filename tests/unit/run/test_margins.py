@@ -97,7 +97,7 @@ def decoded(rows: list[dict[str, Any]]) -> list[dict[str, float]]:
     decoder, margins = JsonlDecoder(), Margins()
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
     records = map(margins.added, [*decoder.feed(data, 0, 0), *decoder.finish()])
-    return [dict(zip(record.shape.keys, record.values, strict=True)) for record in records]
+    return [dict(zip(record.schema.keys, record.values, strict=True)) for record in records]
 
 
 def test_halves_that_come_one_after_the_other_make_one_margin_on_their_step() -> None:

@@ -12,7 +12,7 @@ import pytest
 from rltop.cli.open_session import direct, threaded
 from rltop.clock import FakeClock, SystemClock
 from rltop.formats.jsonl import JsonlOptions
-from rltop.model import Place, RunState
+from rltop.model import FilePosition, RunState
 from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
 from rltop.resources import folder
@@ -203,9 +203,9 @@ def test_what_was_recalled_is_forgotten_when_the_run_begins_anew(folded: Session
 def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"".join(line(step) for step in range(0, 100, 10)))
-    place = Place(0, 0)
-    assert read_row(str(path), 45, place, JsonlOptions()) is None
-    assert read_row(str(path), 40, place, JsonlOptions()) == {"loss": 40 / 7}
+    position = FilePosition(0, 0)
+    assert read_row(str(path), 45, position, JsonlOptions()) is None
+    assert read_row(str(path), 40, position, JsonlOptions()) == {"loss": 40 / 7}
 
 
 def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():
