@@ -31,7 +31,7 @@ class Careful(TensorBoardDecoder):
 
 
 class Counting(TensorBoardDecoder):
-    """Knows how many events no mould has read."""
+    """Knows how many events no template has read."""
 
     taken = 0
 
@@ -120,7 +120,7 @@ def outcome(decoder: TensorBoardDecoder, data: bytes, edges: list[int], flushed:
 
 @settings(max_examples=150)
 @given(seed=st.integers(0, 2**32))
-def test_a_mould_reads_what_the_careful_reader_reads(seed: int) -> None:
+def test_a_template_reads_what_the_careful_reader_reads(seed: int) -> None:
     dice = random.Random(seed)
     data = file(dice)
     whole = [0, len(data)]
@@ -153,6 +153,6 @@ def test_events_that_look_like_those_of_the_step_before_are_not_read_one_by_one(
     records += decoder.finish()
     assert len(records) == rows
     pieces = len(data) // piece + 1
-    # Those of two rows, and around each edge what is left of a mould on either side.
+    # Those of two rows, and around each edge what is left of a template on either side.
     assert decoder.taken * together <= 2 * len(tags) + pieces * 2 * 32
     assert decoder.counts.lines == len(out)
