@@ -312,7 +312,3 @@ def _by_column(document: Row) -> list[Row]:
         return []
     count = lengths.pop()
     return [{"step": at + 1, **{key: column[at] for key, column in columns.items()}} for at in range(count)]
-
-
-TrainerStateDecoder = DocumentDecoder
-"""`trainer_state.json` is a document whose rows stand in `log_history`."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from rltop.catalog.dialect import Identity
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder, Introduced, Piecemeal, SpanSource
+from rltop.formats.decoder import Decoder, HasGroupSize, Piecemeal, SpanSource
 from rltop.model import Record, TimedSpan
 from rltop.run.margins import Margins
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
@@ -162,7 +162,7 @@ class Pipeline:
         samples = {key: stream.head(key).values[:SETTLE_ROWS] for key in stream.keys}
         found = identify(stream.keys, samples, self.decoder.envelope or "flat")
         size = self._group_size
-        if size is None and found.group_size is None and isinstance(self.decoder, Introduced):
+        if size is None and found.group_size is None and isinstance(self.decoder, HasGroupSize):
             size = self.decoder.group_size
         return found if size is None else found._replace(group_size=size)
 

@@ -9,7 +9,7 @@ import pytest
 from recorded import REASON, runs_root
 
 from rltop.formats.console.decoder import ConsoleDecoder
-from rltop.formats.json_document import TrainerStateDecoder
+from rltop.formats.json_document import DocumentDecoder
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "console"
 CASES = tomllib.loads((FOLDER / "case.toml").read_text())["case"]
@@ -93,7 +93,7 @@ def test_a_recorded_dpo_log_agrees_with_the_state_file_of_the_run():
     public = root() / "public"
     printed = cells(decode((public / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log").read_bytes())[0])
     state = cells(
-        decode((public / "trl-dpo" / "clean-code-dpo" / "trainer_state.json").read_bytes(), TrainerStateDecoder())[0]
+        decode((public / "trl-dpo" / "clean-code-dpo" / "trainer_state.json").read_bytes(), DocumentDecoder())[0]
     )
     assert {step for step, _ in printed} == {step for step, _ in state}
     shared = [cell for cell in printed.keys() & state.keys() if cell[1] == "learning_rate"]
