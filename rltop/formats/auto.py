@@ -151,7 +151,7 @@ class AutoDecoder:
             self.kind = kind_of(head, self._name, is_all=is_all)
             if self.kind is None:
                 return []
-            self._inner = self.kind.make(self._name, self._options)
+            self._inner = self.kind.make(self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
         self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None
         self._held = b""
