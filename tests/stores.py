@@ -75,7 +75,7 @@ def contents(stream: Stream) -> Any:
             ]
             for segment in stream.segments
         ],
-        "folded": [
+        "downsampled": [
             [list(segment.pyramid.buckets(column)) for column in range(len(stream.keys))]
             for segment in stream.segments
             if segment.pyramid is not None

@@ -1,4 +1,4 @@
-"""Rows that memory has folded, read again from the file.
+"""Rows that memory has downsampled, read again from the file.
 
 One daemon thread per request that is under way: a server that does not answer
 holds up nobody. What comes back is checked: a file that was rewritten since does

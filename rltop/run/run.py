@@ -385,9 +385,9 @@ class TrackedRun(Condition):
     # -- the past -----------------------------------------------------------------------------------------------------
 
     def recall(self, step: int) -> None:
-        """Ask for the row of a step that memory has folded; it comes when the file answers."""
+        """Ask for the row of a step that memory has downsampled; it comes when the file answers."""
         stream = self.stream
-        if self._recaller is None or stream.folded_range(step) is None:
+        if self._recaller is None or stream.downsampled_range(step) is None:
             return
         position = stream.position(step)
         if position is not None and position.generation == self._main.pipeline.generation:

@@ -1,6 +1,6 @@
 """One stretch of a run between restarts: its ring, its pyramid, its file index.
 
-Owns which rows are raw and which are folded; the stream above owns the meaning
+Owns which rows are raw and which are downsampled; the stream above owns the meaning
 of columns and decides when a segment ends.
 """
 
@@ -18,11 +18,11 @@ from rltop.store.series import Point, Stretch
 
 MAX_BLOCK_ROWS = 128
 CELLS_PER_BLOCK = 40_000
-"""A block is folded in one go: its size bounds that pause (about 3 ms)."""
+"""A block is downsampled in one go: its size bounds that pause (about 3 ms)."""
 WIDEN_ROWS = 32
 """A block with fewer rows is widened for a new key; a larger one is closed."""
 INDEX_POSITIONS = 4096
-"""Positions of folded rows kept for re-reading; every second one is dropped when full."""
+"""Positions of downsampled rows kept for re-reading; every second one is dropped when full."""
 
 
 class Segment:
@@ -37,18 +37,18 @@ class Segment:
         self._position_steps: array[int] = array("q")
         self._positions: list[FilePosition] = []
         self._place_stride = 1
-        self._folded_rows = 0
+        self._downsampled_rows = 0
         self._settled: deque[int] = deque()
         self._settled_bytes = 0
 
     @property
     def rows(self) -> int:
-        """All rows, raw and folded."""
-        return self._folded_rows + sum(map(len, self.blocks))
+        """All rows, raw and downsampled."""
+        return self._downsampled_rows + sum(map(len, self.blocks))
 
     @property
     def first_step(self) -> int | None:
-        """The oldest step, raw or folded."""
+        """The oldest step, raw or downsampled."""
         if self.pyramid is not None:
             return self.pyramid.first_step
         return self.blocks[0].steps[0] if self.blocks else None
@@ -110,7 +110,7 @@ class Segment:
         return low - 1 if low else None
 
     def around(self, step: int, before: int, after: int, clip: int | None) -> Stretch:
-        """Rows on both sides of a step, all before step `clip`; folded ones as the means of their buckets."""
+        """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets."""
         rows: list[tuple[int, array[float]]] = []
         later: list[tuple[int, array[float]]] = []
         i = self._block_at(step)
@@ -160,14 +160,14 @@ class Segment:
         block.insert(bisect_left(block.steps, step), step, time_s, position, cells, is_training)
         return block
 
-    def fold_oldest(self) -> None:
+    def downsample_oldest(self) -> None:
         """Move the oldest raw block into the pyramid."""
         block = self.blocks.pop(0)
         self._settled_bytes -= self._settled.popleft() if self._settled else 0
         if self.pyramid is None:
             self.pyramid = Pyramid()
-        self.pyramid.fold(block)
-        self._folded_rows += len(block)
+        self.pyramid.downsample(block)
+        self._downsampled_rows += len(block)
         for row in range(0, len(block), self._place_stride):
             self._position_steps.append(block.steps[row])
             self._positions.append(FilePosition(block.generations[row], block.offsets[row]))
@@ -210,7 +210,7 @@ class Segment:
             self.pyramid = older.pyramid
         else:
             while older.blocks:
-                older.fold_oldest()
+                older.downsample_oldest()
             if older.pyramid is not None:
                 older.pyramid.extend(self.pyramid)
                 self.pyramid = older.pyramid
@@ -224,7 +224,7 @@ class Segment:
         self._settled, self._settled_bytes = deque(), 0
         for block in blocks[:-1]:
             self._settle(block)
-        self._folded_rows += older._folded_rows
+        self._downsampled_rows += older._downsampled_rows
         self._position_steps = older._position_steps + self._position_steps
         self._positions = older._positions + self._positions
         self._place_stride = max(self._place_stride, older._place_stride)

@@ -186,9 +186,9 @@ class Stream(StreamQueries):
             layout.has_numbers = True
 
     def _keep_budget(self) -> None:
-        """Fold the oldest rows while the raw ones exceed the memory budget.
+        """Downsample the oldest rows while the raw ones exceed the memory budget.
 
-        A row that waits in `closed` to be judged is never folded: whoever judges
+        A row that waits in `closed` to be judged is never downsampled: whoever judges
         must keep up.
         """
         while sum(segment.raw_bytes() for segment in self.segments) > self.options.memory_bytes:
@@ -197,7 +197,7 @@ class Stream(StreamQueries):
                 return
             if self.closed and (oldest.number, oldest.blocks[0].steps[-1]) >= self.closed[0][:2]:
                 return
-            oldest.fold_oldest()
+            oldest.downsample_oldest()
 
     # -- rows that do not come in order ----------------------------------------------------------------------
 
@@ -322,7 +322,7 @@ class Stream(StreamQueries):
         return self._columns.get(key)
 
     def raw_row(self, row: ClosedRow) -> RawRow | None:
-        """The row as it stands; None if it has been folded."""
+        """The row as it stands; None if it has been downsampled."""
         found = self._segment_numbered(row.segment).find(row.step)
         if found is None:
             return None
@@ -338,7 +338,7 @@ class Stream(StreamQueries):
         return None if segment is None else segment.position(step)
 
     def recall(self, step: int, row: Mapping[str, float]) -> None:
-        """Hold a folded row again for a while, as read anew from the file."""
+        """Hold a downsampled row again for a while, as read anew from the file."""
         self._recalled[step] = row
         while len(self._recalled) > _RECALLED_KEPT:
             self._recalled.popitem(last=False)
