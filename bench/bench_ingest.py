@@ -81,12 +81,12 @@ SHORT: dict[str, tuple[Callable[[], Work], float | None]] = {
     "`orjson.loads` per line": (lambda: parse, None),
     "decode": (lambda: decode, None),
     "decode + store, all rows raw": (Storing, 2.0),
-    "decode + store, 9 rows in 10 folded": (lambda: Storing(StoreOptions(memory_bytes=2 * 1024 * 1024)), None),
+    "decode + store, 9 rows in 10 downsampled": (lambda: Storing(StoreOptions(memory_bytes=2 * 1024 * 1024)), None),
     "decode + store + every rule": (Judging, 4.0),
 }
 LONG: dict[str, tuple[Callable[[], Work], float | None]] = {
     "`orjson.loads` per line": (lambda: parse, None),
-    "decode + store, what the ring drops folded": (Storing, 3.0),
+    "decode + store, what the ring drops downsampled": (Storing, 3.0),
     "decode + store + every rule": (Judging, 4.0),
 }
 """What is done, by whom, and how many times the parse it may take."""

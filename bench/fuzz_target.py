@@ -61,16 +61,16 @@ def _read(decoder: Any, pieces: list[Piece], size: int) -> Outcome:
     records = [record for data, offset in pieces for record in decoder.feed(data, offset, 0)]
     records += decoder.finish()
     for record in records:
-        assert len(record.values) == len(record.shape)
+        assert len(record.values) == len(record.schema)
         assert abs(record.step) <= MAX_STEP and (record.total_steps or 0) <= MAX_STEP
     counts = decoder.counts
     unread = (getattr(decoder, "bad_bytes", 0), getattr(decoder, "held_bytes", 0))
     if size >= 0:
-        assert all(0 <= record.place.offset < size for record in records)
+        assert all(0 <= record.position.offset < size for record in records)
         # A record too long to be kept is counted bad before all of it has come.
         assert sum(unread) <= max(size, getattr(decoder, "resume_offset", 0))
     return Outcome(
-        [(r.step, r.time_s, r.shape.keys, bytes(r.values), r.marks, r.place, r.total_steps) for r in records],
+        [(r.step, r.time_s, r.schema.keys, bytes(r.values), r.marks, r.position, r.total_steps) for r in records],
         {name: getattr(counts, name) for name in counts.names()},
         (counts.first_bad_line, counts.first_bad_reason),
         unread,
@@ -177,7 +177,7 @@ def console(data: bytes) -> None:
     assert decoder.counts.lines == data.count(b"\n") + (not text.endswith((b"\n", b"\r")) and bool(text))
     again = ConsoleDecoder()
     for record in [*again.feed(data, 0, 0), *again.finish()]:
-        assert record.place.offset == 0 or data[record.place.offset - 1] in b"\r\n\0"
+        assert record.position.offset == 0 or data[record.position.offset - 1] in b"\r\n\0"
 
 
 def table(data: bytes) -> None:
@@ -187,7 +187,7 @@ def table(data: bytes) -> None:
     _same_in_pieces(CsvDecoder, data)
     decoder = CsvDecoder()
     for record in [*decoder.feed(data, 0, 0), *decoder.finish()]:
-        assert record.place.offset == 0 or data[record.place.offset - 1] in b"\n\0"
+        assert record.position.offset == 0 or data[record.position.offset - 1] in b"\n\0"
 
 
 def document(data: bytes) -> None:

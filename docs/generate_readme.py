@@ -15,8 +15,7 @@ from rltop.app.bindings import APP_BINDINGS, CONTEXTS, spell
 from rltop.errors import EXIT_DIED, EXIT_FAULT, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
 from rltop.rules.registry import ALL_SPECS
 from rltop.rules.rule import Group, RuleSpec
-from rltop.trainers import ALL, GENERIC
-from rltop.trainers.setup_hints import HOWTO
+from rltop.trainers import ALL, GENERIC, SETUP_HINTS
 
 TARGET = Path(__file__).parents[1] / "README.md"
 
@@ -95,13 +94,13 @@ def trainers() -> str:
     """What is read today, and what its users do for it."""
     named = {dialect.name for dialect in ALL if dialect is not GENERIC}
     lines = ["| trainer | what you do | keys known by name |", "|---|---|---|"]
-    followed = [entry for entry in HOWTO if entry.is_followed]
+    followed = [entry for entry in SETUP_HINTS if entry.is_followed]
     for line, entries in groupby(followed, key=lambda entry: entry.line or entry.writes):
         listed = list(entries)
         names = ", ".join(entry.trainer for entry in listed)
         what = f"`{line}`" if listed[0].line else f"nothing: `{line}` is there by default"
         lines.append(f"| {names} | {what} | {'yes' if listed[0].trainer in named else '–'} |")
-    others = ", ".join(entry.trainer for entry in HOWTO if not entry.is_followed)
+    others = ", ".join(entry.trainer for entry in SETUP_HINTS if not entry.is_followed)
     if others:
         lines += ["", f"No file of their own that rltop reads yet, but for their console log: {others}."]
     return "\n".join(lines)

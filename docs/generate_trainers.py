@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
-from rltop.trainers import ALL, GENERIC
-from rltop.trainers.setup_hints import HOWTO, HowTo, StreamKind
+from rltop.trainers import ALL, GENERIC, SETUP_HINTS
+from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 TARGET = Path(__file__).with_name("trainers.md")
 
@@ -162,7 +162,7 @@ def panel_names(*, is_general: bool) -> list[str]:
 def coverage() -> str:
     """Trainer, what it leaves, which panels it fills, what it does not log."""
     lines = ["| trainer | leaves on disk | fills | does not log |", "|---|---|---|---|"]
-    for entry in HOWTO:
+    for entry in SETUP_HINTS:
         kinds = variants(entry.trainer)
         if not kinds:
             continue
@@ -212,7 +212,7 @@ def _aliases() -> Iterable[tuple[str, str, str]]:
                 yield dialect.name, alias.pattern, alias.metric
 
 
-def table(entries: list[HowTo]) -> str:
+def table(entries: list[SetupHint]) -> str:
     """The rows of `entries`, then their notes."""
     lines = ["| trainer | line | writes |", "|---|---|---|"]
     for entry in entries:
@@ -227,8 +227,8 @@ def table(entries: list[HowTo]) -> str:
 
 def page() -> str:
     """The whole page."""
-    followed = [entry for entry in HOWTO if entry.is_followed]
-    others = [entry for entry in HOWTO if not entry.is_followed]
+    followed = [entry for entry in SETUP_HINTS if entry.is_followed]
+    others = [entry for entry in SETUP_HINTS if not entry.is_followed]
     parts = [
         INTRODUCTION,
         "## What is on the screen\n",

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rltop.formats.jsonl import JsonlDecoder
-from rltop.model import CellMark, NonFinite, Place, Record, Shape
+from rltop.model import CellMark, FilePosition, NonFinite, Record, Schema
 from rltop.store.series import StoreOptions
 from rltop.store.stream import ClosedRow, Stream
 
-_SHAPES: dict[tuple[str, ...], Shape] = {}
+_SCHEMAS: dict[tuple[str, ...], Schema] = {}
 
 
 def record(step: int, row: Mapping[str, float | NonFinite], time_s: float | None = None, offset: int = 0) -> Record:
     """A record as a decoder would make it."""
     keys = tuple(row)
-    shape = _SHAPES.setdefault(keys, Shape(keys))
+    schema = _SCHEMAS.setdefault(keys, Schema(keys))
     marks = tuple(CellMark(i, v) for i, v in enumerate(row.values()) if isinstance(v, NonFinite))
     values = array("d", [float("nan") if isinstance(v, NonFinite) else v for v in row.values()])
-    return Record(step, time_s, shape, values, marks, Place(0, offset))
+    return Record(step, time_s, schema, values, marks, FilePosition(0, offset))
 
 
 def stream_of(
@@ -75,7 +75,7 @@ def contents(stream: Stream) -> Any:
             ]
             for segment in stream.segments
         ],
-        "folded": [
+        "downsampled": [
             [list(segment.pyramid.buckets(column)) for column in range(len(stream.keys))]
             for segment in stream.segments
             if segment.pyramid is not None

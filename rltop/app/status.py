@@ -65,13 +65,13 @@ def paint_status(
 
 
 def _step_text(moment: Moment) -> str:
-    """The step at the cursor; or the steps whose mean stands for it where memory has folded them."""
+    """The step at the cursor; or the steps whose mean stands for it where memory has downsampled them."""
     if moment.at_step is None:
         return ""
-    folded = moment.run.stream.folded_range(moment.at_step)
-    if folded is None:
+    bucket = moment.run.stream.downsampled_range(moment.at_step)
+    if bucket is None:
         return f" at step {units.step(moment.at_step)}"
-    return f" at steps {units.step(folded[0])}–{units.step(folded[1])}, mean"
+    return f" at steps {units.step(bucket[0])}–{units.step(bucket[1])}, mean"
 
 
 def skipped_text(counts: Counts) -> str:

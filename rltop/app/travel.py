@@ -73,17 +73,17 @@ class TimeTravel(FaultKeeper):
             self.call_later(self._arrive)
 
     def _arrive(self) -> None:
-        """Draw the step at the cursor, and have the file read again where memory has folded it."""
+        """Draw the step at the cursor, and have the file read again where memory has downsampled it."""
         self._has_travelled = False
         step = self._cursor
         if step is not None:
             self.followed.recall(step)
-        self._awaits_recall = step is not None and self.followed.stream.folded_range(step) is not None
+        self._awaits_recall = step is not None and self.followed.stream.downsampled_range(step) is not None
         self.draw()
 
     def _has_recalled(self) -> bool:
         """Whether the step at the cursor has come back from the file since it was asked for."""
         if not self._awaits_recall or self._cursor is None:
             return False
-        self._awaits_recall = self.followed.stream.folded_range(self._cursor) is not None
+        self._awaits_recall = self.followed.stream.downsampled_range(self._cursor) is not None
         return not self._awaits_recall

@@ -123,7 +123,6 @@ class Dialect(Struct, eq=False):
         aliases: in order of preference; the first present key is a metric's primary signal.
         timing: how its timings nest, or None.
         hidden: patterns that are bookkeeping (step copies, run totals), listed last.
-        null_is_nonfinite: a numeric key that turns null means NaN or Inf.
         training_keys: patterns of keys that the optimiser's own row carries; a
             row that repeats them at a step already passed is a restart.
         evaluation_keys: patterns of keys written by evaluation, which may come late.
@@ -142,7 +141,6 @@ class Dialect(Struct, eq=False):
     aliases: tuple[Alias, ...]
     timing: TimingPlan | None = None
     hidden: tuple[str, ...] = ()
-    null_is_nonfinite: bool = True
     training_keys: tuple[str, ...] = ()
     evaluation_keys: tuple[str, ...] = ()
     prefixes: tuple[tuple[str, str], ...] = ()

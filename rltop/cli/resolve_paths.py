@@ -18,7 +18,7 @@ from rltop.model import Label
 from rltop.run.discover import Discovery
 from rltop.run.found import Found
 from rltop.run.look import Look
-from rltop.trainers.setup_hints import HOWTO
+from rltop.trainers import SETUP_HINTS
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -142,8 +142,8 @@ def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
         if len(discovery.passed_over) > 12:
             lines.append(f"  and {len(discovery.passed_over) - 12} more")
     lines.append("how each trainer writes one:")
-    width = max(len(each.trainer) for each in HOWTO)
-    for each in sorted(HOWTO, key=lambda each: not each.is_followed):
+    width = max(len(each.trainer) for each in SETUP_HINTS)
+    for each in sorted(SETUP_HINTS, key=lambda each: not each.is_followed):
         what = each.summary if each.is_followed else f"{each.kind.value}, not read yet: {each.summary}"
         lines.append(f"  {each.trainer:<{width}}  {what}")
     return lines

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.errors import DecodeError, SourceError, refusing
-from rltop.formats.decoder import Decoder, Envelope, Introduced, Piecemeal, SpanSource
+from rltop.formats.decoder import Decoder, Envelope, HasGroupSize, Piecemeal, SpanSource
 from rltop.formats.jsonl import JsonlOptions
 from rltop.formats.kinds import MAGIC_BYTES, Codec, Kind, codec_of, kind_of
 from rltop.model import Counts, Record, TimedSpan
@@ -75,7 +75,7 @@ class AutoDecoder:
     def group_size(self) -> int | None:
         """Completions per prompt, where the file holds the settings of the run."""
         inner = self._inner
-        return inner.group_size if isinstance(inner, Introduced) else None
+        return inner.group_size if isinstance(inner, HasGroupSize) else None
 
     @property
     def kind_note(self) -> str:
@@ -151,7 +151,7 @@ class AutoDecoder:
             self.kind = kind_of(head, self._name, is_all=is_all)
             if self.kind is None:
                 return []
-            self._inner = self.kind.make(self._name, self._options)
+            self._inner = self.kind.make(self._options)
         self._span_source = self._inner if isinstance(self._inner, SpanSource) else None
         self._piecemeal = self._inner if isinstance(self._inner, Piecemeal) else None
         self._held = b""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import RecordBuilder, RepeatedRows, number_of, step_of
-from rltop.model import Counts, Place, Record
+from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
@@ -135,12 +135,12 @@ class CsvDecoder:
 
     def _record(self, cells: list[str]) -> Record | None:
         row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell}
-        place = Place(self._generation, self._open_start)
+        position = FilePosition(self._generation, self._open_start)
         self._row_number += 1
         if self._has_step:
-            return self._builder.from_row(row, place)
+            return self._builder.from_row(row, position)
         self.counts.numbered_rows += 1
-        return self._builder.build(self._row_number, row, place)
+        return self._builder.build(self._row_number, row, position)
 
     def _take_header(self, text: str) -> None:
         self._delimiter = max(_DELIMITERS, key=text.count)

@@ -61,8 +61,8 @@ class Decoder(Protocol):
 
 
 @runtime_checkable
-class Introduced(Protocol):
-    """A decoder that knows what a file says of its run besides its rows."""
+class HasGroupSize(Protocol):
+    """A decoder whose file may say how many completions the run draws per prompt."""
 
     @property
     def group_size(self) -> int | None:

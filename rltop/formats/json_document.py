@@ -18,7 +18,7 @@ from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM
 from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, number_of
-from rltop.model import Counts, Place, Record
+from rltop.model import Counts, FilePosition, Record
 
 AT_ONCE_BYTES = 512 * 1024
 """A smaller document is parsed at once, in some milliseconds; a larger one in pieces."""
@@ -57,7 +57,7 @@ class DocumentDecoder:
         self._builder = RecordBuilder(self.counts, step_key)
         self._repeated = RepeatedRows()
         self._known_rows: array[int] = array("q")
-        self._place = Place(0, 0)
+        self._position = FilePosition(0, 0)
         self._begin_anew()
 
     def _begin_anew(self) -> None:
@@ -88,7 +88,7 @@ class DocumentDecoder:
             self.counts.oversize_lines += 1
             return []
         if not self._bytes:
-            self._place = Place(generation, offset)
+            self._position = FilePosition(generation, offset)
         self._has_lines = self._has_lines or b"\n" in self._bytes[-1:] + data.rstrip()
         self._line_ends += data.count(b"\n")
         self._bytes += data
@@ -209,7 +209,7 @@ class DocumentDecoder:
                 self._repeated.repeat()
                 yield None
                 continue
-            record = self._builder.from_row(row, self._place)
+            record = self._builder.from_row(row, self._position)
             self._note_row(number, mark if record is not None else 0)
             if record is None:
                 yield None
@@ -312,7 +312,3 @@ def _by_column(document: Row) -> list[Row]:
         return []
     count = lengths.pop()
     return [{"step": at + 1, **{key: column[at] for key, column in columns.items()}} for at in range(count)]
-
-
-TrainerStateDecoder = DocumentDecoder
-"""`trainer_state.json` is a document whose rows stand in `log_history`."""

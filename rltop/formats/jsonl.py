@@ -10,26 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-from array import array
 from collections.abc import Callable, Generator
-from typing import Any, NoReturn, cast
+from typing import NoReturn, cast
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
-from rltop.formats.rows import (
-    INF_SENTINEL,
-    MAX_STEP,
-    NAN_SENTINEL,
-    clipped_key,
-    is_out_of_range,
-    number_of,
-    read_cells,
-    step_of,
-    time_of,
-)
-from rltop.model import CellMark, Counts, Place, Record, Shape
-from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
+from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of
+from rltop.model import Counts, FilePosition, Record
 from rltop.structs import NamedTuple
 
 Loads = Callable[[bytes], object]
@@ -223,17 +210,10 @@ class DocumentParser:
         return self._text[self._at : self._at + 1]
 
 
-_SHAPES_KEPT = 1024
 _STEP_KEY_SETTLED = 4
 """Rows with the same step key until no other is looked for: the first rows may be a header or a summary."""
 _IMPLICIT_AFTER = 3
 """Rows without a step, in a row, before their number is taken for the step."""
-_NAN_TEXT = repr(NAN_SENTINEL).encode()
-_INF_TEXT = repr(INF_SENTINEL).encode()
-
-_TOTAL_KEYS = tuple(key for key in TOTAL_KEYS if key not in STEP_KEYS)
-
-Row = dict[str, Any]
 
 
 class JsonlOptions(NamedTuple):
@@ -265,16 +245,10 @@ class JsonlDecoder:
         self.envelope: Envelope = ""
         self._loads = ready_loads() if self.options.is_hurried else fast_loads()
         self._framer = LineFramer(self.counts)
-        self._shapes: dict[tuple[str, ...], Shape] = {}
-        self._last_keys: list[str] = []
-        self._last_shape = Shape(())
-        self._step_keys = (self.options.step_key,) if self.options.step_key else STEP_KEYS
-        self._step_key = ""
-        self._step_rows = 0
-        self._stepless: list[tuple[Row, Place]] = []
+        self._builder = RecordBuilder(self.counts, self.options.step_key, _STEP_KEY_SETTLED)
+        self._stepless: list[tuple[Row, FilePosition]] = []
         self._row_number: int | None = None
         self._generation = 0
-        self._may_hold_nonfinite = False
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every line that `data` completes."""
@@ -295,7 +269,7 @@ class JsonlDecoder:
         last = self._framer.finish()
         if last is not None:
             self._decode(*last, records)
-        if len(self._stepless) > 1 and self._row_number is None and not self._step_key:
+        if len(self._stepless) > 1 and self._row_number is None and not self._builder.step_key:
             self._number_rows(records)
         self._drop_stepless()
         return records
@@ -305,15 +279,14 @@ class JsonlDecoder:
         self._framer.reset()
         self._drop_stepless()
         if is_restart:
-            self._row_number, self._step_rows = None, 0
+            self._row_number = None
+            self._builder.begin_anew()
 
     def _decode(self, line: bytes, start: int, records: list[Record]) -> None:
         counts = self.counts
         try:
             row = self._loads(line)
-            self._may_hold_nonfinite = False
         except ValueError as error:
-            self._may_hold_nonfinite = True
             row = self._loads_tolerant(line, error)
             if row is None:
                 return
@@ -321,12 +294,11 @@ class JsonlDecoder:
         if type(row) is not dict:
             self._refuse("a JSON value that is no object")
             return
-        record = self._record(row, Place(self._generation, start), records)
+        record = self._record(row, FilePosition(self._generation, start), records)
         if record is not None:
-            counts.rows += 1
             records.append(record)
 
-    def _record(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+    def _record(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         data = row.get("data")
         outer: Row | None = None
         if type(data) is dict:
@@ -334,113 +306,47 @@ class JsonlDecoder:
             del outer["data"]
         elif not self.envelope:
             self.envelope = "flat"
-        total: int | None = None
-        step = self._take_step(row if outer is None else outer)
+        builder = self._builder
+        step = builder.take_step(row if outer is None else outer)
         if step is None and outer is not None:
-            step = self._take_step(row)
+            step = builder.take_step(row)
         if step is None:
-            return self._without_step({**outer, **row} if outer else row, place, records)
-        if isinstance(step, tuple):
-            step, total = step
+            return self._without_step({**outer, **row} if outer else row, position, records)
         self._drop_stepless()
-        time_s = self._take_time(row if outer is None else outer)
+        if outer is None:
+            return builder.build(step, row, position)
+        step, total = step if isinstance(step, tuple) else (step, None)
+        time_s = take_time(outer)
         if outer:
             row = {**outer, **row}
-        if total is None:
-            total = self._read_total(row)
-        return self._build(step, time_s, row, place, total)
+        return builder.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
 
-    def _build(self, step: int, time_s: float | None, row: Row, place: Place, total: int | None) -> Record:
-        keys = list(row)
-        marks: tuple[CellMark, ...] = ()
-        try:
-            # Packed and taken over as bytes: a quarter of what an array costs that is filled value by value.
-            values = array("d", struct.pack(f"{len(keys)}d", *row.values()))
-        except (TypeError, OverflowError, struct.error):
-            keys, values, marks = read_cells(row, self.counts)
-        else:
-            if self._may_hold_nonfinite:
-                keys, values, marks = read_cells(row, self.counts)
-        shape = self._last_shape if keys == self._last_keys else self._shape(keys)
-        return Record(step, time_s, shape, values, marks, place, total)
-
-    def _shape(self, keys: list[str]) -> Shape:
-        as_tuple = tuple(map(clipped_key, keys))
-        shape = self._shapes.get(as_tuple)
-        if shape is None:
-            if len(self._shapes) >= _SHAPES_KEPT:
-                self._shapes.clear()
-            shape = self._shapes[as_tuple] = Shape(as_tuple)
-        self._last_keys, self._last_shape = keys, shape
-        return shape
-
-    # -- step and time -----------------------------------------------------------------------------------------
-
-    def _take_step(self, row: Row) -> int | tuple[int, int] | None:
-        """Remove the step from a row; None if it has none."""
-        if self._step_key and self._step_key in row:
-            value = row.pop(self._step_key)
-            if type(value) is int:
-                found: int | tuple[int, int] | None = value if -MAX_STEP < value < MAX_STEP else None
-            else:
-                found = step_of(value)
-            self._step_rows += found is not None
-            if found is None:
-                self.counts.unusable_steps += is_out_of_range(value)
-            return found
-        beyond = False
-        for key in self._step_keys if self._step_rows < _STEP_KEY_SETTLED else ():
-            if key in row:
-                if (found := step_of(row[key])) is not None:
-                    del row[key]
-                    self._step_key, self._step_rows = key, 1
-                    return found
-                beyond = beyond or is_out_of_range(row[key])
-        self.counts.unusable_steps += beyond
-        return None
-
-    def _take_time(self, row: Row) -> float | None:
-        for key in TIME_KEYS:
-            if key in row:
-                time_s = time_of(row[key])
-                if time_s is not None:
-                    del row[key]
-                    return time_s
-        return None
-
-    @staticmethod
-    def _read_total(row: Row) -> int | None:
-        for key in _TOTAL_KEYS:
-            value = row.get(key)
-            if isinstance(value, int | float) and 0 < value < MAX_STEP:
-                return int(value)
-        return None
-
-    def _without_step(self, row: Row, place: Place, records: list[Record]) -> Record | None:
+    def _without_step(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
         """A row that names no step: numbered if no row of this file ever does."""
-        if self._step_key or self.options.step_key or not self.options.may_count_rows:
+        if self._builder.step_key or self.options.step_key or not self.options.may_count_rows:
             self.counts.no_step_lines += 1
             return None
         if self._row_number is not None:
             self._row_number += 1
-            self.counts.numbered_rows += 1
-            return self._build(self._row_number, self._take_time(row), row, place, None)
+            return self._numbered(self._row_number, row, position)
         if not any(isinstance(number_of(value), float) for value in row.values()):
             self.counts.no_step_lines += 1
             return None
-        self._stepless.append((row, place))
+        self._stepless.append((row, position))
         if len(self._stepless) >= _IMPLICIT_AFTER:
             self._number_rows(records)
         return None
 
     def _number_rows(self, records: list[Record]) -> None:
         """Take the number of a row for its step, from the first row on."""
-        for number, (row, place) in enumerate(self._stepless, 1):
+        for number, (row, position) in enumerate(self._stepless, 1):
             self._row_number = number
-            self.counts.rows += 1
-            self.counts.numbered_rows += 1
-            records.append(self._build(number, self._take_time(row), row, place, None))
+            records.append(self._numbered(number, row, position))
         self._stepless.clear()
+
+    def _numbered(self, number: int, row: Row, position: FilePosition) -> Record:
+        self.counts.numbered_rows += 1
+        return self._builder.of_cells(number, take_time(row), row, position)
 
     def _drop_stepless(self) -> None:
         if self._stepless:
@@ -453,16 +359,6 @@ class JsonlDecoder:
         """A line with a value in it that is no JSON, see `patient_loads`; None (and a count) if all of it is none."""
         if not line.strip():
             return None
-        if b"NaN" in line or b"Infinity" in line:
-            replaced = line
-            for before in (b":", b": ", b",", b", ", b"["):
-                replaced = replaced.replace(before + b"NaN", before + _NAN_TEXT)
-                replaced = replaced.replace(before + b"Infinity", before + _INF_TEXT)
-                replaced = replaced.replace(before + b"-Infinity", before + b"-" + _INF_TEXT)
-            try:
-                return self._loads(replaced)
-            except ValueError:
-                pass
         try:
             row, broken = patient_loads(line)
         except ValueError:

@@ -1,4 +1,10 @@
-"""How a file is compressed, by its magic bytes; unpacking it is the business of `compressed`."""
+"""Every format that is read, one row each, and how a file tells which one it is of.
+
+A row says all that the rest of the program knows of a format: how its decoder is made, by
+what its files are found and recognised, and what a run is to be when it has several. The
+forms of text (lines of JSON, a JSON document, CSV, a log) are told apart from one another
+below the rows. What is compressed is recognised here, and unpacked by `compressed`.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +47,16 @@ _FIRST_EVENT_BYTES = 1024
 _ZIP = b"PK\x03\x04"
 _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
 """With which the two kinds of archives that Telescope writes begin."""
+_BLANK = b"\0 \t\r\n"
 _TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
 """An event with a phase, alone or in an array, or an object of events."""
 _CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
+
+
+def _no_sign(head: bytes) -> bool:
+    """A form of text that is told from the others by what the first line is not."""
+    del head
+    return False
 
 
 class Kind(NamedTuple):
@@ -52,91 +65,131 @@ class Kind(NamedTuple):
     Attributes:
         name: stable, for options and tests.
         title: as shown.
-        make: a decoder of it.
-        is_line_based: its last lines can be read without the ones before.
-        has_spans: it says when stages began and ended, worker by worker.
+        make: a decoder of it, imported when the first one is made.
+        file_name: what its files are called; in a directory only such files are looked into.
+        is_sign: whether the first bytes (up to `HEAD_BYTES`) can only be of this format.
         note: what a person should know about how fresh its rows are; empty if they are.
+        is_line_based: its last lines can be read without the ones before.
+        has_sequels: a run that is resumed goes on in another file of the same folder.
+        has_spans: it says when stages began and ended, worker by worker.
+        has_metrics: it holds more than times; else it is shown beside the run in whose folder it lies.
     """
 
     name: str
     title: str
-    make: Callable[[str, JsonlOptions], Decoder]
-    is_line_based: bool = False
-    has_spans: bool = False
+    make: Callable[[JsonlOptions], Decoder]
+    file_name: str
+    is_sign: Callable[[bytes], bool] = _no_sign
     note: str = ""
+    is_line_based: bool = False
+    has_sequels: bool = False
+    has_spans: bool = False
+    has_metrics: bool = True
 
 
-def _jsonl(name: str, options: JsonlOptions) -> Decoder:
-    del name
-    return JsonlDecoder(options)
-
-
-def _tensorboard(name: str, options: JsonlOptions) -> Decoder:
+def _tensorboard(options: JsonlOptions) -> Decoder:
     from rltop.formats.tensorboard.decoder import TensorBoardDecoder  # noqa: PLC0415
 
-    del name, options
+    del options
     return TensorBoardDecoder()
 
 
-def _wandb(name: str, options: JsonlOptions) -> Decoder:
+def _wandb(options: JsonlOptions) -> Decoder:
     from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
 
-    del name, options
+    del options
     return WandbDecoder()
 
 
-def _console(name: str, options: JsonlOptions) -> Decoder:
+def _is_wandb(head: bytes) -> bool:
+    return head.startswith(b":W&B")
+
+
+def _console(options: JsonlOptions) -> Decoder:
     from rltop.formats.console.decoder import ConsoleDecoder, ConsoleOptions  # noqa: PLC0415
 
-    del name
     return ConsoleDecoder(ConsoleOptions(may_count_rows=options.may_count_rows))
 
 
-def _whole_json(name: str, options: JsonlOptions) -> Decoder:
+def _whole_json(options: JsonlOptions) -> Decoder:
     from rltop.formats.json_document import DocumentDecoder  # noqa: PLC0415
 
-    del name
     return DocumentDecoder(options.step_key)
 
 
-def _csv(name: str, options: JsonlOptions) -> Decoder:
+def _csv(options: JsonlOptions) -> Decoder:
     from rltop.formats.csv import CsvDecoder  # noqa: PLC0415
 
-    del name
     return CsvDecoder(options.step_key)
 
 
-def _trace(name: str, options: JsonlOptions) -> Decoder:
+def _trace(options: JsonlOptions) -> Decoder:
     from rltop.formats.trace import ChromeTraceDecoder  # noqa: PLC0415
 
-    del name, options
+    del options
     return ChromeTraceDecoder()
 
 
-def _telescope(name: str, options: JsonlOptions) -> Decoder:
+def _is_trace(head: bytes) -> bool:
+    text = head.removeprefix(BOM).lstrip(_BLANK)
+    return text.startswith((b"[", b"{")) and _TRACE.match(text) is not None
+
+
+def _telescope(options: JsonlOptions) -> Decoder:
     from rltop.formats.telescope.decoder import TelescopeDecoder  # noqa: PLC0415
 
-    del name, options
+    del options
     return TelescopeDecoder()
 
 
-JSONL = Kind("jsonl", "JSON lines", _jsonl, is_line_based=True)
-TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard)
-WANDB = Kind("wandb", "W&B run", _wandb, note="W&B writes 32 KiB at a time: the newest steps may lag")
-CONSOLE = Kind("console", "console log", _console, is_line_based=True)
-WHOLE_JSON = Kind("whole_json", "JSON document", _whole_json, note="updates only when a checkpoint is saved")
-CSV = Kind("csv", "CSV", _csv)
+def _is_telescope(head: bytes) -> bool:
+    """Is this the beginning of one of Telescope's archives? By the name of the first file in it."""
+    size = int.from_bytes(head[26:28], "little")
+    return head.startswith(_ZIP) and head[30 : 30 + size] in _FIRST_TABLES
+
+
+JSONL = Kind("jsonl", "JSON lines", JsonlDecoder, r"\.(jsonl|ndjson)\Z", is_line_based=True)
 TELESCOPE = Kind(
     "telescope",
     "Telescope archives",
     _telescope,
-    has_spans=True,
+    r"^(tail|block_live|block_\d+)\.zip\Z",
+    is_sign=_is_telescope,
     note="the timing of a step is known once the next begins",
+    has_spans=True,
 )
-TRACE = Kind("trace", "Chrome trace", _trace, has_spans=True, note="a step is shown when it has ended")
+TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard, "tfevents", has_sequels=True)
+CSV = Kind("csv", "CSV", _csv, r"\.csv\Z")
+WANDB = Kind(
+    "wandb",
+    "W&B run",
+    _wandb,
+    r"\.wandb\Z",
+    is_sign=_is_wandb,
+    note="W&B writes 32 KiB at a time: the newest steps may lag",
+    has_sequels=True,
+)
+CONSOLE = Kind("console", "console log", _console, r"\.(log|out|txt)\Z", is_line_based=True)
+WHOLE_JSON = Kind(
+    "whole_json", "JSON document", _whole_json, r"\.json\Z", note="updates only when a checkpoint is saved"
+)
+TRACE = Kind(
+    "trace",
+    "Chrome trace",
+    _trace,
+    r"\.json\Z",
+    is_sign=_is_trace,
+    note="a step is shown when it has ended",
+    has_spans=True,
+    has_metrics=False,
+)
 
-KINDS: tuple[Kind, ...] = (JSONL, TENSORBOARD, WANDB, CONSOLE, WHOLE_JSON, CSV, TELESCOPE, TRACE)
-"""Every format that is read, compressed ones aside: those are unpacked first."""
+KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON, TRACE)
+"""Every format that is read, compressed ones aside: those are unpacked first.
+
+Of several files that hold one run the one is shown that comes first here: it says most, and soonest.
+"""
+_FILE_NAME = re.compile("|".join(kind.file_name for kind in KINDS))
 
 _OF_ROWS = (".jsonl", ".ndjson")
 """Names that say JSON lines: decisive only where the first line is no row, being torn or a header."""
@@ -151,6 +204,11 @@ def bare_name(name: str) -> str:
     return path.name
 
 
+def may_hold_metrics(name: str) -> bool:
+    """Is a file of this name worth a look inside?"""
+    return _FILE_NAME.search(bare_name(name)) is not None
+
+
 def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
     """The kind of a file by its first bytes; None if these are too few to tell.
 
@@ -160,10 +218,12 @@ def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
         is_all: there is no more to come.
     """
     name = bare_name(PurePath(name).name)
-    known = _kind_of_start(head, name)
-    if known is not None:
-        return known
     head = head[:HEAD_BYTES]
+    told = next((kind for kind in KINDS if kind.is_sign(head)), None)
+    if told is not None:
+        return told
+    if "tfevents" in name:
+        return TENSORBOARD
     if len(head) < _BINARY_HEAD and not is_all:
         return None
     (length,) = struct.unpack_from("<Q", head.ljust(8, b"\0"))
@@ -175,27 +235,12 @@ def kind_of(head: bytes, name: str, *, is_all: bool = False) -> Kind | None:
     return _kind_of_text(head, name, is_all=is_all or len(head) == HEAD_BYTES)
 
 
-def _kind_of_start(head: bytes, name: str) -> Kind | None:
-    """The kind of a file that says so in its first bytes, or that has a name of its own."""
-    if head.startswith(b":W&B"):
-        return WANDB
-    if "tfevents" in name:
-        return TENSORBOARD
-    return TELESCOPE if _is_telescope(head) else None
-
-
-def _is_telescope(head: bytes) -> bool:
-    """Is this the beginning of one of Telescope's archives? By the name of the first file in it."""
-    size = int.from_bytes(head[26:28], "little")
-    return head.startswith(_ZIP) and head[30 : 30 + size] in _FIRST_TABLES
-
-
 def _kind_of_text(head: bytes, name: str, *, is_all: bool) -> Kind | None:
-    text = head.removeprefix(BOM).lstrip(b"\0 \t\r\n")
+    text = head.removeprefix(BOM).lstrip(_BLANK)
     if not text and not is_all:
         return None
     if text.startswith((b"[", b"{")):
-        return TRACE if _TRACE.match(text) else _kind_of_json(text, name, is_all=is_all)
+        return _kind_of_json(text, name, is_all=is_all)
     line, end, _ = text.partition(b"\n")
     if not end and not is_all:
         return None

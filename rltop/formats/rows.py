@@ -1,26 +1,26 @@
-"""What a JSON value means as a number: the slow path of every row decoder.
+"""Rows of any format → records: the one place where they are built.
 
-Owns strings that are numbers, nulls, nested objects; nothing that it meets makes
-a row disappear.
+Owns what a value means as a number (strings that are numbers, nulls, nested objects),
+which keys hold step, time and total, and the `Schema` that rows of the same keys share.
+Nothing that it meets makes a row disappear.
 """
 
 from __future__ import annotations
 
-import math
 import re
 import struct
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import isnan
+from typing import Any
 
-from rltop.model import GAP, CellMark, Counts, NonFinite, Place, Record, Shape
+from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 
-NAN_SENTINEL = 1.7976931348623155e308
-"""Stands for NaN in a line whose literals were replaced to please orjson."""
-INF_SENTINEL = 1.7976931348623157e308
-"""Stands for Infinity in such a line."""
+Row = dict[str, Any]
+Step = int | tuple[int, int]
+"""A step, or step and total."""
 
 MAX_DEPTH = 8
 MAX_KEY_CHARS = 512
@@ -78,11 +78,12 @@ def _number_in(text: str) -> float | NonFinite | None:
 
 
 def _finite(value: float) -> float | NonFinite:
-    if abs(value) >= NAN_SENTINEL:
-        if value == NAN_SENTINEL:
-            return NonFinite.NAN
-        return NonFinite.POS_INF if value > 0 else NonFinite.NEG_INF
-    return NonFinite.NAN if math.isnan(value) else value
+    return value if value - value == 0.0 else _nonfinite(value)
+
+
+def _nonfinite(value: float) -> NonFinite:
+    """What a float is that is not finite."""
+    return NonFinite.NAN if isnan(value) else NonFinite.POS_INF if value > 0 else NonFinite.NEG_INF
 
 
 def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
@@ -98,34 +99,39 @@ def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
             yield name, value
 
 
-def read_cells(row: Mapping[str, object], counts: Counts) -> tuple[list[str], array[float], tuple[CellMark, ...]]:
-    """Keys, values and marks of any row; what holds no number is counted and left out."""
+def count_other(value: object, counts: Counts) -> None:
+    """Count a value that holds no number, and is left out of its row."""
+    if isinstance(value, str):
+        counts.text_values += 1
+    else:
+        counts.nested_values += 1
+
+
+_Cells = tuple[list[str], "array[float]", tuple[CellMark, ...]]
+"""Keys, values and marks of a row."""
+
+
+def _read_cells(row: Mapping[str, object], counts: Counts) -> _Cells:
+    """The cells of any row, value by value; what holds no number is counted and left out."""
     keys: list[str] = []
     values: array[float] = array("d")
     marks: list[CellMark] = []
     for key, value in flat_items(row):
-        number = number_of(value)
+        number = value if type(value) is float and value - value == 0.0 else number_of(value)
         if number is None:
-            if isinstance(value, str):
-                counts.text_values += 1
-            else:
-                counts.nested_values += 1
-            if len(counts.examples) < 8:
-                counts.examples.setdefault(key[:80], type(value).__name__)
+            count_other(value, counts)
             continue
         if isinstance(number, NonFinite):
             marks.append(CellMark(len(keys), number))
             number = GAP
-        keys.append(clipped_key(key))
+        keys.append(key if len(key) <= MAX_KEY_CHARS else clipped_key(key))
         values.append(number)
     if len(set(keys)) != len(keys):
         return _last_wins(keys, values, marks)
     return keys, values, tuple(marks)
 
 
-def _last_wins(
-    keys: list[str], values: array[float], marks: list[CellMark]
-) -> tuple[list[str], array[float], tuple[CellMark, ...]]:
+def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> _Cells:
     """Drop all but the last of equal keys, as a JSON reader does."""
     kinds = {mark.cell: mark.kind for mark in marks}
     last = {key: cell for cell, key in enumerate(keys)}
@@ -137,62 +143,17 @@ def _last_wins(
     )
 
 
-_SHAPES_BY_CELLS = 1024
-
-
-class Shapes:
-    """Hands out one `Shape` per distinct order of keys."""
-
-    def __init__(self) -> None:
-        self._shapes: dict[tuple[str, ...], Shape] = {}
-        self._last_keys: list[str] = []
-        self._last_shape = Shape(())
-
-    def of(self, keys: list[str]) -> Shape:
-        """The shape of these keys; remembers the last one, which is usually asked for again."""
-        if keys == self._last_keys:
-            return self._last_shape
-        as_tuple = tuple(keys)
-        shape = self._shapes.get(as_tuple)
-        if shape is None:
-            if len(self._shapes) >= _SHAPES_BY_CELLS:
-                self._shapes.clear()
-            shape = self._shapes[as_tuple] = Shape(as_tuple)
-        self._last_keys, self._last_shape = keys, shape
-        return shape
-
-
-def cells_of(numbers: Sequence[float]) -> tuple[array[float], tuple[CellMark, ...]]:
-    """Values and marks: what is not finite becomes a gap and a mark."""
-    # A fifth of what `array("d", numbers)` takes, which looks at the numbers one by one.
-    values = array("d", struct.pack(f"{len(numbers)}d", *numbers))
-    total = sum(numbers)
-    if total - total == 0.0:
-        return values, ()
-    marks = []
-    for cell, value in enumerate(values):
-        if value - value != 0.0:
-            kind = NonFinite.NAN if isnan(value) else NonFinite.POS_INF if value > 0 else NonFinite.NEG_INF
-            marks.append(CellMark(cell, kind))
-            values[cell] = GAP
-    return values, tuple(marks)
-
-
-def shortened(key: str) -> str:
-    """A key of at most 512 characters and an ellipsis."""
-    return key if len(key) <= MAX_KEY_CHARS else key[:MAX_KEY_CHARS] + "…"
-
-
 MAX_STEP = 2**53
 _MAX_STEP_CHARS = 40
 _EPOCH_S = (1e9, 1e11)
 """A wall time between 2001 and 5138; anything else under a time key is a duration."""
-_SHAPES_KEPT = 1024
 _TOTAL_KEYS = tuple(key for key in TOTAL_KEYS if key not in STEP_KEYS)
 
 
-def step_of(value: object) -> int | tuple[int, int] | None:
+def step_of(value: object) -> Step | None:
     """A step as trainers write it: 12, 12.0, "12", or "12/5000" with the total behind it."""
+    if type(value) is int:
+        return value if -MAX_STEP < value < MAX_STEP else None
     if isinstance(value, str):
         done, slash, total = value.partition("/")
         if slash and len(value) <= _MAX_STEP_CHARS and done.strip().isdecimal() and total.strip().isdecimal():
@@ -231,65 +192,176 @@ def time_of(value: object) -> float | None:
     return None
 
 
+_SCHEMAS_KEPT = 1024
+
+
+class SchemaCache:
+    """Hands out one `Schema` per distinct order of keys."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[tuple[str, ...], Schema] = {}
+        self._last_keys: list[str] = []
+        self._last_schema = Schema(())
+
+    def of(self, keys: list[str]) -> Schema:
+        """The schema of these keys; that of the last row is mostly asked for again."""
+        if keys == self._last_keys:
+            return self._last_schema
+        clipped = tuple(map(clipped_key, keys))
+        schema = self._schemas.get(clipped)
+        if schema is None:
+            if len(self._schemas) >= _SCHEMAS_KEPT:
+                self._schemas.clear()
+            schema = self._schemas[clipped] = Schema(clipped)
+        self._last_keys, self._last_schema = keys, schema
+        return schema
+
+
 class RecordBuilder:
-    """Makes records, handing out one `Shape` per distinct order of keys.
+    """Makes the records of every format, and counts them.
+
+    A row that it is given is used up: step and time are taken out of it.
+
+    Attributes:
+        step_key: the key that steps are read from; empty until a row has told.
+        schemas: of the rows made so far.
 
     Args:
-        counts: where text, nested values and rows are counted.
-        step_key: the key that holds the step; empty: the documented list, and the
-            key that was found first is kept to.
+        counts: where text, nested values, rows and rows without a step are counted.
+        step_key: the key that holds the step; empty: the documented list, and the key that was
+            found first is kept to.
+        settled_after: so many rows with the same step key, and no other is looked for: the first lines of
+            a log may be a header or a summary.
     """
 
-    def __init__(self, counts: Counts, step_key: str = "") -> None:
+    def __init__(self, counts: Counts, step_key: str = "", settled_after: int = 1) -> None:
+        self.step_key = ""
         self._counts = counts
         self._step_keys = (step_key,) if step_key else STEP_KEYS
-        self._shapes: dict[tuple[str, ...], Shape] = {}
+        self._settled_after = settled_after
+        self._step_rows = 0
+        self.schemas = SchemaCache()
 
-    def from_row(self, row: Mapping[str, object], place: Place) -> Record | None:
-        """The record of a row that names its own step; None (and a count) if it names none."""
-        rest = dict(row)
-        total: int | None = None
-        for key in self._step_keys:
-            step = step_of(rest[key]) if key in rest else None
-            if step is None:
-                continue
-            self._step_keys = (key,)
-            del rest[key]
-            if isinstance(step, tuple):
-                step, total = step
-            return self.build(step, rest, place, total)
-        self._counts.no_step_lines += 1
-        self._counts.unusable_steps += any(key in rest and is_out_of_range(rest[key]) for key in self._step_keys)
+    def begin_anew(self) -> None:
+        """Another writer follows: its steps may stand under another key."""
+        self._step_rows = 0
+
+    def take_step(self, row: Row) -> Step | None:
+        """The step, or step and total, taken out of a row; None if it has none that can be used."""
+        if self.step_key and self.step_key in row:
+            value = row.pop(self.step_key)
+            found = step_of(value)
+            self._step_rows += found is not None
+            if found is None:
+                self._counts.unusable_steps += is_out_of_range(value)
+            return found
+        beyond = False
+        for key in self._step_keys if self._step_rows < self._settled_after else ():
+            if key in row:
+                found = step_of(row[key])
+                if found is not None:
+                    del row[key]
+                    self.step_key, self._step_rows = key, 1
+                    return found
+                beyond = beyond or is_out_of_range(row[key])
+        self._counts.unusable_steps += beyond
         return None
 
-    def build(self, step: int, row: Mapping[str, object], place: Place, total: int | None = None) -> Record:
-        """The record of a row whose step is known; time and total are taken from the row."""
-        rest = dict(row)
-        time_s = None
-        for key in TIME_KEYS:
-            if key in rest and (time_s := time_of(rest[key])) is not None:
-                del rest[key]
-                break
-        if total is None:
-            total = _total_of(rest)
-        keys, values, marks = read_cells(rest, self._counts)
+    def from_row(self, row: Row, position: FilePosition) -> Record | None:
+        """The record of a row that names its own step; None (and a count) if it names none."""
+        step = self.take_step(row)
+        if step is None:
+            self._counts.no_step_lines += 1
+            return None
+        return self.build(step, row, position)
+
+    def build(self, step: Step, row: Row, position: FilePosition, total: int | None = None) -> Record:
+        """The record of a row whose step is known; time and total are the row's own where they are not given.
+
+        Args:
+            step: the step, or step and total.
+            row: the rest of the row.
+            position: where it stands in the file.
+            total: how many steps the run wants to make.
+        """
+        if isinstance(step, tuple):
+            step, total = step
+        time_s = take_time(row)
+        return self.of_cells(step, time_s, row, position, total_of(row) if total is None else total)
+
+    def of_cells(
+        self, step: int, time_s: float | None, row: Row, position: FilePosition, total: int | None = None
+    ) -> Record:
+        """The record of a row that is nothing but cells: step and time have been taken out.
+
+        Args:
+            step: of the row.
+            time_s: seconds since the epoch, or None.
+            row: numbers; what else is in it is read as a number, flattened, or counted and left out.
+            position: where it stands in the file.
+            total: how many steps the run wants to make, or None.
+        """
+        keys = list(row)
+        marks: tuple[CellMark, ...] = ()
+        try:
+            values, is_finite = _packed(row.values(), len(keys))
+        except (TypeError, OverflowError, struct.error):
+            is_finite = False
+        if not is_finite:
+            keys, values, marks = _read_cells(row, self._counts)
         self._counts.rows += 1
-        return Record(step, time_s, self._shape(tuple(keys)), values, marks, place, total)
+        return Record(step, time_s, self.schemas.of(keys), values, marks, position, total)
 
-    def _shape(self, keys: tuple[str, ...]) -> Shape:
-        shape = self._shapes.get(keys)
-        if shape is None:
-            if len(self._shapes) >= _SHAPES_KEPT:
-                self._shapes.clear()
-            shape = self._shapes[keys] = Shape(keys)
-        return shape
+    def of_numbers(
+        self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition
+    ) -> Record:
+        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked."""
+        values, is_finite = _packed(numbers, len(numbers))
+        marks = () if is_finite else _marked(values)
+        self._counts.rows += 1
+        return Record(step, time_s, schema, values, marks, position)
 
 
-def _total_of(row: Mapping[str, object]) -> int | None:
+def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]:
+    """Numbers as an array, and whether all are finite (False also where only their sum is not).
+
+    Raises:
+        TypeError, OverflowError, struct.error: one of them is no number, or none that a float holds.
+    """
+    # Packed and taken over as bytes: a quarter of what an array costs that is filled value by value.
+    values = array("d", struct.pack(f"{count}d", *numbers))
+    total = sum(numbers)
+    return values, total - total == 0.0
+
+
+def _marked(values: array[float]) -> tuple[CellMark, ...]:
+    """Put a gap where a value is not finite, and say what it was."""
+    marks = []
+    for cell, value in enumerate(values):
+        if value - value != 0.0:
+            marks.append(CellMark(cell, _nonfinite(value)))
+            values[cell] = GAP
+    return tuple(marks)
+
+
+def take_time(row: Row) -> float | None:
+    """The wall time of a row in seconds since the epoch, taken out of it; None if it has none."""
+    for key in TIME_KEYS:
+        if key in row:
+            time_s = time_of(row[key])
+            if time_s is not None:
+                del row[key]
+                return time_s
+    return None
+
+
+def total_of(row: Row) -> int | None:
+    """How many steps the run wants to make, by a row that says so."""
     for key in _TOTAL_KEYS:
-        value = number_of(row.get(key))
-        if isinstance(value, float) and 0 < value < MAX_STEP:
-            return int(value)
+        if key in row:
+            value = number_of(row[key])
+            if isinstance(value, float) and 0 < value < MAX_STEP:
+                return int(value)
     return None
 
 
@@ -328,4 +400,6 @@ class RepeatedRows:
 def _mark_of(record: Record) -> int:
     """A hash of step and cells, whatever the order of the columns; gaps compare by their bits."""
     bits = memoryview(record.values).cast("B").cast("q")
-    return hash((record.step, frozenset(zip(record.shape.keys, bits, strict=True)), record.marks and len(record.marks)))
+    return hash(
+        (record.step, frozenset(zip(record.schema.keys, bits, strict=True)), record.marks and len(record.marks))
+    )

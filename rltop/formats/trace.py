@@ -16,7 +16,7 @@ from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import MAX_KEY_CHARS, MAX_STEP, RecordBuilder, clipped_key
-from rltop.model import Counts, Place, Record, TimedSpan
+from rltop.model import Counts, FilePosition, Record, TimedSpan
 from rltop.structs import Struct, field
 
 Event = dict[str, object]
@@ -373,7 +373,7 @@ class ChromeTraceDecoder:
             self._spans.append(TimedSpan(step, *worker, name, begun * _US, ended * _US, key))
         if lead is not None and bounds is not None:
             self._spans.append(TimedSpan(step, *lead, "step", bounds[0] * _US, bounds[1] * _US, "time/step"))
-        return [self._builder.build(step, row, Place(self._generation, offset))] if row else []
+        return [self._builder.build(step, row, FilePosition(self._generation, offset))] if row else []
 
 
 def _told_step(name: str, arguments: object) -> int | None:

@@ -67,11 +67,11 @@ class Label(NamedTuple):
         return self.display
 
 
-class Shape:
+class Schema:
     """The keys of a row, in the order written; one object per distinct order.
 
     Compared by identity: a decoder hands out the same object for the same keys,
-    so that whoever maps keys to columns does it once per shape, not per row.
+    so that whoever maps keys to columns does it once per schema, not per row.
     """
 
     __slots__ = ("index", "keys")
@@ -84,7 +84,7 @@ class Shape:
         return len(self.keys)
 
 
-class Place(NamedTuple):
+class FilePosition(NamedTuple):
     """Where a row stands: which life of the file, and at which byte."""
 
     generation: int
@@ -104,19 +104,19 @@ class Record(NamedTuple):
     Attributes:
         step: the trainer's own step.
         time_s: seconds since the epoch, or None where the row does not say.
-        shape: the keys; step and time keys are not among them.
-        values: one float per key of `shape`; `GAP` where there was no number.
+        schema: the keys; step and time keys are not among them.
+        values: one float per key of `schema`; `GAP` where there was no number.
         marks: cells that held NaN, ±Inf or null.
-        place: where the row stood.
+        position: where the row stood.
         total_steps: how many steps the run wants to make, where the row says so.
     """
 
     step: int
     time_s: float | None
-    shape: Shape
+    schema: Schema
     values: array[float]
     marks: tuple[CellMark, ...]
-    place: Place
+    position: FilePosition
     total_steps: int | None = None
 
 
@@ -157,7 +157,6 @@ class Counts(Struct, frozen=False):
     first_bad_line: int | None = None
     first_bad_reason: str = ""
     recent_bad: deque[int] = field(default_factory=lambda: deque(maxlen=RECENT_LINES))
-    examples: dict[str, str] = field(default_factory=dict)
 
     def refuse(self, line: int, reason: str, *, is_lost: bool = True) -> None:
         """Count a line that cannot be read, or not to its end.

@@ -1,8 +1,8 @@
-"""What views have read and need not read again: folded columns and timing trees.
+"""What views have read and need not read again: downsampled columns and timing trees.
 
 Owns nothing that shows: every function gives what the store would give. A record
 changes the newest step; what lies before it is kept until a late row, a restart or
-the folding of old rows changes the past. Held per stream, and gone with it.
+the downsampling of old rows changes the past. Held per stream, and gone with it.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class ChangeView(Struct):
         judged: how many keys could be judged.
         unknown: how many logged something there, but too little before.
         before: how many records before the step there are to compare with, at most.
-        is_approximate: the rows are means of folded history.
+        is_approximate: the rows are means of downsampled history.
         frame: what the lines cover.
     """
 

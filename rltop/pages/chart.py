@@ -95,7 +95,7 @@ class PlotData(Struct):
         whole: the steps that there are.
         is_log: the value axis is logarithmic.
         can_log: there is a value above zero.
-        is_approximate: some points are edges of folded history.
+        is_approximate: some points are edges of downsampled history.
         band: the lower and the upper edge of what lies around the values; empty without one.
         band_label: what the edges are.
         declared: the range that was declared for the values; the axis covers it.
@@ -261,7 +261,7 @@ class Marker(Struct):
     """One thing that happened.
 
     Attributes:
-        step: where; of a folded validation or checkpoint, the first step of its bucket.
+        step: where; of a downsampled validation or checkpoint, the first step of its bucket.
         kind: what.
         level: of the rule, for an onset.
         rule: its id, for an onset and a recovery.
@@ -314,11 +314,11 @@ def _logged_on(run: RunSource, names: Sequence[str], first: int, last: int, kind
     held = steps[0] if steps else last + 1
     points = [(s, signal.read(v)) for s, v in zip(steps, values, strict=True) if first <= s <= last and v == v]
     if first < held:
-        # What memory has folded is known by its buckets only.
+        # What memory has downsampled is known by its buckets only.
         stop = min(held, last + 1)
         stride = max(1, -(-(stop - first) // _MOST_COLUMNS))
-        folded = run.stream.buckets(signal.key, stride, first, stop)
-        points[:0] = [(one.first_step, signal.read(one.high)) for one in folded if one.count]
+        buckets = run.stream.buckets(signal.key, stride, first, stop)
+        points[:0] = [(one.first_step, signal.read(one.high)) for one in buckets if one.count]
     least = 0.0
     if kind is MarkerKind.CHECKPOINT:
         # Some trainers log a checkpoint's time on every step, next to nothing where there was none.

@@ -55,7 +55,7 @@ class HeaderView(NamedTuple):
         step: the newest step, or None.
         cursor: the step on the screen where the time cursor is set, else None.
         behind_bytes: how much has been written and not read yet, where that is worth a word.
-        folded: first and last step of the bucket that stands for it, where memory
+        downsampled: first and last step of the bucket that stands for it, where memory
             has thinned it, else None.
         total_steps: where the run says it.
         step_s: what a step of `step` takes now: the median of the newest.
@@ -76,7 +76,7 @@ class HeaderView(NamedTuple):
     state: RunState
     age_s: float | None
     loading: float | None
-    folded: tuple[int, int] | None = None
+    downsampled: tuple[int, int] | None = None
     behind_bytes: int = 0
 
 
@@ -101,7 +101,7 @@ def build_header(run: RunSource, timing: TimingView | None, at: int | None = Non
         state=run.state,
         age_s=run.age_s,
         loading=run.loading,
-        folded=stream.folded_range(at) if at is not None else None,
+        downsampled=stream.downsampled_range(at) if at is not None else None,
         behind_bytes=run.behind_bytes,
     )
 
@@ -238,13 +238,13 @@ def header_clock(run: RunSource) -> tuple[str, str]:
 
 def _cursor_text(view: HeaderView, cursor: int) -> str:
     """Where the time cursor stands; a bucket is not passed off as a step."""
-    if view.folded is None or not _is_mean(view):
+    if view.downsampled is None or not _is_mean(view):
         return f"at step {units.step(cursor)}"
-    return f"at steps {units.step(view.folded[0])}–{units.step(view.folded[1])}"
+    return f"at steps {units.step(view.downsampled[0])}–{units.step(view.downsampled[1])}"
 
 
 def _is_mean(view: HeaderView) -> bool:
-    return view.folded is not None and view.folded[0] != view.folded[1]
+    return view.downsampled is not None and view.downsampled[0] != view.downsampled[1]
 
 
 _WORDS = (

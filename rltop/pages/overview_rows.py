@@ -80,9 +80,9 @@ def _paint_empty(view: OverviewView, width: int, glyphs: Glyphs) -> list[Row]:
     rows += paint_sentence(view.sentence, width, 4, glyphs)
     counts = paint_counts(view.counts, width, glyphs, view.freshness)
     if view.is_awaited:
-        from rltop.pages.setup_hints import paint_howto  # noqa: PLC0415 - only where there is no file yet
+        from rltop.pages.setup_hints import paint_setup_hints  # noqa: PLC0415 - only where there is no file yet
 
-        return [*rows, Row(()), *paint_howto(width, glyphs)]
+        return [*rows, Row(()), *paint_setup_hints(width, glyphs)]
     return [*rows, Row(()), *counts] if counts else rows
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row
-from rltop.trainers.setup_hints import HOWTO
+from rltop.trainers import SETUP_HINTS
 
 
-def paint_howto(width: int, glyphs: Glyphs) -> list[Row]:
+def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
     """A title, and a row for each trainer whose files are followed."""
-    followed = [each for each in HOWTO if each.is_followed]
+    followed = [each for each in SETUP_HINTS if each.is_followed]
     column = max(len(each.trainer) for each in followed) + 3
     rows = [RowBuilder(width, glyphs).add(" how each trainer writes metrics", "dim").row()]
     for each in followed:

@@ -58,7 +58,7 @@ def anchored_window(first: int, last: int, cadence: int, columns: int) -> Window
     The stride is the cadence times 1, 2, 3, 4, 6, 8, 12 … (powers of two and what
     lies between them, so that a long line fills two thirds of its place or more)
     and the start a multiple of the stride: both stay where they are while records come
-    in, and folded history divides evenly.
+    in, and downsampled history divides evenly.
 
     Args:
         first: the oldest step.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path, PurePath
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
-from rltop.formats.kinds import WANDB, Kind, bare_name
+from rltop.formats.kinds import WANDB, Kind, may_hold_metrics
 from rltop.model import Label
 from rltop.run.beside import read_ranges
 from rltop.run.found import WANDB_PARTS, Found, name_of, told_apart
@@ -27,9 +26,6 @@ from rltop.structs import NamedTuple, Struct, field
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
 _TITLE_BYTES = 64 * 1024
-_SUFFIXES = (".jsonl", ".ndjson", ".json", ".log", ".out", ".txt", ".csv", ".wandb")
-_ARCHIVE = re.compile(r"(tail|block_live|block_\d+)\.zip$")
-"""What Telescope calls the files in which it keeps its tables."""
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv"}
 )
@@ -223,11 +219,6 @@ def _refuse(path: str, reason: str) -> None:
         raise SourceError(f"{path} is {what}, not a metric stream", remedy)
 
 
-def _may_hold_metrics(name: str) -> bool:
-    """Is a file of this name worth a look inside?"""
-    return bare_name(name).endswith(_SUFFIXES) or "tfevents" in name or bool(_ARCHIVE.match(name))
-
-
 def _search(folder: str, result: Discovery) -> list[Found]:
     """Runs below a directory, newest first."""
     files, titles = [], {}
@@ -326,7 +317,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
                 if entry.is_dir(follow_symlinks=False):
                     if depth < _MAX_DEPTH and entry.name not in _NOT_METRICS:
                         queue.append((entry.path, depth + 1))
-                elif _may_hold_metrics(entry.name):
+                elif may_hold_metrics(entry.name):
                     info = entry.stat()
                     if stat.S_ISREG(info.st_mode):
                         yield entry.path, info

@@ -13,16 +13,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rltop.formats.kinds import CONSOLE, CSV, JSONL, TELESCOPE, TENSORBOARD, TRACE, WANDB, WHOLE_JSON, bare_name
+from rltop.formats.kinds import KINDS, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label
 from rltop.run.found import MAIN_ROLES, Found, Spot, name_of, place, titled_part
 from rltop.structs import Struct, field
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
-_RANK = {
-    kind.name: rank for rank, kind in enumerate((JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON, TRACE))
-}
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
@@ -106,11 +103,11 @@ def _take_traces(by_home: dict[Path, list[tuple[Found, Spot]]]) -> dict[Path, Fo
     """Take traces out that stand in, or one or two folders below, the folder of a run: the newest one each."""
     found: dict[Path, Found] = {}
     for home, streams in list(by_home.items()):
-        traces = [each for each, _ in streams if each.kind is TRACE]
+        traces = [each for each, _ in streams if not _is_metrics(each)]
         above = next((one for one in (home, *home.parents[:2]) if _has_metrics(by_home.get(one, ()))), None)
         if not traces or above is None:
             continue
-        by_home[home] = [one for one in streams if one[0].kind is not TRACE]
+        by_home[home] = [one for one in streams if _is_metrics(one[0])]
         if not by_home[home]:
             del by_home[home]
         known = [found[above]] if above in found else []
@@ -119,7 +116,12 @@ def _take_traces(by_home: dict[Path, list[tuple[Found, Spot]]]) -> dict[Path, Fo
 
 
 def _has_metrics(streams: Iterable[tuple[Found, Spot]]) -> bool:
-    return any(each.kind is not TRACE for each, _ in streams)
+    return any(_is_metrics(each) for each, _ in streams)
+
+
+def _is_metrics(found: Found) -> bool:
+    """Does it hold more than times? What does not is shown beside the run in whose folder it lies."""
+    return found.kind is None or found.kind.has_metrics
 
 
 def _put_beside(grouped: Grouped, trace: Found | None, streams: Sequence[tuple[Found, Spot]]) -> None:
@@ -145,7 +147,7 @@ def _best(streams: list[tuple[Found, Spot]], grouped: Grouped) -> list[tuple[Fou
         return []
     best = min(_rank(each) for each, _ in streams)
     kept = [one for one in streams if _rank(one[0]) == best]
-    if best == _RANK[WHOLE_JSON.name]:
+    if best == KINDS.index(WHOLE_JSON):
         kept = [max(kept, key=lambda one: (one[0].modified_s or 0.0, one[0].path))]
     same = f"the same run as {kept[0][0].path}"
     grouped.repeated += [(each.path, same) for each, spot in streams if (each, spot) not in kept]
@@ -171,7 +173,7 @@ def _natural(role: str) -> list[tuple[int, str]]:
 
 
 def _rank(found: Found) -> int:
-    return _RANK[found.kind.name] if found.kind is not None else len(_RANK)
+    return KINDS.index(found.kind) if found.kind is not None else len(KINDS)
 
 
 def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]:

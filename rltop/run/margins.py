@@ -11,14 +11,12 @@ import math
 import re
 from array import array
 
-from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
-from rltop.model import GAP, Record, Shape
+from rltop.model import GAP, Record, Schema
 from rltop.model.keys import is_evaluation_key
 
 _REWARD = re.compile(r"reward|score")
 _SIDE = re.compile(r"(?<![a-z])(chosen|rejected|reject)(?![a-z])")
-_SHAPES_KEPT = 1024
+_SCHEMAS_KEPT = 1024
 
 
 def margin_key(chosen: str, rejected: str) -> str:
@@ -35,71 +33,53 @@ def side_of(key: str) -> tuple[str, bool] | None:
 
 
 class _Plan:
-    """Where the two stand in rows of one shape, and the shape with their difference behind them."""
+    """Where the two stand in rows of one schema, and the schema with their difference behind them."""
 
-    __slots__ = ("chosen", "rejected", "shape")
+    __slots__ = ("chosen", "rejected", "schema")
 
-    def __init__(self, chosen: str, rejected: str, shape: Shape) -> None:
-        self.chosen = chosen, shape.index.get(chosen)
-        self.rejected = rejected, shape.index.get(rejected)
-        self.shape = Shape((*shape.keys, margin_key(chosen, rejected)))
+    def __init__(self, chosen: str, rejected: str, schema: Schema) -> None:
+        self.chosen = chosen, schema.index.get(chosen)
+        self.rejected = rejected, schema.index.get(rejected)
+        self.schema = Schema((*schema.keys, margin_key(chosen, rejected)))
 
 
-class MarginDecoder(AutoDecoder):
-    """An `AutoDecoder` whose rows also have the difference of chosen and rejected, where no margin is ever logged."""
+class Margins:
+    """Puts the difference of chosen and rejected behind the cells of a row, where no margin is ever logged.
 
-    def __init__(self, name: str, options: JsonlOptions) -> None:
-        super().__init__(name, options)
-        self._plans: dict[Shape, _Plan | None] = {}
-        self._plain: Shape | None = None
+    Rows pass here between decoder and store, whatever file they come from.
+    """
+
+    def __init__(self) -> None:
+        self._plans: dict[Schema, _Plan | None] = {}
+        self._plain: Schema | None = None
         self._has_margin = False
         self._halves: dict[str, dict[bool, str]] = {}
         self._newest: dict[str, tuple[int, float]] = {}
 
-    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
-        """Rows with their margins."""
-        return self._with_margins(super().feed(data, offset, generation))
+    def added(self, record: Record) -> Record:
+        """The row with its margin; the row itself where it has none, or logs one."""
+        if self._has_margin or record.schema is self._plain:
+            return record
+        plan = self._plan(record.schema)
+        return record if plan is None else self._widened(record, plan)
 
-    def go_on(self) -> list[Record]:
-        """The rows of the next piece with their margins."""
-        return self._with_margins(super().go_on())
-
-    def flush(self) -> list[Record]:
-        """The row gathered so far, with its margin where both halves have come."""
-        return self._with_margins(super().flush())
-
-    def finish(self) -> list[Record]:
-        """Rows with their margins."""
-        return self._with_margins(super().finish())
-
-    def _with_margins(self, records: list[Record]) -> list[Record]:
-        if self._has_margin:
-            return records
-        for i, record in enumerate(records):
-            if record.shape is self._plain:
-                continue
-            plan = self._plan(record.shape)
-            if plan is not None:
-                records[i] = self._widened(record, plan)
-        return records
-
-    def _plan(self, shape: Shape) -> _Plan | None:
-        if shape not in self._plans:
-            if len(self._plans) >= _SHAPES_KEPT:
+    def _plan(self, schema: Schema) -> _Plan | None:
+        if schema not in self._plans:
+            if len(self._plans) >= _SCHEMAS_KEPT:
                 self._plans.clear()
-            planned = self._planned(shape)
-            self._plans[shape] = planned
-        plan = self._plans[shape]
+            planned = self._planned(schema)
+            self._plans[schema] = planned
+        plan = self._plans[schema]
         if plan is None:
-            self._plain = shape
+            self._plain = schema
         return plan
 
-    def _planned(self, shape: Shape) -> _Plan | None:
-        """The first pair of which a row of this shape has a part; None where there is none, or a margin is logged."""
-        self._has_margin = any("margin" in key and not is_evaluation_key(key) for key in shape.keys)
+    def _planned(self, schema: Schema) -> _Plan | None:
+        """The first pair of which a row of this schema has a part; None where there is none, or a margin is logged."""
+        self._has_margin = any("margin" in key and not is_evaluation_key(key) for key in schema.keys)
         if self._has_margin:
             return None
-        sides = [(key, side) for key in shape.keys if (side := side_of(key)) is not None]
+        sides = [(key, side) for key in schema.keys if (side := side_of(key)) is not None]
         for key, (name, is_chosen) in sides:
             halves = self._halves.setdefault(name, {})
             if is_chosen not in halves:
@@ -108,13 +88,13 @@ class MarginDecoder(AutoDecoder):
                 self._plans.clear()
                 self._plain = None
         both = next((halves for _, (name, _) in sides if len(halves := self._halves[name]) == 2), None)
-        return None if both is None else _Plan(both[True], both[False], shape)
+        return None if both is None else _Plan(both[True], both[False], schema)
 
     def _widened(self, record: Record, plan: _Plan) -> Record:
         margin = self._half(record, *plan.chosen) - self._half(record, *plan.rejected)
         if not math.isfinite(margin):
             return record
-        return record._replace(shape=plan.shape, values=record.values + array("d", (margin,)))
+        return record._replace(schema=plan.schema, values=record.values + array("d", (margin,)))
 
     def _half(self, record: Record, key: str, cell: int | None) -> float:
         """The value of one of the two on the record's step: from this row, or from its part that came before."""

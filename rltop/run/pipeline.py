@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Protocol
 from rltop.catalog.dialect import Identity
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder, Introduced, Piecemeal, SpanSource
+from rltop.formats.decoder import Decoder, HasGroupSize, Piecemeal, SpanSource
 from rltop.model import Record, TimedSpan
+from rltop.run.margins import Margins
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import Feed
 from rltop.store.stream import Stream
@@ -70,6 +71,7 @@ class Pipeline:
         # Asked once: what a protocol asks of an object takes as long as a rule.
         self._span_source = decoder if isinstance(decoder, SpanSource) else None
         self._piecemeal = decoder if isinstance(decoder, Piecemeal) else None
+        self._margins = Margins()
         self._group_size = group_size
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
@@ -130,7 +132,7 @@ class Pipeline:
             self.span_sink(spans)
 
     def _add(self, record: Record) -> None:
-        self.stream.append(record)
+        self.stream.append(self._margins.added(record))
         if self.stream.closed:
             self._work_off()
 
@@ -160,7 +162,7 @@ class Pipeline:
         samples = {key: stream.head(key).values[:SETTLE_ROWS] for key in stream.keys}
         found = identify(stream.keys, samples, self.decoder.envelope or "flat")
         size = self._group_size
-        if size is None and found.group_size is None and isinstance(self.decoder, Introduced):
+        if size is None and found.group_size is None and isinstance(self.decoder, HasGroupSize):
             size = self.decoder.group_size
         return found if size is None else found._replace(group_size=size)
 

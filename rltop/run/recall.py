@@ -1,4 +1,4 @@
-"""Rows that memory has folded, read again from the file.
+"""Rows that memory has downsampled, read again from the file.
 
 One daemon thread per request that is under way: a server that does not answer
 holds up nobody. What comes back is checked: a file that was rewritten since does
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from rltop.files import open_regular
 from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
-from rltop.model import Place
+from rltop.model import FilePosition
 
 MAX_BYTES = 32 * 1024 * 1024
 _READ_BYTES = 256 * 1024
@@ -27,18 +27,18 @@ class Recaller:
         self._path = path
         self._options = options
         self._on_done = on_done
-        self._wanted: tuple[int, Place] | None = None
+        self._wanted: tuple[int, FilePosition] | None = None
         self._done: list[tuple[int, Row | None]] = []
         self._missing: set[int] = set()
         self._is_busy = False
         self._lock = threading.Lock()
 
-    def ask(self, step: int, place: Place) -> None:
+    def ask(self, step: int, position: FilePosition) -> None:
         """Read the row of `step`, unless it is known to be gone."""
         with self._lock:
             if step in self._missing:
                 return
-            self._wanted = (step, place)
+            self._wanted = (step, position)
             if self._is_busy:
                 return
             self._is_busy = True
@@ -73,22 +73,22 @@ class Recaller:
             self._on_done()
 
 
-def read_row(path: str, step: int, place: Place, options: JsonlOptions) -> Row | None:
-    """All values of the rows of `step` that stand together at `place` or behind it; None if they do not.
+def read_row(path: str, step: int, position: FilePosition, options: JsonlOptions) -> Row | None:
+    """All values of the rows of `step` that stand together at `position` or behind it; None if they do not.
 
-    The index is sparse: `place` may be that of an earlier step, up to a few hundred rows before.
+    The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
     """
     decoder = JsonlDecoder(JsonlOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}
     try:
         with open_regular(path) as file:
-            file.seek(place.offset)
-            for start in range(place.offset, place.offset + MAX_BYTES, _READ_BYTES):
+            file.seek(position.offset)
+            for start in range(position.offset, position.offset + MAX_BYTES, _READ_BYTES):
                 data = file.read(_READ_BYTES)
-                records = decoder.feed(data, start, place.generation) if data else decoder.finish()
+                records = decoder.feed(data, start, position.generation) if data else decoder.finish()
                 for record in records:
                     if record.step == step:
-                        row.update((k, v) for k, v in zip(record.shape.keys, record.values, strict=True) if v == v)
+                        row.update((k, v) for k, v in zip(record.schema.keys, record.values, strict=True) if v == v)
                     elif row or record.step > step:
                         return row or None
                 if not data:

@@ -269,7 +269,6 @@ class TrackedRun(Condition):
         total.nul_bytes += status.nul_bytes
         total.unreadable_files += len(status.left_out)
         total.first_unreadable = status.left_out[0] if status.left_out else ""
-        total.examples = self._main.pipeline.decoder.counts.examples
         return total
 
     @property
@@ -386,13 +385,13 @@ class TrackedRun(Condition):
     # -- the past -----------------------------------------------------------------------------------------------------
 
     def recall(self, step: int) -> None:
-        """Ask for the row of a step that memory has folded; it comes when the file answers."""
+        """Ask for the row of a step that memory has downsampled; it comes when the file answers."""
         stream = self.stream
-        if self._recaller is None or stream.folded_range(step) is None:
+        if self._recaller is None or stream.downsampled_range(step) is None:
             return
-        place = stream.place(step)
-        if place is not None and place.generation == self._main.pipeline.generation:
-            self._recaller.ask(step, place)
+        position = stream.position(step)
+        if position is not None and position.generation == self._main.pipeline.generation:
+            self._recaller.ask(step, position)
 
     def _note_collapse(self) -> None:
         """A collapse has begun: see which checkpoints there are, in a thread where the file server may not answer."""

@@ -14,11 +14,10 @@ from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
 from rltop.formats.decoder import Decoder
 from rltop.formats.jsonl import JsonlOptions
-from rltop.formats.kinds import JSONL, TENSORBOARD, WANDB
+from rltop.formats.kinds import JSONL
 from rltop.model import Label
 from rltop.run.found import Found
 from rltop.run.judge import Judge
-from rltop.run.margins import MarginDecoder
 from rltop.run.options import Bell, IngestOptions, OpenFeed
 from rltop.run.pipeline import Pipeline
 from rltop.run.recall import Recaller
@@ -156,14 +155,14 @@ class Session:
             rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
             # The fewest first: they are there at once, and stand until more of them are.
             for count in (FIRST_ROWS, PREVIEW_ROWS):
-                shown = self._pipeline(shown_kind.make(found.path, rows), Stream("", self.options.store))
+                shown = self._pipeline(shown_kind.make(rows), Stream("", self.options.store))
                 previews.append((open_feed(found.path, count), shown))
         return kind(
             replace(run, name=Label.of(found.role), path=Label.of(found.path))
             if kind is TrackedRun and found.role
             else run,
             self._feed(found, open_feed),
-            self._pipeline(MarginDecoder(found.path, self.options.jsonl), run.stream(found.role)),
+            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream(found.role)),
             self._clock,
             previews=previews,
             modified_s=found.modified_s,
@@ -174,7 +173,7 @@ class Session:
 
     @staticmethod
     def _feed(found: Found, open_feed: OpenFeed) -> Feed:
-        if not found.earlier and found.kind not in (TENSORBOARD, WANDB):
+        if not found.earlier and (found.kind is None or not found.kind.has_sequels):
             return open_feed(found.path, None)
         return SequenceFeed([*found.earlier, found.path], lambda path: open_feed(path, None))
 

@@ -104,7 +104,7 @@ def _judge(path: str, head: bytes, tail: bytes, options: JsonlOptions, *, is_all
             Path(path).name
         ) == "trainer_state.json" else "a JSON document, not rows of metrics"
     if kind is CONSOLE:
-        return kind, "" if _has_rows(path, head) or _has_rows(path, tail) else "text without metrics"
+        return kind, "" if _has_rows(head) or _has_rows(tail) else "text without metrics"
     return kind, "" if kind is not None else "unknown format"
 
 
@@ -113,10 +113,10 @@ def _last_bytes(file: BinaryIO) -> bytes:
     return file.read(SNIFF_BYTES)
 
 
-def _has_rows(path: str, data: bytes) -> bool:
+def _has_rows(data: bytes) -> bool:
     if not data:
         return False
-    decoder = CONSOLE.make(path, JsonlOptions())
+    decoder = CONSOLE.make(JsonlOptions())
     return bool([*decoder.feed(data, 0, 0), *decoder.finish()])
 
 
@@ -128,7 +128,7 @@ def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
     lines = head.split(b"\n")[:-1]
     if sorted(map(len, lines))[len(lines) // 2] > _SAMPLE_LINE_BYTES:
         return SAMPLES[0]
-    decoder = JSONL.make("", options)
+    decoder = JSONL.make(options)
     records = decoder.feed(head[: head.rindex(b"\n") + 1], 0, 0)
     if not records:
         has_rows = decoder.counts.lines > decoder.counts.bad_lines
@@ -144,7 +144,7 @@ def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
 
 def _repeats(record: Record, seen: set[str]) -> bool:
     """Has a key of this row been in an earlier one?"""
-    keys = set(record.shape.keys)
+    keys = set(record.schema.keys)
     if keys & seen:
         return True
     seen |= keys

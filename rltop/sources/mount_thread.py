@@ -90,10 +90,10 @@ class Follow(Struct, frozen=False, eq=False):
         """For how long an answer about this file has been owed."""
         return now - self.asked_at if self.thread is None else self.thread.silent_s(now)
 
-    def wake(self, *, look: bool = False) -> None:
+    def wake(self) -> None:
         """Wake the thread, if the file has one yet."""
         if self.thread is not None:
-            self.thread.wake(look=look)
+            self.thread.wake()
 
 
 def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
@@ -137,7 +137,6 @@ class MountThread:
         self._arrivals: deque[Follow] = deque()
         self._follows: list[Follow] = []
         self._wake = threading.Event()
-        self._must_look = False
         self._has_more = False
         self._changed: deque[str] = deque(maxlen=_CHANGES_KEPT)
         self._last_calm = float("-inf")
@@ -154,10 +153,8 @@ class MountThread:
         self._arrivals.append(follow)
         self._wake.set()
 
-    def wake(self, *, look: bool = False) -> None:
-        """Stop waiting, and with `look` poll every file whatever its interval; from any thread."""
-        if look:
-            self._must_look = True
+    def wake(self) -> None:
+        """Stop waiting; from any thread."""
         self._wake.set()
 
     def stop(self) -> None:
@@ -183,7 +180,6 @@ class MountThread:
         while self._arrivals:
             self._follows.append(self._arrivals.popleft())
         self._has_more = False
-        must_look, self._must_look = self._must_look, False
         changed = self._take_changed()
         for follow in self._follows.copy():
             if self._is_stopped:
@@ -191,7 +187,7 @@ class MountThread:
             if follow.is_closed:
                 self._leave(follow)
                 self._follows.remove(follow)
-            elif must_look or follow.real_path in changed or self._is_due(follow):
+            elif follow.real_path in changed or self._is_due(follow):
                 self._attend(follow)
 
     def _take_changed(self) -> set[str]:

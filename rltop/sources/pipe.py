@@ -1,6 +1,6 @@
 """A stream that comes through a pipe: `ssh node tail -F train.log | rltop -`.
 
-It cannot be read twice: there is no preview, and what memory has folded is gone.
+It cannot be read twice: there is no preview, and what memory has downsampled is gone.
 A daemon thread reads; nobody waits for it.
 """
 

@@ -96,10 +96,6 @@ class ThreadedFeed:
         """All that the last look showed has been taken, and it showed the end of the file."""
         return self._follow.queue.is_empty and self._follow.status.state is TailState.AT_END
 
-    def poke(self) -> None:
-        """Look at the file now."""
-        self._follow.wake(look=True)
-
     def close(self) -> None:
         """Follow no longer; what has not been taken is dropped."""
         self._follow.is_closed = True
@@ -141,11 +137,6 @@ class Reader:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    @property
-    def watch_note(self) -> str:
-        """Why files are polled although their mount delivers events; empty where all is well."""
-        return self._watcher.reason if self._watcher else ""
-
     def follow(self, path: str | os.PathLike[str], *, start: int = 0, last_lines: int | None = None) -> ThreadedFeed:
         """Begin to read a file and to follow it.
 
@@ -168,13 +159,6 @@ class Reader:
             follow.real_path = absolute
             self.hand_over(follow, self.mount_of(absolute))
         return ThreadedFeed(follow, self._clock, self._options.stuck_after_s)
-
-    def poke(self) -> None:
-        """Look at every file now, whatever the interval."""
-        with self._lock:
-            threads = list(self._threads.values())
-        for thread in threads:
-            thread.wake(look=True)
 
     def close(self) -> None:
         """Tell every thread to end and return; a thread that hangs is left behind."""

@@ -1,9 +1,9 @@
-"""A whole segment in bounded memory: folded rows, coarser the older they are.
+"""A whole segment in bounded memory: downsampled rows, coarser the older they are.
 
 Each level holds buckets of twice the rows of the level below it. A full level
 hands its oldest buckets, joined in pairs, to the next one: a run of any length
 is a few thousand buckets, no level is ever rebuilt at once, and the lowest and
-highest value of every key survive every fold.
+highest value of every key survive every downsampling.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Means(NamedTuple):
 
 
 class _Column:
-    """One key's folded values in one level: parallel arrays, one entry a bucket."""
+    """One key's downsampled values in one level: parallel arrays, one entry a bucket."""
 
     __slots__ = ("counts", "highs", "lows", "nonfinite", "sums")
 
@@ -172,14 +172,14 @@ class Pyramid:
                 return level.last_steps[-1]
         return None
 
-    def fold(self, block: Block) -> None:
-        """Take in a block whose rows all come after everything folded before."""
+    def downsample(self, block: Block) -> None:
+        """Take in a block whose rows all come after everything downsampled before."""
         finest, rows = self._levels[0], len(block)
         edges = [*range(0, rows, BASE_ROWS), rows]
         for column in range(block.width):
             cells = block.column(column)
             assert cells is not None
-            self._fold_column(finest.column(column), cells, edges)
+            self._downsample_column(finest.column(column), cells, edges)
             self._remember_last(column, block, cells)
         for start, stop in itertools.pairwise(edges):
             finest.first_steps.append(block.steps[start])
@@ -194,7 +194,7 @@ class Pyramid:
         self._hand_up()
 
     @staticmethod
-    def _fold_column(into: _Column, cells: array[float], edges: list[int]) -> None:
+    def _downsample_column(into: _Column, cells: array[float], edges: list[int]) -> None:
         total = sum(cells)
         has_gaps = total != total
         for start, stop in itertools.pairwise(edges):
@@ -262,7 +262,7 @@ class Pyramid:
         self._hand_up()
 
     def add_late(self, step: int, column: int, value: float, is_nonfinite: bool) -> None:
-        """Take in one value of a step that has been folded already, or that lies before all of them."""
+        """Take in one value of a step that has been downsampled already, or that lies before all of them."""
         oldest = next(level for level in reversed(self._levels) if len(level))
         oldest.first_steps[0] = min(oldest.first_steps[0], step)
         for level in self._levels:

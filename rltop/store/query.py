@@ -18,7 +18,7 @@ from rltop.store.segment import Segment
 from rltop.store.series import Bucket, Point, Series, Stretch
 
 
-class _Fold:
+class _OpenBucket:
     """A bucket being filled."""
 
     __slots__ = ("approximate", "count", "first", "high", "last", "low", "nonfinite", "total")
@@ -54,7 +54,7 @@ class _Fold:
             self.total += bucket.mean * bucket.count
             self.count += bucket.count
 
-    def bucket(self) -> Bucket:
+    def closed(self) -> Bucket:
         first = -1 if self.first is None else self.first
         if not self.count:
             return Bucket(first, self.last, GAP, GAP, GAP, 0, self.nonfinite, self.approximate)
@@ -142,8 +142,8 @@ class StreamQueries:
             return dict(zip(self.keys, cells, strict=False))
         return {key: value for key, value in zip(self.keys, cells, strict=False) if value == value}
 
-    def folded_range(self, step: int) -> tuple[int, int] | None:
-        """The first and last step of the bucket that stands for a folded step; None if the row itself is held."""
+    def downsampled_range(self, step: int) -> tuple[int, int] | None:
+        """The first and last step of the bucket that stands for a downsampled step; None if the row itself is held."""
         segment = self._segment_of(step)
         if step in self._recalled or segment is None or segment.pyramid is None:
             return None
@@ -179,7 +179,7 @@ class StreamQueries:
         return Series(steps, times) if last is None else Series(steps[-last:], times[-last:])
 
     def head(self, key: str) -> Series:
-        """The first rows (64 by default) of the newest segment, whatever was folded since."""
+        """The first rows (64 by default) of the newest segment, whatever was downsampled since."""
         column = self._columns.get(key)
         head: Block | None = self.segments[-1].head if self.segments else None
         if head is None or column is None:
@@ -207,11 +207,11 @@ class StreamQueries:
         return segment.around(step, before, after, clip)
 
     def buckets(self, key: str, stride: int, start: int, stop: int) -> list[Bucket]:
-        """Fold a key over steps [start, stop) into buckets of `stride` steps.
+        """Downsample a key over steps [start, stop) into buckets of `stride` steps.
 
         Bucket i covers steps [start + i * stride, start + (i + 1) * stride). A
         bucket without rows has `first_step` -1; one whose rows do not log the key
-        has count 0. Folded history that straddles an edge is counted in the bucket
+        has count 0. Downsampled history that straddles an edge is counted in the bucket
         of its middle and marked approximate.
 
         Raises:
@@ -221,17 +221,17 @@ class StreamQueries:
             msg = f"stride must be positive, not {stride}"
             raise ValueError(msg)
         count = max(0, -(-(stop - start) // stride))
-        folds = [_Fold() for _ in range(count)]
+        buckets = [_OpenBucket() for _ in range(count)]
         column = self._columns.get(key)
         if column is None or not count:
-            return [fold.bucket() for fold in folds]
+            return [bucket.closed() for bucket in buckets]
         for segment, clip in self._visible():
             end = stop if clip is None else min(stop, clip)
             if segment.pyramid is not None:
-                _fold_pyramid(folds, segment, column, stride, start, end)
+                _add_pyramid(buckets, segment, column, stride, start, end)
             for block in segment.blocks:
-                _fold_block(folds, block, column, stride, start, end)
-        return [fold.bucket() for fold in folds]
+                _add_block(buckets, block, column, stride, start, end)
+        return [bucket.closed() for bucket in buckets]
 
     def _visible(self) -> Iterator[tuple[Segment, int | None]]:
         """Each segment with the step before which it ends (None: not cut), oldest first."""
@@ -279,7 +279,7 @@ def _starts_before(segment: Segment, clip: int | None) -> bool:
     return first is not None and (clip is None or first < clip)
 
 
-def _fold_pyramid(folds: list[_Fold], segment: Segment, column: int, stride: int, start: int, end: int) -> None:
+def _add_pyramid(buckets: list[_OpenBucket], segment: Segment, column: int, stride: int, start: int, end: int) -> None:
     assert segment.pyramid is not None
     for bucket in segment.pyramid.buckets(column):
         if bucket.first_step >= end:
@@ -290,11 +290,11 @@ def _fold_pyramid(folds: list[_Fold], segment: Segment, column: int, stride: int
         middle = min(max((bucket.first_step + bucket.last_step) // 2, start), end - 1)
         is_cut = is_cut or (bucket.first_step - start) // stride != (bucket.last_step - start) // stride
         i = (middle - start) // stride
-        if 0 <= i < len(folds):
-            folds[i].add_bucket(bucket, is_cut)
+        if 0 <= i < len(buckets):
+            buckets[i].add_bucket(bucket, is_cut)
 
 
-def _fold_block(folds: list[_Fold], block: Block, column: int, stride: int, start: int, end: int) -> None:
+def _add_block(buckets: list[_OpenBucket], block: Block, column: int, stride: int, start: int, end: int) -> None:
     steps = block.steps
     if not len(block) or steps[0] >= end or steps[-1] < start:
         return
@@ -303,12 +303,12 @@ def _fold_block(folds: list[_Fold], block: Block, column: int, stride: int, star
     while row < stop:
         i = (steps[row] - start) // stride
         after = bisect_left(steps, start + (i + 1) * stride, row, stop)
-        fold = folds[i]
-        fold.see_steps(steps[row], steps[after - 1])
+        bucket = buckets[i]
+        bucket.see_steps(steps[row], steps[after - 1])
         if values is not None:
-            fold.add_values(values[row:after])
+            bucket.add_values(values[row:after])
         row = after
     if block.marks and values is not None:
         for step in block.marks:
             if start <= step < end and any(marked == column for marked, _ in block.row_marks(step)):
-                folds[(step - start) // stride].nonfinite = True
+                buckets[(step - start) // stride].nonfinite = True

@@ -11,11 +11,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from rltop.model import GAP, Counts, NonFinite, Place, Shape
+from rltop.model import GAP, Counts, FilePosition, NonFinite, Schema
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.structs import Struct
 
-_SHAPES_KEPT = 1024
+_SCHEMAS_KEPT = 1024
 _REFUSED_KEPT = 20_000
 """Refused keys told apart; past that the count stands for "at least"."""
 
@@ -23,7 +23,7 @@ Gather = Callable[["array[float]"], tuple[float, ...]]
 
 
 class Layout(Struct, frozen=False):
-    """Where the cells of one shape go: worked out once per shape.
+    """Where the cells of one schema go: worked out once per schema.
 
     Attributes:
         columns: column of each cell; -1 where the key was refused.
@@ -70,18 +70,18 @@ class Columns:
         self.is_training = bytearray()
         self._max_keys = max_keys
         self._counts = counts
-        self._layouts: dict[Shape, Layout] = {}
+        self._layouts: dict[Schema, Layout] = {}
         self._refused: set[str] = set()
 
-    def layout(self, shape: Shape) -> Layout:
-        """Where the cells of `shape` go; its new keys get columns."""
-        layout = self._layouts.get(shape)
+    def layout(self, schema: Schema) -> Layout:
+        """Where the cells of `schema` go; its new keys get columns."""
+        layout = self._layouts.get(schema)
         if layout is None:
-            columns = tuple(self._column(key) for key in shape.keys)
+            columns = tuple(self._column(key) for key in schema.keys)
             layout = Layout(columns, any(self.is_training[column] for column in columns if column >= 0))
-            if len(self._layouts) >= _SHAPES_KEPT:
+            if len(self._layouts) >= _SCHEMAS_KEPT:
                 self._layouts.clear()
-            self._layouts[shape] = layout
+            self._layouts[schema] = layout
         return layout
 
     def _column(self, key: str) -> int:
@@ -100,7 +100,7 @@ class Columns:
 
 
 def _gatherer(columns: tuple[int, ...], width: int) -> Gather:
-    """A function that puts the cells of a shape, and a gap behind them, in column order."""
+    """A function that puts the cells of a schema, and a gap behind them, in column order."""
     gap = len(columns)
     source = [gap] * width
     for cell, column in enumerate(columns):
@@ -138,23 +138,25 @@ class Block:
     def __len__(self) -> int:
         return len(self.steps)
 
-    def append(self, step: int, time_s: float | None, place: Place, cells: array[float], is_training: bool) -> None:
+    def append(
+        self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
+    ) -> None:
         """Add a row of exactly `width` cells behind the last one."""
         self.steps.append(step)
         self.times.append(NO_TIME if time_s is None else time_s)
-        self.offsets.append(place.offset)
-        self.generations.append(place.generation)
+        self.offsets.append(position.offset)
+        self.generations.append(position.generation)
         self.training.append(is_training)
         self.data.extend(cells)
 
     def insert(
-        self, row: int, step: int, time_s: float | None, place: Place, cells: array[float], is_training: bool
+        self, row: int, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
         """Add a row of exactly `width` cells before row `row`."""
         self.steps.insert(row, step)
         self.times.insert(row, NO_TIME if time_s is None else time_s)
-        self.offsets.insert(row, place.offset)
-        self.generations.insert(row, place.generation)
+        self.offsets.insert(row, position.offset)
+        self.generations.insert(row, position.generation)
         self.training.insert(row, is_training)
         self.data[row * self.width : row * self.width] = cells
 

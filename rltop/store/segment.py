@@ -1,6 +1,6 @@
 """One stretch of a run between restarts: its ring, its pyramid, its file index.
 
-Owns which rows are raw and which are folded; the stream above owns the meaning
+Owns which rows are raw and which are downsampled; the stream above owns the meaning
 of columns and decides when a segment ends.
 """
 
@@ -11,18 +11,18 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from rltop.model import GAP, Place
+from rltop.model import GAP, FilePosition
 from rltop.store.pyramid import Pyramid
 from rltop.store.ring import Block
 from rltop.store.series import Point, Stretch
 
 MAX_BLOCK_ROWS = 128
 CELLS_PER_BLOCK = 40_000
-"""A block is folded in one go: its size bounds that pause (about 3 ms)."""
+"""A block is downsampled in one go: its size bounds that pause (about 3 ms)."""
 WIDEN_ROWS = 32
 """A block with fewer rows is widened for a new key; a larger one is closed."""
-INDEX_PLACES = 4096
-"""Places of folded rows kept for re-reading; every second one is dropped when full."""
+INDEX_POSITIONS = 4096
+"""Positions of downsampled rows kept for re-reading; every second one is dropped when full."""
 
 
 class Segment:
@@ -34,21 +34,21 @@ class Segment:
         self.head: Block | None = None
         self.pyramid: Pyramid | None = None
         self._head_rows = head_rows
-        self._place_steps: array[int] = array("q")
-        self._places: list[Place] = []
+        self._position_steps: array[int] = array("q")
+        self._positions: list[FilePosition] = []
         self._place_stride = 1
-        self._folded_rows = 0
+        self._downsampled_rows = 0
         self._settled: deque[int] = deque()
         self._settled_bytes = 0
 
     @property
     def rows(self) -> int:
-        """All rows, raw and folded."""
-        return self._folded_rows + sum(map(len, self.blocks))
+        """All rows, raw and downsampled."""
+        return self._downsampled_rows + sum(map(len, self.blocks))
 
     @property
     def first_step(self) -> int | None:
-        """The oldest step, raw or folded."""
+        """The oldest step, raw or downsampled."""
         if self.pyramid is not None:
             return self.pyramid.first_step
         return self.blocks[0].steps[0] if self.blocks else None
@@ -110,7 +110,7 @@ class Segment:
         return low - 1 if low else None
 
     def around(self, step: int, before: int, after: int, clip: int | None) -> Stretch:
-        """Rows on both sides of a step, all before step `clip`; folded ones as the means of their buckets."""
+        """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets."""
         rows: list[tuple[int, array[float]]] = []
         later: list[tuple[int, array[float]]] = []
         i = self._block_at(step)
@@ -148,33 +148,35 @@ class Segment:
         )
         return (block.steps[row - 1] if row else None), after
 
-    def insert(self, step: int, time_s: float | None, place: Place, cells: array[float], is_training: bool) -> Block:
+    def insert(
+        self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
+    ) -> Block:
         """Put a late row where it belongs among the raw rows."""
         block = self.blocks[self._block_at(step) or 0]
         if len(cells) > block.width:
             block.widen(len(cells))
         elif len(cells) < block.width:
             cells = cells + array("d", [GAP]) * (block.width - len(cells))
-        block.insert(bisect_left(block.steps, step), step, time_s, place, cells, is_training)
+        block.insert(bisect_left(block.steps, step), step, time_s, position, cells, is_training)
         return block
 
-    def fold_oldest(self) -> None:
+    def downsample_oldest(self) -> None:
         """Move the oldest raw block into the pyramid."""
         block = self.blocks.pop(0)
         self._settled_bytes -= self._settled.popleft() if self._settled else 0
         if self.pyramid is None:
             self.pyramid = Pyramid()
-        self.pyramid.fold(block)
-        self._folded_rows += len(block)
+        self.pyramid.downsample(block)
+        self._downsampled_rows += len(block)
         for row in range(0, len(block), self._place_stride):
-            self._place_steps.append(block.steps[row])
-            self._places.append(Place(block.generations[row], block.offsets[row]))
+            self._position_steps.append(block.steps[row])
+            self._positions.append(FilePosition(block.generations[row], block.offsets[row]))
         self._thin_index()
 
     def _thin_index(self) -> None:
-        while len(self._places) > INDEX_PLACES:
-            self._place_steps = self._place_steps[::2]
-            self._places = self._places[::2]
+        while len(self._positions) > INDEX_POSITIONS:
+            self._position_steps = self._position_steps[::2]
+            self._positions = self._positions[::2]
             self._place_stride *= 2
 
     def _settle(self, block: Block) -> None:
@@ -196,8 +198,8 @@ class Segment:
             self.pyramid.cut(clip)
             if self.pyramid.first_step is None:
                 self.pyramid = None
-        kept = bisect_left(self._place_steps, clip)
-        del self._place_steps[kept:], self._places[kept:]
+        kept = bisect_left(self._position_steps, clip)
+        del self._position_steps[kept:], self._positions[kept:]
 
     def prepend(self, older: Segment) -> None:
         """Take in an older segment, all of whose steps come before the ones here; it is used up.
@@ -208,7 +210,7 @@ class Segment:
             self.pyramid = older.pyramid
         else:
             while older.blocks:
-                older.fold_oldest()
+                older.downsample_oldest()
             if older.pyramid is not None:
                 older.pyramid.extend(self.pyramid)
                 self.pyramid = older.pyramid
@@ -222,20 +224,20 @@ class Segment:
         self._settled, self._settled_bytes = deque(), 0
         for block in blocks[:-1]:
             self._settle(block)
-        self._folded_rows += older._folded_rows
-        self._place_steps = older._place_steps + self._place_steps
-        self._places = older._places + self._places
+        self._downsampled_rows += older._downsampled_rows
+        self._position_steps = older._position_steps + self._position_steps
+        self._positions = older._positions + self._positions
         self._place_stride = max(self._place_stride, older._place_stride)
         self._thin_index()
 
-    def place(self, step: int) -> Place | None:
+    def position(self, step: int) -> FilePosition | None:
         """Where to start reading the file to meet the row of `step`."""
         found = self.find(step)
         if found is not None:
             block, row = found
-            return Place(block.generations[row], block.offsets[row])
-        i = bisect_right(self._place_steps, step) - 1
-        return self._places[i] if i >= 0 else None
+            return FilePosition(block.generations[row], block.offsets[row])
+        i = bisect_right(self._position_steps, step) - 1
+        return self._positions[i] if i >= 0 else None
 
     def raw_columns(self, column: int | None, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
         """(steps, values) of each raw block below step `clip`, newest first."""

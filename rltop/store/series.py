@@ -39,7 +39,7 @@ class Stretch(NamedTuple):
     """All keys over a few rows on both sides of a step.
 
     Attributes:
-        steps: of the rows; where history is folded, the first step of each bucket.
+        steps: of the rows; where history is downsampled, the first step of each bucket.
         rows: cells by column of the stream's keys, maybe fewer than there are keys
             now; NaN where the row did not log the key. A bucket is its mean.
         split: number of the first row at or after the step.
@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
 
 
 class Bucket(Struct):
-    """All points of a stretch of steps, folded.
+    """All points of a stretch of steps, downsampled.
 
     Attributes:
         first_step, last_step: of the rows in it (inclusive).
@@ -77,7 +77,7 @@ class StoreOptions(NamedTuple):
     """How much is kept.
 
     Attributes:
-        memory_bytes: budget for raw rows of one stream; older rows are folded.
+        memory_bytes: budget for raw rows of one stream; older rows are downsampled.
             The default holds 20,000 rows of 300 keys.
         max_keys: distinct keys per stream; what comes after is counted, not kept.
         head_rows: rows at the start of each segment that are always kept raw.

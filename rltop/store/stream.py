@@ -11,7 +11,7 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 
-from rltop.model import Counts, NonFinite, Place, Record
+from rltop.model import Counts, FilePosition, NonFinite, Record
 from rltop.stats.crossing import Crossing
 from rltop.store.query import StreamQueries
 from rltop.store.ring import Block, Columns, Layout
@@ -93,7 +93,7 @@ class Stream(StreamQueries):
             self.total_steps = record.total_steps
         if record.time_s is not None and (self.last_time_s is None or record.time_s > self.last_time_s):
             self.last_time_s = record.time_s
-        layout = self._space.layout(record.shape)
+        layout = self._space.layout(record.schema)
         segment = self.segments[-1] if self.segments else None
         last = self._open_step
         if segment is None or last is None:
@@ -160,7 +160,7 @@ class Stream(StreamQueries):
         width = len(self.keys)
         block = segment.block_for_append(width)
         cells = layout.arrange(record.values, block.width)
-        block.append(record.step, record.time_s, record.place, cells, layout.is_training)
+        block.append(record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
         self._open_step, self._is_open = record.step, True
         if record.marks:
@@ -186,9 +186,9 @@ class Stream(StreamQueries):
             layout.has_numbers = True
 
     def _keep_budget(self) -> None:
-        """Fold the oldest rows while the raw ones exceed the memory budget.
+        """Downsample the oldest rows while the raw ones exceed the memory budget.
 
-        A row that waits in `closed` to be judged is never folded: whoever judges
+        A row that waits in `closed` to be judged is never downsampled: whoever judges
         must keep up.
         """
         while sum(segment.raw_bytes() for segment in self.segments) > self.options.memory_bytes:
@@ -197,7 +197,7 @@ class Stream(StreamQueries):
                 return
             if self.closed and (oldest.number, oldest.blocks[0].steps[-1]) >= self.closed[0][:2]:
                 return
-            oldest.fold_oldest()
+            oldest.downsample_oldest()
 
     # -- rows that do not come in order ----------------------------------------------------------------------
 
@@ -302,7 +302,7 @@ class Stream(StreamQueries):
             self.counts.late_rows += 1
             return
         cells = layout.arrange(record.values, len(self.keys))
-        block = segment.insert(record.step, record.time_s, record.place, cells, layout.is_training)
+        block = segment.insert(record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
         if record.marks:
             self._add_marks(block, record, layout)
@@ -322,7 +322,7 @@ class Stream(StreamQueries):
         return self._columns.get(key)
 
     def raw_row(self, row: ClosedRow) -> RawRow | None:
-        """The row as it stands; None if it has been folded."""
+        """The row as it stands; None if it has been downsampled."""
         found = self._segment_numbered(row.segment).find(row.step)
         if found is None:
             return None
@@ -332,13 +332,13 @@ class Stream(StreamQueries):
             block.cells(i), block.row_marks(row.step), None if time_s != time_s else time_s, bool(block.training[i])
         )
 
-    def place(self, step: int) -> Place | None:
+    def position(self, step: int) -> FilePosition | None:
         """Where in the file to start reading to meet the row of `step`."""
         segment = self._segment_of(step)
-        return None if segment is None else segment.place(step)
+        return None if segment is None else segment.position(step)
 
     def recall(self, step: int, row: Mapping[str, float]) -> None:
-        """Hold a folded row again for a while, as read anew from the file."""
+        """Hold a downsampled row again for a while, as read anew from the file."""
         self._recalled[step] = row
         while len(self._recalled) > _RECALLED_KEPT:
             self._recalled.popitem(last=False)

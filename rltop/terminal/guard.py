@@ -97,11 +97,6 @@ class TerminalGuard:
         return guard
 
     @property
-    def is_entered(self) -> bool:
-        """The alternate screen is up and has not been left."""
-        return self._is_entered
-
-    @property
     def size(self) -> tuple[int, int]:
         """Width and height in cells; 80×24 where the terminal does not say."""
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _CRITIC = ("ppo_critic/*", "timeperf/critic_train_step")
 _UPDATE = "ppo_actor/update"
@@ -90,4 +91,8 @@ DIALECT = Dialect(
         TraitEvidence("is_async", (f"{_UPDATE}/version_stats/*", f"{_UPDATE}/behave_approx_kl/avg")),
     ),
     group_size_keys=("n_samples", "group_size"),
+)
+
+SETUP_HINT = SetupHint(
+    "AReaL", "stats_logger.tensorboard.path=/shared/run/tb", "/shared/run/tb/", StreamKind.TENSORBOARD
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint
 
 _OWN = ("percentage", "lr")
 
@@ -37,3 +38,5 @@ DIALECT = Dialect(
     training_keys=("loss", "lr", "reward"),
     evaluation_keys=("eval_loss", "predict_loss"),
 )
+
+SETUP_HINT = SetupHint("LLaMA-Factory", "", "<output_dir>/trainer_log.jsonl", note="Written by default.")

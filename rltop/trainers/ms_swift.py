@@ -5,6 +5,7 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect
 from rltop.structs import replace
 from rltop.trainers import trl
+from rltop.trainers.setup_hints import SetupHint
 
 _STEP_KEYS = ("global_step/max_steps", "iteration")
 _OWN_KEYS = ("train_speed(*", "memory(GiB)")
@@ -34,4 +35,11 @@ DIALECT: Dialect = replace(
         Alias("rollout_correction/clipped_frac", "is_clip_frac"),
     ),
     hidden=(*trl.DIALECT.hidden, "elapsed_time", "remaining_time"),
+)
+
+SETUP_HINT = SetupHint(
+    "ms-swift",
+    "",
+    "<output_dir>/v<N>-<time>/logging.jsonl",
+    note="Written by default; completions.jsonl beside it holds answers, not metrics.",
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _PAIRS = frozenset({Algorithm.DPO})
 _REWARD = frozenset({Algorithm.REWARD})
@@ -115,4 +116,12 @@ DIALECT = Dialect(
     evaluation_keys=("validation/*", "timing/validation/*"),
     traits=(TraitEvidence("is_async", ("train/avg_trajectory_age", "timing/train/exposed_generation")),),
     group_size_keys=("num_generations_per_prompt",),
+)
+
+SETUP_HINT = SetupHint(
+    "NeMo-RL",
+    "logger.tensorboard_enabled=true",
+    "logs/exp_<N>/tensorboard/",
+    StreamKind.TENSORBOARD,
+    note="train_data_step<N>.jsonl beside it holds answers, not metrics.",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _OWN = (
     "val/sequence_lengths",
@@ -122,4 +123,13 @@ DIALECT = Dialect(
         TraitEvidence("kl_is_sequence_sum", ("objective/kl",)),
     ),
     group_size_keys=("num_samples_per_prompt_rollout",),
+)
+
+SETUP_HINT = SetupHint(
+    "open-instruct",
+    "--with_tracking",
+    "wandb/run-<time>-<id>/run-<id>.wandb",
+    StreamKind.WANDB,
+    note="Metrics go to W&B and to the console only.",
+    leaves="the console output",
 )

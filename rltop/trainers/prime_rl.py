@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint
 
 _OWN = (
     "mismatch_kl/*",
@@ -133,4 +134,12 @@ DIALECT = Dialect(
     training_keys=("optim/*", "loss/*", "time/forward_backward", "time/pack"),
     evaluation_keys=("eval/*", "val_reward/*"),
     traits=(TraitEvidence("is_async", ("off_policy/*", "time/wait_for_batch", "batch/off_policy_level/*")),),
+)
+
+SETUP_HINT = SetupHint(
+    "prime-rl",
+    "",
+    "outputs/<run>/metrics.jsonl",
+    note="Written by default, by trainer and orchestrator into one file; rows are merged by step. "
+    "Both log `time/step`: the step time is that of the row that came last.",
 )

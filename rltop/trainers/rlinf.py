@@ -12,6 +12,7 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
+from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _CRITIC = ("critic/training/*", "train/critic/*")
 _EPISODES = ("env/success_once", "env/episode_len", "env/return", "env/success_at_end")
@@ -197,3 +198,12 @@ EMBODIED = replace(
     timing=_STACK,
 )
 """Embodied: simulators, a policy and its updates take turns."""
+
+SETUP_HINT = SetupHint(
+    "RLinf",
+    'runner.logger.logger_backends=["tensorboard"]',
+    "<log_path>/tensorboard/",
+    StreamKind.TENSORBOARD,
+    note="The default; runner.logger.log_path says where.",
+    leaves="the event files; with runner.per_worker_log one more folder for each rank under worker_logs/",
+)

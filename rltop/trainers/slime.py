@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint, StreamKind
 
 _CRITIC = ("train/critic-*", "train/value_loss")
 _OWN = (
@@ -90,4 +91,11 @@ DIALECT = Dialect(
     evaluation_keys=("eval/*",),
     traits=(TraitEvidence("has_critic", _CRITIC), TraitEvidence("kl_is_signed", ("train/ppo_kl",))),
     group_size_keys=("n_samples_per_prompt",),
+)
+
+SETUP_HINT = SetupHint(
+    "slime",
+    "--use-tensorboard",
+    "$TENSORBOARD_DIR or tensorboard_log/<project>/<experiment>/",
+    StreamKind.TENSORBOARD,
 )

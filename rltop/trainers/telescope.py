@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import RolloutHint, SetupHint, StreamKind
 
 _SCALARS = (
     Alias("entropy", "entropy"),
@@ -126,3 +127,17 @@ DIALECT = Dialect(
         TraitEvidence("is_async", ("timing_waiting_for_data", "off_policy_steps_mean", "discarded_max_async_pct")),
     ),
 )
+
+SETUP_HINT = SetupHint(
+    "Telescope",
+    "use_wandb: true",
+    "wandb/run-<time>-<id>/run-<id>.wandb and files/{steps,events}/*.zip",
+    StreamKind.TABLES,
+    note=(
+        "Everything goes through W&B. Rewards, lengths, groups and the timeline stand in the archives, which are "
+        "rewritten in place every 5 seconds; the .wandb file holds a handful of scalars."
+    ),
+    leaves="nothing where W&B is off",
+)
+
+ROLLOUT_HINT = RolloutHint("Telescope", "use_wandb: true", "wandb/run-<time>-<id>/files/steps/*.zip")

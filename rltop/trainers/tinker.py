@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
+from rltop.trainers.setup_hints import SetupHint
 
 _RL = ("env/*/reward/total", "env/*/by_group/frac_mixed", "optim/kl_sample_train_v1", "optim/kl_sample_train_v2")
 _PAIRS = frozenset({Algorithm.DPO})
@@ -130,4 +131,11 @@ DIALECT = Dialect(
     training_keys=("optim/*", "time/train*", "train_mean_nll", "dpo_loss"),
     evaluation_keys=("test/*",),
     traits=(TraitEvidence("is_async", ("sampling_client/step_min", "time/sampling_time_max")),),
+)
+
+SETUP_HINT = SetupHint(
+    "tinker",
+    "log_path=/shared/run",
+    "<log_path>/metrics.jsonl",
+    note="tinker-cookbook always writes it; log_path is an argument of every recipe.",
 )

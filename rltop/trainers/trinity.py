@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.trainers import verl
+from rltop.trainers.setup_hints import RolloutHint, SetupHint, StreamKind
 
 _CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "time/update_critic")
 _TRAINER = ("time/train_step", "time/read_experience", "time/trainer_sync_interval", "sample/task_count")
@@ -172,4 +173,19 @@ DIALECT = Dialect(
     group_size_keys=("repeat_times",),
     advantage_keys=verl.DIALECT.advantage_keys,
     misleading=verl.PADDED,
+)
+
+SETUP_HINT = SetupHint(
+    "Trinity-RFT",
+    "monitor: {monitor_type: tensorboard}",
+    "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
+    StreamKind.TENSORBOARD,
+    note="The default. Explorer and trainer count steps of their own.",
+    leaves="the event files, and <checkpoint_root_dir>/<project>/<group>/<name>/log/{explorer,trainer}.log",
+)
+
+ROLLOUT_HINT = RolloutHint(
+    "Trinity-RFT",
+    "data_processor.experience_pipeline.input_save_path=<job>/buffer/explorer_output.jsonl",
+    "one line per experience, with lengths; the default is a database beside it",
 )

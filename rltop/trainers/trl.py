@@ -9,6 +9,7 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
+from rltop.trainers.setup_hints import CALLBACK_LINE, RolloutHint, SetupHint
 
 _GROUP = frozenset({Algorithm.GRPO, Algorithm.RLOO})
 _ROLLOUTS = _GROUP | {Algorithm.PPO}
@@ -206,3 +207,16 @@ ASYNC = replace(
     aliases=(Alias("kl", "off_policy_kl"), *(alias for alias in DIALECT.aliases if alias.pattern != "kl")),
 )
 """The asynchronous trainer, whose `kl` is the distance to the policy that sampled, not to a reference."""
+
+SETUP_HINT = SetupHint(
+    "TRL",
+    CALLBACK_LINE,
+    "logs/metrics.jsonl",
+    note=(
+        "For every TRL trainer: GRPO, RLOO, PPO, DPO, KTO, Reward, SFT. Set logging_steps=1 to see every step. "
+        "TRL itself leaves trainer_state.json, and that only at checkpoints."
+    ),
+    leaves="<output_dir>/checkpoint-<N>/trainer_state.json at checkpoints, and the console output",
+)
+
+ROLLOUT_HINT = RolloutHint("TRL", "log_completions=True", "<output_dir>/completions/completions_<step>.parquet")

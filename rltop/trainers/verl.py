@@ -10,6 +10,7 @@ from __future__ import annotations
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
+from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
 _CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean")
 _UPDATE = ("actor/pg_loss", "actor/ppo_kl", "actor/grad_norm", "timing_s/update_actor", "critic/advantages/mean")
@@ -318,3 +319,17 @@ V1 = replace(
 """The trainer that is the default since 0.9: it pads to the longest answer of the
 batch, so that the logged clip ratio is at least one answer in any batch and says
 nothing about truncation."""
+
+SETUP_HINT = SetupHint(
+    "veRL",
+    'trainer.logger=\'["console","file"]\'',
+    "$VERL_FILE_LOGGER_ROOT/<project_name>/<experiment_name>.jsonl",
+    note=(
+        "Since 0.6.0. Set VERL_FILE_LOGGER_ROOT to an absolute folder on a shared file system, in the runtime "
+        "environment of the Ray job too: a relative path ends up where the task runner happens to work. "
+        "A relaunch under the same name truncates the file."
+    ),
+    leaves="the job's console output, and a W&B run where that is logged in",
+)
+
+ROLLOUT_HINT = RolloutHint("veRL", "trainer.rollout_data_dir=rollouts", "rollouts/<step>.jsonl")

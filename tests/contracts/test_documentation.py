@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rltop.settings import SETTINGS
-from rltop.trainers.setup_hints import HOWTO
+from rltop.trainers import SETUP_HINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -32,7 +32,7 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_trainer_is_documented() -> None:
     text = (DOCS / "trainers.md").read_text()
-    for entry in HOWTO:
+    for entry in SETUP_HINTS:
         assert f"| {entry.trainer} |" in text
         assert entry.line in text
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rltop.formats.compressed import CompressedDecoder
 from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.csv import CsvDecoder
-from rltop.formats.json_document import TrainerStateDecoder
+from rltop.formats.json_document import DocumentDecoder
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.kinds import Codec
 from rltop.resources import folder
@@ -61,7 +61,7 @@ def pieces(data, cuts):
 def read(decoder, parts):
     records = [record for data, offset in parts for record in decoder.feed(data, offset, 0)]
     records += decoder.finish()
-    seen = [(r.step, r.time_s, r.shape.keys, bytes(r.values), r.marks, r.place, r.total_steps) for r in records]
+    seen = [(r.step, r.time_s, r.schema.keys, bytes(r.values), r.marks, r.position, r.total_steps) for r in records]
     counts = decoder.counts
     return seen, {name: getattr(counts, name) for name in counts.names()}, getattr(decoder, "last_error", None)
 
@@ -78,7 +78,7 @@ def test_console_logs_may_come_in_any_pieces(log, cuts):
 def test_tables_documents_and_compressed_files_may_come_in_any_pieces(cuts):
     for make, data in (
         (CsvDecoder, TABLE),
-        (TrainerStateDecoder, STATE),
+        (DocumentDecoder, STATE),
         (lambda: CompressedDecoder(Codec.GZIP, JsonlDecoder()), PACKED),
     ):
         assert read(make(), pieces(data, cuts)) == read(make(), [(data, 0)])
@@ -113,4 +113,4 @@ def test_no_compressed_bytes_raise(data, behind):
 @given(DOCUMENTS)
 @settings(max_examples=200, deadline=None)
 def test_no_document_raises(document):
-    read(TrainerStateDecoder(), [(json.dumps(document).encode(), 0)])
+    read(DocumentDecoder(), [(json.dumps(document).encode(), 0)])

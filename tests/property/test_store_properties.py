@@ -45,7 +45,7 @@ def test_the_ring_holds_what_a_dict_would(run):
 
 @settings(max_examples=60, deadline=None)
 @given(growing_runs(), st.integers(1, 40))
-def test_folding_loses_no_extreme_and_no_point(run, stride):
+def test_downsampling_loses_no_extreme_and_no_point(run, stride):
     stream = stream_of(run, TINY)
     last = run[-1][0]
     for key in KEYS:
@@ -151,7 +151,7 @@ def test_after_any_restarts_a_reader_sees_each_step_as_it_was_last_written(monke
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(restarted_runs(), st.sampled_from([2, 5]), st.integers(1, 9))
-def test_joined_segments_fold_without_losing_what_can_be_seen(monkeypatch, run_and_seen, kept, stride):
+def test_joined_segments_are_downsampled_without_losing_what_can_be_seen(monkeypatch, run_and_seen, kept, stride):
     run, seen = run_and_seen
     stream = with_segments_kept(monkeypatch, kept, run, StoreOptions(memory_bytes=2_000, head_rows=4))
     buckets = [b for b in stream.buckets("loss", stride, 0, max(seen) + 1) if b.count]

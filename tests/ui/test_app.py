@@ -228,18 +228,18 @@ async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(t
         assert "step 12" in page_text(app)
 
 
-async def test_a_folded_step_is_read_again_from_the_file(tmp_path: Path) -> None:
+async def test_a_downsampled_step_is_read_again_from_the_file(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "metrics.jsonl", rows(6000))
     clock = FakeClock()
     app = app_over(path, clock=clock, ingest=IngestOptions(store=StoreOptions(memory_bytes=1)))
     async with app.run_test(size=WIDE) as pilot:
-        assert app.followed.stream.folded_range(7) is not None
+        assert app.followed.stream.downsampled_range(7) is not None
         app.open(Target(TargetKind.STEP, step=7))
         await pilot.pause()
         assert "at steps 1–" in status_text(app) or "at step 7" in status_text(app)
         for _ in range(100):
             await pilot.pause(0.02)
-            if app.followed.stream.folded_range(7) is None:
+            if app.followed.stream.downsampled_range(7) is None:
                 break
         clock.advance(1.0)
         await pilot.pause(0.3)

@@ -20,7 +20,7 @@ from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import StepCounter, read_bar
 from rltop.formats.decoder import Envelope
 from rltop.formats.rows import RecordBuilder, number_of
-from rltop.model import Counts, Label, Place, Record
+from rltop.model import Counts, FilePosition, Label, Record
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.structs import Struct
 
@@ -45,7 +45,7 @@ class _Waiting(Struct, frozen=False):
     """A row that waits for its step: a training row for its own, another for that of the row before."""
 
     found: Found
-    place: Place
+    position: FilePosition
     is_training: bool
 
 
@@ -150,20 +150,20 @@ class ConsoleDecoder:
     # -- rows -------------------------------------------------------------------------------------------------------
 
     def _take_row(self, found: Found, hit: Hit, records: list[Record]) -> None:
-        place = Place(self._generation, hit.offset)
+        position = FilePosition(self._generation, hit.offset)
         if not self.envelope:
             self.envelope = "flat"
         if found.lost:
             self._note_lost(found, hit.number)
         self.counts.nested_values += found.nested
         if found.step is not None:
-            records.append(self._builder.build(found.step, found.row, place, self._named_total))
+            records.append(self._builder.build(found.step, found.row, position, self._named_total))
         elif any(key in found.row for key in _OWN_STEP_KEYS):
-            record = self._builder.from_row(found.row, place)
+            record = self._builder.from_row(found.row, position)
             if record is not None:
                 records.append(record)
         elif self.options.may_count_rows:
-            self._count_row(found, place, records)
+            self._count_row(found, position, records)
         else:
             self.counts.no_step_lines += 1
 
@@ -171,12 +171,12 @@ class ConsoleDecoder:
         reason = f"a metric line was cut or run into; {len(found.row)} values were whole"
         self.counts.refuse(number, reason, is_lost=False)
 
-    def _count_row(self, found: Found, place: Place, records: list[Record]) -> None:
+    def _count_row(self, found: Found, position: FilePosition, records: list[Record]) -> None:
         """A row that names no step: numbered by the order of logging."""
         is_training = any(not (is_evaluation_key(key) or is_bookkeeping_key(key)) for key in found.row)
         if is_training and self._is_summed_up:
             self._begin_anew(records)
-        self._waiting.append(_Waiting(found, place, is_training))
+        self._waiting.append(_Waiting(found, position, is_training))
         if is_training:
             epoch = number_of(found.row.get("epoch"))
             self._release(self._steps.add(epoch if isinstance(epoch, float) else None), records)
@@ -214,4 +214,4 @@ class ConsoleDecoder:
             records.append(self._record(self._waiting.popleft()))
 
     def _record(self, row: _Waiting) -> Record:
-        return self._builder.build(self._last_step, row.found.row, row.place, self._steps.total)
+        return self._builder.build(self._last_step, row.found.row, row.position, self._steps.total)

@@ -25,7 +25,7 @@ from rltop.formats.parquet.table import ParquetTable
 from rltop.formats.rows import RecordBuilder, clipped_key
 from rltop.formats.telescope.events import EventTables, StepEvents
 from rltop.formats.telescope.samples import SampleTables, rows_of, whole
-from rltop.model import Counts, Place, Record, TimedSpan
+from rltop.model import Counts, FilePosition, Record, TimedSpan
 
 TABLES = frozenset(
     {"metrics", "samples_data", "generations", "prompts", "rollouts_metrics", "trainer", "orchestrator",
@@ -74,7 +74,7 @@ class TelescopeDecoder:
         self._reader: threading.Thread | None = None
         self._outcome: Exception | None = None
         self._giving: Iterator[Record] | None = None
-        self._place = Place(0, 0)
+        self._position = FilePosition(0, 0)
         self._metrics: dict[int, dict[str, float]] = {}
         self._samples = SampleTables()
         self._values: dict[int, dict[str, float]] = {}
@@ -94,7 +94,7 @@ class TelescopeDecoder:
             self._refuse(f"an archive of more than {MEMORY_BYTES:,} bytes")
             return []
         if not self._archive:
-            self._place = Place(generation, offset)
+            self._position = FilePosition(generation, offset)
         self._archive += data
         if not self._archive.startswith(_END, max(0, len(self._archive) - _END_BYTES)):
             return []
@@ -278,7 +278,7 @@ class TelescopeDecoder:
         if not row:
             return []
         self.counts.lines += 1
-        return [self._builder.build(step, row, self._place)]
+        return [self._builder.build(step, row, self._position)]
 
     def _timing(self, step: int) -> dict[str, float]:
         """Timing and discards of a step, after which its events are forgotten with those of the steps before."""

@@ -2,7 +2,7 @@
 
 A trainer writes the same tags in the same order at every step, so the bytes of a
 step differ from those of the step before in wall times, steps, numbers and checksums
-only. A mould is the bytes of some events with these places left open: one `struct`
+only. A template is the bytes of some events with these places left open: one `struct`
 cuts a stretch of the file into its open and its fixed parts, and one comparison of
 tuples says whether the fixed ones are the same. What fits is read without looking at
 single events; what does not is for the careful reader, which is always right.
@@ -18,20 +18,20 @@ from operator import itemgetter
 from typing import Any
 
 from rltop.formats.protobuf import FIXED32, SPAN, VARINT, MalformedMessageError, fields, varint
-from rltop.formats.rows import shortened
+from rltop.formats.rows import clipped_key
 from rltop.formats.tensorboard.framing import HEADER_BYTES, masked_crc32c
 from rltop.structs import NamedTuple
 
 STEP_AT = 9
 """An event begins with its wall time: one byte of key, eight of value."""
 VALUES_WANTED = 32
-"""Values in a mould, where the row has them: at the edges of a piece of the file whole moulds do not fit."""
+"""Values in a template, where the row has them: at the edges of a piece of the file whole templates do not fit."""
 MAX_EVENT_BYTES = 256 * 1024
 _KEPT = 2048
 _KEPT_BYTES = 8 * 1024 * 1024
 _UNUSED = 64
 _SELDOM = 32
-"""After so many moulds into which nothing fitted, only one stretch of so many is made a mould."""
+"""After so many templates into which nothing fitted, only one stretch of so many is made a template."""
 
 _TIME_KEY, _STEP_KEY, _SUMMARY_KEY = 0x09, 0x10, 0x2A
 _ZERO_CRC = bytes(4)
@@ -40,23 +40,23 @@ _FLOAT32 = 1
 _Parts = tuple[Any, ...]
 
 
-class Cast(NamedTuple):
-    """What was read by a mould.
+class TemplateMatch(NamedTuple):
+    """What was read by a template.
 
     Attributes:
-        mould: whose tags the numbers belong to.
+        template: whose tags the numbers belong to.
         step_field: the bytes of the step that all events have, with their key.
         wall_time_s: of the first event.
         numbers: in the order of the tags.
     """
 
-    mould: Mould
+    template: Template
     step_field: bytes
     wall_time_s: float
     numbers: tuple[float, ...]
 
 
-class Mould:
+class Template:
     """A stretch of events whose times, steps, numbers and checksums are left open.
 
     Attributes:
@@ -88,7 +88,7 @@ class Mould:
         self._parts, self._steps = _picker(places["fixed"]), _picker(places["step"])
         self._numbers, self._checksums = _picker(places["number"]), _picker(places["checksum"])
 
-    def fit(self, data: bytes, pos: int) -> Cast | None:
+    def match(self, data: bytes, pos: int) -> TemplateMatch | None:
         """Read the stretch at `pos`, all of which must be there; None if it looks different."""
         found = self._layout.unpack_from(data, pos)
         if self._parts(found) != self._fixed:
@@ -97,7 +97,7 @@ class Mould:
         # A checksum of zeros is a page that has not arrived; the framer knows what to do then.
         if steps.count(steps[0]) != len(steps) or _ZERO_CRC in self._checksums(found):
             return None
-        return Cast(self, steps[0], found[1], self._numbers(found))
+        return TemplateMatch(self, steps[0], found[1], self._numbers(found))
 
 
 def _picker(places: list[int]) -> Callable[[_Parts], _Parts]:
@@ -189,16 +189,16 @@ def _tensor_number(payload: bytes, start: int, stop: int) -> int | None:
     return None
 
 
-class Moulds:
-    """Makes moulds of what has been read with care, and finds the one that may fit next.
+class Templates:
+    """Makes templates of what has been read with care, and finds the one that may fit next.
 
-    A mould is looked for by how many values of the row were read before it and by the
-    frame of its first event. That is a guess: what a mould reads is right wherever
+    A template is looked for by how many values of the row were read before it and by the
+    frame of its first event. That is a guess: what a template reads is right wherever
     it fits.
     """
 
     def __init__(self) -> None:
-        self._moulds: dict[tuple[int, bytes], Mould] = {}
+        self._templates: dict[tuple[int, bytes], Template] = {}
         self._bytes = 0
         self._unused = 0
         self.run: list[bytes] = []
@@ -206,7 +206,7 @@ class Moulds:
         self._run_values = 0
 
     def clear(self) -> None:
-        """What was gathered for the next mould belongs to a file that is over."""
+        """What was gathered for the next template belongs to a file that is over."""
         self.run, self._run_values = [], 0
 
     def add(self, payload: bytes, before: int, values: int) -> None:
@@ -222,37 +222,37 @@ class Moulds:
             self.close()
 
     def close(self) -> None:
-        """What follows belongs to another mould."""
+        """What follows belongs to another template."""
         run, self.run = self.run, []
         if not run:
             return
         key = self._run_at, _header(len(run[0]))
-        if key in self._moulds:
+        if key in self._templates:
             return
         self._unused += 1
         if self._unused > _UNUSED and self._unused % _SELDOM:
             return
         events = [event for event in map(_layout, run) if event is not None]
-        tags = tuple(shortened(tag.decode("utf-8", "replace")) for event in events for tag in event.tags)
+        tags = tuple(clipped_key(tag.decode("utf-8", "replace")) for event in events for tag in event.tags)
         if len(events) < len(run) or len(set(tags)) < len(tags):
             return
-        mould = Mould(events, tags)
-        if len(self._moulds) >= _KEPT or self._bytes + mould.size > _KEPT_BYTES:
-            self._moulds.clear()
+        template = Template(events, tags)
+        if len(self._templates) >= _KEPT or self._bytes + template.size > _KEPT_BYTES:
+            self._templates.clear()
             self._bytes = 0
-        self._moulds[key] = mould
-        self._bytes += mould.size
+        self._templates[key] = template
+        self._bytes += template.size
 
-    def fit(self, data: bytes, pos: int, before: int) -> Cast | None:
-        """Read what stands at `pos` behind `before` values of its row, if a mould for it fits."""
+    def match(self, data: bytes, pos: int, before: int) -> TemplateMatch | None:
+        """Read what stands at `pos` behind `before` values of its row, if a template for it fits."""
         key = before, data[pos : pos + HEADER_BYTES]
-        mould = self._moulds.get(key)
-        if mould is None or pos + mould.size > len(data):
+        template = self._templates.get(key)
+        if template is None or pos + template.size > len(data):
             return None
-        cast = mould.fit(data, pos)
-        if cast is None:
-            del self._moulds[key]
-            self._bytes -= mould.size
+        match = template.match(data, pos)
+        if match is None:
+            del self._templates[key]
+            self._bytes -= template.size
         else:
             self._unused = 0
-        return cast
+        return match

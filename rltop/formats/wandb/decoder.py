@@ -6,18 +6,17 @@ the row that follows them. Source of the messages: wandb/proto/wandb_internal.pr
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import orjson
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.protobuf import SPAN, VARINT, MalformedMessageError, fields, signed
-from rltop.formats.rows import Shapes, cells_of, flat_items, number_of, shortened
+from rltop.formats.rows import RecordBuilder, Row, count_other, flat_items, number_of, step_of, time_of
 from rltop.formats.wandb.framing import BlockLogFramer
 from rltop.formats.wandb.items import ItemReader
 from rltop.formats.wandb.run import RunInfo, read_config
-from rltop.model import CellMark, Counts, NonFinite, Place, Record
+from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
 from rltop.structs import NamedTuple
 
@@ -33,25 +32,14 @@ _ROW_NUMBER = "_step"
 _ROW_TIME = "_timestamp"
 _ROWS_HELD = 3
 """Rows without a step of the trainer's own, from the first on, before W&B's is taken for good."""
-_MAX_STEP = 2**53
-_EPOCH_S = (1e9, 1e11)
-_NUMBER_TYPES = frozenset({int, float})
-_EXAMPLES_KEPT = 8
-_EXAMPLE_CHARS = 80
-_NUMBERS: dict[NonFinite, float] = {
-    NonFinite.NAN: float("nan"),
-    NonFinite.POS_INF: float("inf"),
-    NonFinite.NEG_INF: float("-inf"),
-}
 
 
 class _Row(NamedTuple):
     """One row of history before it is known what its step is."""
 
-    cells: dict[str, float]
-    nulls: tuple[str, ...]
+    cells: Row
     number: int | None
-    place: Place
+    position: FilePosition
 
 
 class WandbDecoder:
@@ -75,7 +63,7 @@ class WandbDecoder:
         self.run = RunInfo()
         self.exit_code: int | None = None
         self._framer = BlockLogFramer(self.counts, MAGIC)
-        self._shapes = Shapes()
+        self._builder = RecordBuilder(self.counts)
         self._items = ItemReader()
         self._last_keys: dict[str, None] = {}
         self._samples: dict[str, list[float]] = {}
@@ -163,7 +151,7 @@ class WandbDecoder:
             if wire != SPAN:
                 continue
             if number == _HISTORY:
-                self._place_row(self._history(payload, a, b, Place(self._generation, at)), records)
+                self._place_row(self._history(payload, a, b, FilePosition(self._generation, at)), records)
             elif number == _STATS:
                 self._sample(payload, a, b)
             elif number == _RUN:
@@ -174,56 +162,33 @@ class WandbDecoder:
                 code = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
                 self.exit_code = signed(code)
 
-    def _history(self, payload: bytes, start: int, stop: int, place: Place) -> _Row:
-        cells: dict[str, float] = {}
-        nulls: list[str] = []
-        begin = start
-        row = self._items.row(payload, start, stop)
-        if row is not None:
-            keys, texts, begin = row
-            numbers = _numbers(texts)
-            if numbers is None:
-                self._take_texts(zip(keys, texts, strict=True), cells, nulls)
-            else:
-                cells = dict(zip(keys, numbers, strict=True))
-        self._take_texts(self._items.items(payload, begin, stop, _HISTORY_ITEM), cells, nulls)
+    def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> _Row:
+        cells: Row = {}
+        self._take_texts(self._items.items(payload, start, stop, _HISTORY_ITEM), cells)
         number = _step_in(cells.pop(_ROW_NUMBER, None))
         if number is None:
             number = _outer_step(payload, start, stop)
-        return _Row(cells, tuple(nulls), number, place)
+        return _Row(cells, number, position)
 
-    def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: dict[str, float], nulls: list[str]) -> None:
+    def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: Row) -> None:
         for key, text in items:
             try:
                 cells[key] = float(text)
             except ValueError:
-                self._take_json(key, text, cells, nulls)
+                self._take_json(key, text, cells)
 
-    def _take_json(self, key: str, text: bytes, cells: dict[str, float], nulls: list[str]) -> None:
+    def _take_json(self, key: str, text: bytes, cells: Row) -> None:
         """A value that is no bare number: null, a boolean, text, or an object of numbers."""
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError:
-            self._count_other(key, "text")
+            self.counts.text_values += 1
             return
         for name, leaf in flat_items({key: value}):
-            number = number_of(leaf)
-            if isinstance(number, float):
-                cells[shortened(name)] = number
-            elif number is NonFinite.NULL:
-                nulls.append(shortened(name))
-            elif number is not None:
-                cells[shortened(name)] = _NUMBERS[number]
+            if number_of(leaf) is None:  # left out at once: a row of numbers alone is built in half the time
+                count_other(leaf, self.counts)
             else:
-                self._count_other(name, "text" if isinstance(leaf, str) else type(leaf).__name__)
-
-    def _count_other(self, key: str, kind: str) -> None:
-        if kind == "text":
-            self.counts.text_values += 1
-        else:
-            self.counts.nested_values += 1
-        if len(self.counts.examples) < _EXAMPLES_KEPT:
-            self.counts.examples.setdefault(key[:_EXAMPLE_CHARS], kind)
+                cells[name] = leaf
 
     def _sample(self, payload: bytes, start: int, stop: int) -> None:
         """Samples of the machine, kept until a row comes."""
@@ -231,7 +196,7 @@ class WandbDecoder:
             try:
                 value = float(text)
             except ValueError:
-                self._count_other(SYSTEM + key, "text")
+                self.counts.text_values += 1
                 continue
             if value - value == 0.0:
                 sample = self._samples.get(key)
@@ -276,51 +241,22 @@ class WandbDecoder:
             self.counts.no_step_lines += 1
             return
         cells = row.cells
-        time_s = cells.pop(_ROW_TIME, None)
-        if time_s is not None and not _EPOCH_S[0] < time_s < _EPOCH_S[1]:
-            time_s = None
+        time_s = time_of(cells.pop(_ROW_TIME, None))
         self._last_step = step
         for key, (total, count) in self._samples.items():
             cells[SYSTEM + key] = total / count
         self._samples.clear()
-        keys = sorted({*cells, *row.nulls}) if row.nulls else self._in_order(cells)
-        values, marks = _values(keys, cells, row.nulls)
-        shape = self._shapes.of(keys)
-        records.append(Record(step, time_s, shape, values, marks, row.place, self.run.total_steps))
-        self.counts.rows += 1
+        records.append(self._builder.of_cells(step, time_s, self._in_order(cells), row.position, self.run.total_steps))
         self.envelope = "flat"
 
-    def _in_order(self, cells: Mapping[str, float]) -> list[str]:
-        """The keys, sorted: W&B writes the items of a row in any order, another one each time."""
+    def _in_order(self, cells: Row) -> Row:
+        """The cells by key: W&B writes the items of a row in any order, another one each time."""
         if cells.keys() != self._last_keys.keys():
             self._last_keys = dict.fromkeys(sorted(cells))
-        return list(self._last_keys)
+        return {key: cells[key] for key in self._last_keys}
 
     def _refuse(self, reason: str, line: int) -> None:
         self.counts.refuse(line, reason)
-
-
-def _values(
-    keys: list[str], cells: Mapping[str, float], nulls: tuple[str, ...]
-) -> tuple[array[float], tuple[CellMark, ...]]:
-    if not nulls:
-        return cells_of(tuple(map(cells.__getitem__, keys)))
-    values, marks = cells_of([cells.get(key, float("nan")) for key in keys])
-    kinds = {mark.cell: mark.kind for mark in marks}
-    kinds.update((cell, NonFinite.NULL) for cell, key in enumerate(keys) if key not in cells)
-    return values, tuple(CellMark(cell, kinds[cell]) for cell in sorted(kinds))
-
-
-def _numbers(texts: list[bytes]) -> list[float] | None:
-    """All texts as numbers at once; None if one of them is anything else, or reads as another number here."""
-    try:
-        found = orjson.loads(b"[" + b",".join(texts) + b"]")
-    except orjson.JSONDecodeError:
-        return None
-    # Here -0 is an integer, and has lost its sign.
-    if len(found) != len(texts) or not _NUMBER_TYPES.issuperset(map(type, found)) or b"-0" in texts:
-        return None
-    return list(map(float, found))
 
 
 def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
@@ -331,10 +267,10 @@ def _outer_step(payload: bytes, start: int, stop: int) -> int | None:
     return None
 
 
-def _step_in(value: float | None) -> int | None:
-    if value is None or not value.is_integer() or not -_MAX_STEP < value < _MAX_STEP:
-        return None
-    return int(value)
+def _step_in(value: object) -> int | None:
+    """A whole number; a step with its total behind it is no step here."""
+    step = step_of(value)
+    return step if isinstance(step, int) else None
 
 
 def _least(number: int | None, first: int | None) -> int | None:

@@ -36,7 +36,7 @@ def read(data: bytes, pieces: int = 1 << 20) -> tuple[list[Record], list[TimedSp
 
 
 def row(record: Record) -> dict[str, float]:
-    return dict(zip(record.shape.keys, record.values, strict=True))
+    return dict(zip(record.schema.keys, record.values, strict=True))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -42,7 +42,7 @@ def test_the_rows_are_those_of_the_plain_file(codec, size):
 
 def test_places_count_decompressed_bytes():
     records = feed(CompressedDecoder(Codec.GZIP, JsonlDecoder()), gzip.compress(LINES))
-    assert LINES[records[7].place.offset :].startswith(b'{"step": 7,')
+    assert LINES[records[7].position.offset :].startswith(b'{"step": 7,')
 
 
 @pytest.mark.parametrize("codec", PACKED)

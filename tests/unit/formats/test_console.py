@@ -17,11 +17,11 @@ def decode(text, options=None):
 
 
 def row(record):
-    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
 
 def kinds(record):
-    return {record.shape.keys[mark.cell]: mark.kind for mark in record.marks}
+    return {record.schema.keys[mark.cell]: mark.kind for mark in record.marks}
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_half_line_of_the_old_file_is_forgotten():
     decoder.feed(b"step:1 - a:1\nstep:2 - a:", 0, 0)
     decoder.reset()
     (record,) = decoder.feed(b"step:7 - a:3\n", 0, 1)
-    assert (record.step, record.place) == (7, (1, 0))
+    assert (record.step, record.position) == (7, (1, 0))
 
 
 def test_a_rotated_log_goes_on_counting():
@@ -374,6 +374,6 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
     decoder = ConsoleDecoder()
     records = [record for at in range(0, len(data), piece) for record in decoder.feed(data[at : at + piece], at, 0)]
     assert [record.step for record in records] == [2, 4, 5]
-    assert records[1].place.offset == len(before) + (17 << 20)
+    assert records[1].position.offset == len(before) + (17 << 20)
     assert decoder.counts.oversize_lines == 0
     assert decoder.counts.lines == 3

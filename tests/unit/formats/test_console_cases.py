@@ -9,7 +9,7 @@ import pytest
 from recorded import REASON, runs_root
 
 from rltop.formats.console.decoder import ConsoleDecoder
-from rltop.formats.json_document import TrainerStateDecoder
+from rltop.formats.json_document import DocumentDecoder
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "console"
 CASES = tomllib.loads((FOLDER / "case.toml").read_text())["case"]
@@ -25,7 +25,7 @@ def cells(records):
     found = {}
     for record in records:
         marks = {mark.cell: mark.kind for mark in record.marks}
-        for i, key in enumerate(record.shape.keys):
+        for i, key in enumerate(record.schema.keys):
             found[record.step, key] = marks.get(i, record.values[i])
     return found
 
@@ -44,7 +44,7 @@ def test_every_log_has_a_case():
 def test_a_case_is_read_as_it_says(case):
     records, decoder = decode((FOLDER / case["file"]).read_bytes())
     assert [record.step for record in records] == case["steps"]
-    assert len({key for record in records for key in record.shape.keys}) == case["keys"]
+    assert len({key for record in records for key in record.schema.keys}) == case["keys"]
     assert decoder.counts.rows == len(case["steps"])
     assert decoder.counts.bad_lines == case["bad_lines"]
     if records:
@@ -73,7 +73,7 @@ def test_recorded_verl_logs(name, steps, keys):
     (path,) = (root() / "public" / "verl-console" / name).glob("*.log")
     records, decoder = decode(path.read_bytes())
     assert [record.step for record in records] == list(steps)
-    assert len({key for record in records for key in record.shape.keys}) == keys
+    assert len({key for record in records for key in record.schema.keys}) == keys
     cut = sum(len(line) == 4096 and line.startswith("step:") for line in path.read_bytes().decode().split("\n"))
     assert decoder.counts.bad_lines == cut
 
@@ -93,7 +93,7 @@ def test_a_recorded_dpo_log_agrees_with_the_state_file_of_the_run():
     public = root() / "public"
     printed = cells(decode((public / "trl-dpo-console" / "clean-code-dpo-log" / "dpo.log").read_bytes())[0])
     state = cells(
-        decode((public / "trl-dpo" / "clean-code-dpo" / "trainer_state.json").read_bytes(), TrainerStateDecoder())[0]
+        decode((public / "trl-dpo" / "clean-code-dpo" / "trainer_state.json").read_bytes(), DocumentDecoder())[0]
     )
     assert {step for step, _ in printed} == {step for step, _ in state}
     shared = [cell for cell in printed.keys() & state.keys() if cell[1] == "learning_rate"]

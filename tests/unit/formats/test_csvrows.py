@@ -16,7 +16,7 @@ def decode(text, decoder=None, **options):
 
 
 def row(record):
-    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -28,14 +28,14 @@ def test_rows_under_a_header(delimiter, end):
     )
     (one, two), decoder = decode(text)
     assert (one.step, row(one)) == (1, {"loss": 0.5, "lr": 1e-5})
-    assert (two.step, two.shape.keys) == (2, ("loss",))
+    assert (two.step, two.schema.keys) == (2, ("loss",))
     assert two.marks[0].kind is NonFinite.NAN
     assert decoder.counts.rows == 2
 
 
 def test_an_empty_cell_is_no_key_of_the_row():
     records, _ = decode("epoch,loss,step,val_loss\n0,0.5,9,\n0,,9,0.4\n")
-    assert [record.shape.keys for record in records] == [("epoch", "loss"), ("epoch", "val_loss")]
+    assert [record.schema.keys for record in records] == [("epoch", "loss"), ("epoch", "val_loss")]
 
 
 def test_a_quoted_cell_may_hold_line_feeds_and_commas():

@@ -18,11 +18,11 @@ def decode(*lines, end=b"\n", options=None):
 
 
 def row(record):
-    return {key: value for key, value in zip(record.shape.keys, record.values, strict=True) if value == value}
+    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
 
 def kinds(record):
-    return {record.shape.keys[mark.cell]: mark.kind for mark in record.marks}
+    return {record.schema.keys[mark.cell]: mark.kind for mark in record.marks}
 
 
 LINES = [
@@ -82,7 +82,7 @@ def test_a_step_key_that_was_asked_for_is_the_only_one():
 
 def test_rows_of_the_same_keys_share_a_shape():
     records, _ = decode({"step": 1, "a": 1, "b": 2}, {"step": 2, "a": 1, "b": None}, {"step": 3, "a": 1, "b": 2})
-    assert records[0].shape is records[1].shape is records[2].shape
+    assert records[0].schema is records[1].schema is records[2].schema
 
 
 @pytest.mark.parametrize("space", ["", " "])
@@ -212,7 +212,7 @@ def test_a_row_that_waited_for_its_step_is_counted_when_the_file_begins_anew():
 
 def test_a_key_of_absurd_length_is_one_key_beside_numbers_and_beside_text():
     records, _ = decode({"step": 1, "k" * 600: 2.0}, {"step": 2, "k" * 600: 3.0, "note": "x"})
-    assert records[0].shape.keys == records[1].shape.keys
+    assert records[0].schema.keys == records[1].schema.keys
 
 
 @pytest.mark.parametrize("time", ["0001-01-01", "9999-12-31T23:59:59", "1970-01-01"])
@@ -226,7 +226,7 @@ def test_offsets_name_the_start_of_each_line():
     data = b"\n".join(lines) + b"\n"
     decoder = JsonlDecoder()
     records = [*decoder.feed(data[:5], 0, 7), *decoder.feed(data[5:30], 5, 7), *decoder.feed(data[30:], 30, 7)]
-    assert [(record.place.generation, data[record.place.offset :].split(b"\n")[0]) for record in records] == [
+    assert [(record.position.generation, data[record.position.offset :].split(b"\n")[0]) for record in records] == [
         (7, line) for line in lines
     ]
 
@@ -282,7 +282,7 @@ def test_the_row_behind_a_hole_is_a_row_of_its_own(torn: bytes, hole: int, piece
     records = [
         record for at in range(0, len(data), piece) for record in decoder.feed(data[at : at + piece], at, 0)
     ] + decoder.finish()
-    assert [(record.step, record.place.offset) for record in records] == [(1, 0), (3, len(before) + hole)]
+    assert [(record.step, record.position.offset) for record in records] == [(1, 0), (3, len(before) + hole)]
     counts = decoder.counts
     assert (counts.nul_bytes, counts.bad_lines, counts.oversize_lines) == (hole, len(torn) > 0, 0)
 

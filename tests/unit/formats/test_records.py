@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rltop.formats.rows import RecordBuilder, step_of, time_of
-from rltop.model import Counts, Place
+from rltop.model import Counts, FilePosition
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_a_time_that_cannot_be_placed_does_not_raise(value):
 def test_step_time_and_total_are_taken_from_a_row():
     counts = Counts()
     record = RecordBuilder(counts).from_row(
-        {"global_step": "7", "time": 1.7e9, "max_steps": 50, "a": "0.5"}, Place(2, 3)
+        {"global_step": "7", "time": 1.7e9, "max_steps": 50, "a": "0.5"}, FilePosition(2, 3)
     )
-    assert (record.step, record.time_s, record.total_steps, record.place) == (7, 1.7e9, 50, (2, 3))
-    assert dict(zip(record.shape.keys, record.values, strict=True)) == {"max_steps": 50.0, "a": 0.5}
+    assert (record.step, record.time_s, record.total_steps, record.position) == (7, 1.7e9, 50, (2, 3))
+    assert dict(zip(record.schema.keys, record.values, strict=True)) == {"max_steps": 50.0, "a": 0.5}
     assert counts.rows == 1

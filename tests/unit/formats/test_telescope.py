@@ -38,7 +38,7 @@ def rows(records: Sequence[Record]) -> dict[int, dict[str, float]]:
     """Values by step and key; a value that is given out twice must be the same."""
     found: dict[int, dict[str, float]] = {}
     for record in records:
-        for key, value in zip(record.shape.keys, record.values, strict=True):
+        for key, value in zip(record.schema.keys, record.values, strict=True):
             assert found.setdefault(record.step, {}).setdefault(key, value) == value
     return found
 
@@ -120,8 +120,8 @@ def test_the_step_in_training_is_shown_before_its_timing_is_known() -> None:
     assert [record.step for record in given_out] == [0, 1, 2]
     (shown,) = decoder.flush()
     assert shown.step == 3
-    assert "grad_norm" in shown.shape.keys
-    assert not any(key.startswith("timing_") for key in shown.shape.keys)
+    assert "grad_norm" in shown.schema.keys
+    assert not any(key.startswith("timing_") for key in shown.schema.keys)
     decoder.reset(is_restart=False)
     (rest,) = decoder.feed(RUN.events_zip(0, 4), 0, 2) or decoder.feed(b"", 0, 2) or decoder.flush()[:1] or (None,)
     assert rest is None or rest.step in (3, 4)
@@ -141,7 +141,7 @@ def test_samples_that_are_still_being_logged_are_waited_for() -> None:
     decoder.feed(half.steps_zip(), 0, 0)
     assert decoder.flush() == []
     (shown,) = decoder.flush()
-    assert "reward_sum_mean" in shown.shape.keys
+    assert "reward_sum_mean" in shown.schema.keys
 
 
 def test_spans_are_given_with_the_step_and_once() -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from recorded import REASON, runs_root
 
-from rltop.formats.json_document import TrainerStateDecoder
+from rltop.formats.json_document import DocumentDecoder
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import NonFinite
 
@@ -24,7 +24,7 @@ def dump(document):
 
 
 def decode(data, size=1 << 20):
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     records = [r for at in range(0, len(data), size) for r in decoder.feed(data[at : at + size], at, 0)]
     return [*records, *decoder.finish()], decoder
 
@@ -33,7 +33,7 @@ def cells(records):
     found = {}
     for record in records:
         marks = {mark.cell: mark.kind for mark in record.marks}
-        for i, key in enumerate(record.shape.keys):
+        for i, key in enumerate(record.schema.keys):
             found[record.step, key] = marks.get(i, record.values[i])
     return found
 
@@ -49,13 +49,13 @@ def test_the_rows_of_a_state_file(text, size):
 
 
 def test_a_whole_document_is_given_out_before_the_end():
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     assert len(decoder.feed(dump(STATE), 0, 0)) == 3
     assert decoder.finish() == []
 
 
 def test_half_a_document_is_not_yet_an_error():
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     text = dump(STATE)
     assert decoder.feed(text[:-40], 0, 0) == []
     assert decoder.is_waiting
@@ -76,7 +76,7 @@ def test_literal_nan_is_read():
 
 
 def test_the_next_checkpoint_gives_only_what_is_new():
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     decoder.feed(dump(STATE), 0, 0)
     decoder.reset()
     more = {**STATE, "log_history": [*ROWS, {"step": 30, "loss": 0.125}]}
@@ -85,7 +85,7 @@ def test_the_next_checkpoint_gives_only_what_is_new():
 
 
 def test_a_history_that_differs_is_new_from_there_on():
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     decoder.feed(dump(STATE), 0, 0)
     decoder.reset()
     other = {**STATE, "log_history": [ROWS[0], {"step": 15, "loss": 0.3}]}
@@ -116,7 +116,7 @@ def test_documents_without_rows_are_counted(text):
 
 
 def test_text_behind_the_document_is_counted_once():
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     decoder.feed(dump(STATE), 0, 0)
     decoder.feed(b"more\n", 1000, 0)
     decoder.feed(b"more\n", 1005, 0)
@@ -181,7 +181,7 @@ def in_pieces(decoder, data, generation=0):
 
 
 def test_a_large_document_is_read_in_pieces():
-    calls = in_pieces(decoder := TrainerStateDecoder(), large(4_000))
+    calls = in_pieces(decoder := DocumentDecoder(), large(4_000))
     assert [record.step for call in calls for record in call] == list(range(4_000))
     assert {record.total_steps for call in calls for record in call} == {9_999}
     assert max(map(len, calls)) <= 100
@@ -192,7 +192,7 @@ def test_a_large_document_is_read_in_pieces():
 
 
 def test_and_whole_where_nobody_asks_for_the_pieces():
-    decoder, data = TrainerStateDecoder(), large(4_000)
+    decoder, data = DocumentDecoder(), large(4_000)
     records = decoder.feed(data[:-9], 0, 0)
     records += decoder.feed(data[-9:], len(data) - 9, 0)
     records += decoder.finish()
@@ -200,7 +200,7 @@ def test_and_whole_where_nobody_asks_for_the_pieces():
 
 
 def test_a_large_document_on_one_line_is_read_when_nothing_more_comes():
-    decoder, data = TrainerStateDecoder(), json.dumps(json.loads(large(4_000))).encode()
+    decoder, data = DocumentDecoder(), json.dumps(json.loads(large(4_000))).encode()
     assert in_pieces(decoder, data) == [[]] * -(-len(data) // 65536)
     records = decoder.flush()
     while decoder.has_more:
@@ -210,7 +210,7 @@ def test_a_large_document_on_one_line_is_read_when_nothing_more_comes():
 
 
 def test_half_of_a_large_document_is_not_yet_an_error():
-    decoder, data = TrainerStateDecoder(), large(4_000)
+    decoder, data = DocumentDecoder(), large(4_000)
     assert not any(in_pieces(decoder, data[:-40]))
     assert decoder.flush() == []
     assert not any(decoder.go_on() for _ in range(1_000) if decoder.has_more)
@@ -220,7 +220,7 @@ def test_half_of_a_large_document_is_not_yet_an_error():
 
 
 def test_a_row_that_was_changed_ends_what_is_known():
-    decoder = TrainerStateDecoder()
+    decoder = DocumentDecoder()
     decoder.feed(dump(STATE), 0, 0)
     for rows, steps in (
         ([ROWS[0], {"step": 20, "loss": 0.3}], [20]),

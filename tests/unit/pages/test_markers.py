@@ -85,11 +85,11 @@ def test_steps_are_those_of_the_rows_however_long_the_picture_is(run: FakeRun) -
     assert "validation every 20, last 400" in legend(markers)
 
 
-def test_folded_validations_are_marked_where_their_buckets_begin() -> None:
+def test_downsampled_validations_are_marked_where_their_buckets_begin() -> None:
     rows = [(step, {"loss": 1.0, "eval_loss": 2.0} if step % 50 == 0 else {"loss": 1.0}) for step in range(6000)]
     lines = b"".join(json.dumps({"step": step, **row}).encode() + b"\n" for step, row in rows)
     short = run_of(lines, options=StoreOptions(memory_bytes=60_000))
-    assert short.stream.folded_range(500) is not None
+    assert short.stream.downsampled_range(500) is not None
     marked = [marker.step for marker in read_markers(short, 0, 6000) if marker.kind is MarkerKind.VALIDATION]
     assert marked[-1] == 5950
     assert len(marked) > 50

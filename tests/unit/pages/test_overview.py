@@ -201,19 +201,19 @@ def test_the_cursor_shows_the_step_it_stands_on(firing: FakeRun) -> None:
     assert "O12" not in text
 
 
-def test_a_row_read_again_stands_in_for_one_that_was_folded(firing: FakeRun) -> None:
+def test_a_row_read_again_stands_in_for_one_that_was_downsampled(firing: FakeRun) -> None:
     row = {"timing_s/step": 100.0, "timing_s/gen": 90.0}
     view = build_overview(firing, 700, row=row)
     assert view.timing is not None
     assert (view.timing.step, view.timing.total_s) == (700, 100.0)
 
 
-def test_a_folded_step_is_not_passed_off_as_a_row() -> None:
+def test_a_downsampled_step_is_not_passed_off_as_a_row() -> None:
     run = run_of(verl_lines(verl_rows(3000)), options=StoreOptions(memory_bytes=600_000))
-    folded = run.stream.folded_range(20)
-    assert folded is not None
-    assert folded[0] < folded[1]
-    first, last = (f"{step:,}" for step in folded)
+    bucket = run.stream.downsampled_range(20)
+    assert bucket is not None
+    assert bucket[0] < bucket[1]
+    first, last = (f"{step:,}" for step in bucket)
     assert f"at steps {first}–{last} of 3,000 (mean of them)" in text_of(run, at=20)
     run.stream.recall(20, verl_rows(20)[-1][1])
     text = text_of(run, at=20)

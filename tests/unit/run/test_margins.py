@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from rltop.clock import FakeClock
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import VerdictState
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.rows.glyphs import UNICODE
 from rltop.run.discover import discover
-from rltop.run.margins import MarginDecoder, side_of
+from rltop.run.margins import Margins, side_of
 from rltop.run.run import TrackedRun
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
@@ -94,10 +94,10 @@ def test_no_second_margin_beside_one_that_is_logged(tmp_path: Path, logged: str)
 
 
 def decoded(rows: list[dict[str, Any]]) -> list[dict[str, float]]:
-    decoder = MarginDecoder("metrics.jsonl", JsonlOptions())
+    decoder, margins = JsonlDecoder(), Margins()
     data = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    records = [*decoder.feed(data, 0, 0), *decoder.finish()]
-    return [dict(zip(record.shape.keys, record.values, strict=True)) for record in records]
+    records = map(margins.added, [*decoder.feed(data, 0, 0), *decoder.finish()])
+    return [dict(zip(record.schema.keys, record.values, strict=True)) for record in records]
 
 
 def test_halves_that_come_one_after_the_other_make_one_margin_on_their_step() -> None:

@@ -1,4 +1,4 @@
-"""One run as the screen sees it, while its file is read, hangs, begins anew or has been folded."""
+"""One run as the screen sees it, while its file is read, hangs, begins anew or has been downsampled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from rltop.cli.open_session import direct, threaded
 from rltop.clock import FakeClock, SystemClock
 from rltop.formats.jsonl import JsonlOptions
-from rltop.model import Place, RunState
+from rltop.model import FilePosition, RunState
 from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
 from rltop.resources import folder
@@ -158,13 +158,13 @@ def waited_for(session: Session, step: int) -> None:
     run = session.runs[0]
     run.recall(step)
     until = time.monotonic() + 10
-    while run.stream.folded_range(step) is not None and time.monotonic() < until:
+    while run.stream.downsampled_range(step) is not None and time.monotonic() < until:
         session.step(4)
         time.sleep(0.002)
 
 
 @pytest.fixture
-def folded(tmp_path: Path) -> Session:
+def downsampled(tmp_path: Path) -> Session:
     """A run of which memory holds the last rows only, and the index every other place at most."""
     path = tmp_path / "metrics.jsonl"
     with path.open("wb") as file:
@@ -180,22 +180,22 @@ def folded(tmp_path: Path) -> Session:
 
 
 @pytest.mark.parametrize("step", [1, 2, 77, 1_000, 5_431, 8_000])
-def test_any_folded_row_comes_back_as_it_was_written(folded: Session, step: int) -> None:
-    stream = folded.runs[0].stream
-    assert stream.folded_range(step) is not None
-    waited_for(folded, step)
+def test_any_downsampled_row_comes_back_as_it_was_written(downsampled: Session, step: int) -> None:
+    stream = downsampled.runs[0].stream
+    assert stream.downsampled_range(step) is not None
+    waited_for(downsampled, step)
     expected = {"loss": step / 7} | ({"eval_loss": step * 2.0} if step % 1_000 == 0 else {})
     assert stream.row(step) == expected
     assert stream.latest("loss", step) == (step, step / 7)
 
 
-def test_what_was_recalled_is_forgotten_when_the_run_begins_anew(folded: Session) -> None:
-    run = folded.runs[0]
-    waited_for(folded, 77)
+def test_what_was_recalled_is_forgotten_when_the_run_begins_anew(downsampled: Session) -> None:
+    run = downsampled.runs[0]
+    waited_for(downsampled, 77)
     with Path(run.path.raw).open("ab") as file:
         file.write(json.dumps({"step": 70, "loss": -1.0}).encode() + b"\n")
         file.write(json.dumps({"step": 77, "loss": -2.0}).encode() + b"\n")
-    while folded.step(1e9):
+    while downsampled.step(1e9):
         pass
     assert run.stream.value("loss", 77) == -2.0
 
@@ -203,9 +203,9 @@ def test_what_was_recalled_is_forgotten_when_the_run_begins_anew(folded: Session
 def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"".join(line(step) for step in range(0, 100, 10)))
-    place = Place(0, 0)
-    assert read_row(str(path), 45, place, JsonlOptions()) is None
-    assert read_row(str(path), 40, place, JsonlOptions()) == {"loss": 40 / 7}
+    position = FilePosition(0, 0)
+    assert read_row(str(path), 45, position, JsonlOptions()) is None
+    assert read_row(str(path), 40, position, JsonlOptions()) == {"loss": 40 / 7}
 
 
 def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():

@@ -181,16 +181,6 @@ def test_silence_on_a_network_slows_down_and_data_speeds_up(fs: GatedFileSystem,
     until(lambda: follow.interval_s in (0.02, 0.04))
 
 
-def test_a_poke_does_not_wait_for_the_interval(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
-    reader = make(ReaderOptions(local_poll_s=600, use_watcher=False))
-    feed = reader.follow("/run/a")
-    until(lambda: feed.is_exhausted)
-    for poke, text in ((reader.poke, b"one\n"), (feed.poke, b"two\n")):
-        fs.write("/run/a", text)
-        poke()
-        assert take_all(feed, 4) == text
-
-
 def test_a_dead_mount_holds_up_only_its_own_files(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     fs.write("/dead/a", b"one\n")
     fs.write("/run/b", b"")

@@ -1,4 +1,4 @@
-"""All keys on both sides of a step, from raw rows, from folded ones, and across neither restart."""
+"""All keys on both sides of a step, from raw rows, from downsampled ones, and across neither restart."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def test_the_ends_have_fewer() -> None:
     assert stream_of([]).around(4, 3, 3).rows == ()
 
 
-def test_folded_history_gives_the_means_of_its_buckets() -> None:
+def test_downsampled_history_gives_the_means_of_its_buckets() -> None:
     rows = 4000
     stream = stream_of(
         ((step, {"a": float(step), "b": 1.0}) for step in range(rows)), StoreOptions(memory_bytes=40_000)
     )
-    assert stream.folded_range(1000) is not None
+    assert stream.downsampled_range(1000) is not None
     found = stream.around(1000, 8, 4)
     assert found.is_approximate
     assert found.split == 8
@@ -43,7 +43,7 @@ def test_folded_history_gives_the_means_of_its_buckets() -> None:
     assert means[7] < 1000
 
 
-def test_a_step_just_behind_the_folded_part_has_both() -> None:
+def test_a_step_just_behind_the_downsampled_part_has_both() -> None:
     stream = stream_of(((step, {"a": float(step)}) for step in range(4000)), StoreOptions(memory_bytes=40_000))
     first = stream.raw_from()
     assert first is not None

@@ -122,7 +122,7 @@ def test_keys_past_the_cap_are_counted_not_kept():
     assert stream.row(1) == {f"k{i}": 1.0 for i in range(4)}
 
 
-def test_a_bucket_across_a_restart_in_folded_history_says_approximate():
+def test_a_bucket_across_a_restart_in_downsampled_history_says_approximate():
     from rltop.store.series import StoreOptions
 
     run = [(step, {T: float(step)}) for step in range(1, 200)]
