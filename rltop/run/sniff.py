@@ -88,7 +88,7 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
     """
     if kind not in (TENSORBOARD, WANDB):
         return ""
-    decoder = kind.make(path, JsonlOptions())
+    decoder = kind.make(JsonlOptions())
     with Path(path).open("rb") as file:
         records = decoder.feed(file.read(_FIRST_RECORD_BYTES), 0, 0)
     return "" if records else decoder.stopped
