@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from rltop.model import Evidence
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import OfLast
 from rltop.stats.rolling import Window
@@ -52,9 +51,8 @@ class AdvantageScale(Judge):
 
     def _extreme(self, size: float) -> Reading | None:
         sizes, factor = self.sizes, self.limits["warn"]
-        is_far = sizes.count >= _MIN_SAMPLES and size > self.limits["floor"] and size > factor * sizes.floor
-        usual = sizes.median if is_far else 0.0
-        is_far = is_far and size > factor * usual > 0.0
+        usual = sizes.median
+        is_far = sizes.count >= _MIN_SAMPLES and size > self.limits["floor"] and size > factor * usual > 0.0
         if size > 0.0:
             sizes.push(size)
         if self.extreme.push(is_far) and is_far:
@@ -111,17 +109,14 @@ class NoAdvantage(Judge):
         super().__init__(limits)
         self.has_varied = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Largest and smallest are both zero; information on a solved task, silent where it was always so."""
         high, low = now.values.get("adv_max"), now.values.get("adv_min")
         if high is None or low is None:
             return None
         if high - low > self.limits["spread"]:
             self.has_varied = True
-            quarter = 0.25 * (high - low)
-            if quarter <= self.limits["spread"]:
-                return QUIET
-            return Rest((Bound("adv_max", high - quarter), Bound("adv_min", -math.inf, low + quarter)))
+            return QUIET
         reward = now.reward
         if not self.has_varied:
             return QUIET

@@ -6,14 +6,12 @@ they leave over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above
-from rltop.rules.rest import HELD_RECORDS, Rest, beside, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number, percent
@@ -33,18 +31,17 @@ class MoreTurns(Judge):
         self.start = Frozen(skip=0, size=20, minimum=_MIN_SAMPLES)
         self.top = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """WARN on the jump; information where the longest talk is always as long as the longest ever."""
         value = now.values.get("num_turns_mean")
         if value is None:
             return None
         window, start, limits = self.window, self.start, self.limits
-        is_more = value > limits["floor"] and value > limits["warn"] * window.floor
-        usual, known = (window.median, window.count) if is_more else (0.0, 0)
+        usual, known = window.median, window.count
         window.push(value)
         if not start.is_final:
             start.push(value)
-        if known >= _MIN_SAMPLES and value > limits["warn"] * usual:
+        if known >= _MIN_SAMPLES and value > max(limits["floor"], limits["warn"] * usual):
             return Reading(WARN, value, usual, limits["warn"] * usual)
         longest = now.values.get("num_turns_max", 0.0)
         is_at_limit = longest >= self.top - _AT_TOP and longest > 1.0
@@ -53,20 +50,9 @@ class MoreTurns(Judge):
         if base is None:
             return QUIET
         line = max(limits["info"] * base, 2.0)
-        if value <= line:
-            return self._rest(line) if start.is_final else QUIET
-        if not is_at_limit:
+        if value <= line or not is_at_limit:
             return QUIET
         return Reading(INFO, value, base, None, (longest,))
-
-    def _rest(self, line: float) -> Rest:
-        pushes, low, _ = self.window.reach()
-        return within("num_turns_mean", -inf, min(line, max(self.limits["floor"], self.limits["warn"] * low)), pushes)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual, and the longest episode, move on."""
-        self.window.extend(logged(missed, "num_turns_mean"))
-        self.top = max([self.top, *beside(missed, "num_turns_mean", "num_turns_max")])
 
     def headline(self, reading: Reading) -> str:
         """Usual and now, or the limit."""
@@ -87,7 +73,7 @@ class ToolFailures(Judge):
         self.start = Frozen(skip=0, size=20, minimum=5)
         self.lowest = min(limits["warn"], limits["floor"]) * RELEASE
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """A policy that is learning to call its tools begins with failures: falling, they are information."""
         value = now.values.get("tool_failure_frac")
         if value is None:
@@ -98,7 +84,7 @@ class ToolFailures(Judge):
             start.push(value)
         if value <= self.lowest:
             window.push(value)
-            return within("tool_failure_frac", -inf, self.lowest, HELD_RECORDS) if start.is_final else QUIET
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
         if value > limits["warn"] * (RELEASE if self.is_firing else 1.0):
@@ -107,10 +93,6 @@ class ToolFailures(Judge):
         if known >= _MIN_SAMPLES and value > limits["floor"] and value > limits["rise"] * usual:
             return Reading(WARN, value, usual, limits["rise"] * usual)
         return QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "tool_failure_frac"))
 
     def headline(self, reading: Reading) -> str:
         """Share and usual share."""

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from rltop.model import Event, EventState, Level, Verdict, VerdictState
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest
-from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Judge, Reading, RuleSpec
+from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Reading, RuleSpec
 from rltop.stats.persistence import OfLast
 
 SHOWN_RECORDS = 20
@@ -32,7 +31,6 @@ class Rule:
     Attributes:
         spec, judge: what it is and what looks.
         read: the judge's `read`, at hand for the path that every record takes.
-        catches_up: the judge wants to know what it has missed while it rested.
         is_firing: the verdict stands now.
         is_idle: nothing bad is remembered, so that a QUIET reading changes nothing.
         level: OK, or the worst level of the verdict, also after it recovered.
@@ -42,7 +40,7 @@ class Rule:
     """
 
     __slots__ = (
-        "_alike", "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "catches_up", "is_firing",
+        "_alike", "_calm", "_cool", "_crit", "_info", "_needed", "_recent", "_warn", "is_firing",
         "is_idle", "judge", "level", "read", "reading", "recovered_record", "recovered_step", "since_record",
         "since_step", "spec",
     )  # fmt: skip
@@ -53,7 +51,6 @@ class Rule:
         self.spec = spec
         self.judge = spec.judge(limits)
         self.read = self.judge.read
-        self.catches_up = type(self.judge).catch_up is not Judge.catch_up
         self._info, self._warn, self._crit = (OfLast(*spec.patience_for(level)) for level in (INFO, WARN, CRIT))
         self._needed = {
             level: max(spec.calm, lasting.m)
@@ -73,8 +70,6 @@ class Rule:
     def observe(self, now: Moment) -> Event | None:
         """Judge one record; returns the transition that it caused, if any."""
         reading = self.read(now)
-        if isinstance(reading, Rest):
-            reading = None if reading.is_silent else QUIET
         if reading is None or (reading is QUIET and self.is_idle):
             return None
         return self.advance(now, reading)

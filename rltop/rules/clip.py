@@ -8,14 +8,12 @@ actions of a robot. Each regime has a rule of its own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import OfLast
 from rltop.stats.rolling import Frozen, Window
@@ -57,9 +55,8 @@ class TokenClip(_Clipped):
         super().__init__(limits)
         self.window = Window(_WINDOW)
         self.lowest = min(limits["rise_floor"], limits["warn"]) * RELEASE
-        self.rest = within("clip_frac", -math.inf, self.lowest, HELD_RECORDS)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Absolute lines from the first record; the ratio once ten are known."""
         value = now.values.get("clip_frac")
         if value is None:
@@ -67,14 +64,10 @@ class TokenClip(_Clipped):
         window = self.window
         if value <= self.lowest:
             window.push(value)
-            return self.rest
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
         return QUIET if _is_sequence_level(value, now.values) else self._against_lines(value, usual, known)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "clip_frac"))
 
     def _against_lines(self, value: float, usual: float, known: int) -> Reading:
         factor = RELEASE if self.is_firing else 1.0
@@ -99,9 +92,8 @@ class SequenceClip(_Clipped):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.start = Frozen()
-        self.rest = within("clip_frac", -math.inf, _SEQUENCE_CLIP)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Only records that look like clipping by sequence are judged."""
         value = now.values.get("clip_frac")
         if value is None:
@@ -109,7 +101,7 @@ class SequenceClip(_Clipped):
         if not self.start.is_final:
             self.start.push(value)
         if not _is_sequence_level(value, now.values):
-            return self.rest if value <= _SEQUENCE_CLIP and self.start.is_final else QUIET
+            return QUIET
         base, warn = self.start.value, self.limits["warn"]
         if value > warn:
             return Reading(WARN, value, base, warn)
@@ -124,18 +116,14 @@ class ClipAsymmetry(Judge):
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
         self.floor, self.factor = limits["floor"], limits["info"]
-        sides = ("clip_frac_low", "clip_frac_high")
-        self.rest = Rest(tuple(Bound(side, -math.inf, self.floor) for side in sides))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Which side cuts more, and by what factor."""
         low, high = now.values.get("clip_frac_low"), now.values.get("clip_frac_high")
         if low is None or high is None:
             return None
         more, less = (high, low) if high >= low else (low, high)
-        if more <= self.floor:
-            return self.rest
-        if more <= self.factor * less:
+        if more <= self.floor or more <= self.factor * less:
             return QUIET
         return Reading(INFO, more, less, self.floor, words=("upper" if high >= low else "lower",))
 
@@ -168,16 +156,14 @@ class PinnedGradient(Judge):
         self.line = 0.0
         self.often = OfLast(int(limits["n"]), int(limits["m"]))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Keeps its own count: what is counted is how often the largest value so far was reached."""
         value = now.values.get("grad_norm")
         if value is None:
             return None
         if value < self.line:
-            if self.often.bits:
-                self.often.push(False)
-                return QUIET
-            return within("grad_norm", -math.inf, math.nextafter(self.line, -math.inf))
+            self.often.push(False)
+            return QUIET
         reach = self.limits["reach"]
         if value > self.top * (1.0 + reach):
             self.often = OfLast(self.often.n, self.often.m)

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from math import inf
 
 from rltop.model import Evidence, Unit, Verdict
 from rltop.rules import applicability
 from rltop.rules.context import Moment, Onset
-from rltop.rules.rest import Bound, Rest
 from rltop.rules.rule import CRIT, INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
 from rltop.structs import NamedTuple
 
@@ -206,14 +204,14 @@ class SilentFailure(Judge):
         super().__init__(limits)
         self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Repetition is asked for by the patience: 20 of 20 records."""
         reward, norm = now.reward, now.values.get("grad_norm")
         if reward.value is None:
             return None
         if norm is not None and norm >= self.limits["gradient"]:
             self.recent.clear()
-            return Rest((Bound("grad_norm", self.limits["gradient"], inf, True),))
+            return QUIET
         is_flat = reward.zero_share is not None and reward.zero_share >= self.limits["zero_share"]
         if (norm is None and not is_flat) or reward.is_constant or reward.is_high or now.lr == 0.0:
             self.recent.clear()

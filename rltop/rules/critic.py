@@ -6,13 +6,10 @@ Critics start badly on every run: no rule here speaks before they have had time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Observation
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import number, percent
@@ -39,10 +36,10 @@ class ExplainedVariance(Judge):
         window.push(value)
         if now.record <= limits["wait"]:
             return QUIET
-        is_fine = value >= limits["warn"] and window.floor >= limits["lost"]
-        if is_fine and (window.ceiling <= self.best or now.record % _EVERY):
-            return QUIET
         usual = window.median
+        is_fine = value >= limits["warn"] and usual >= limits["lost"]
+        if is_fine and (usual <= self.best or now.record % _EVERY):
+            return QUIET
         self.best = max(self.best, usual)
         if value < limits["warn"]:
             return Reading(CRIT if value < limits["crit"] else WARN, value, self.best, limits["warn"])
@@ -66,19 +63,13 @@ class ValueLossJump(Judge):
         self.window = Window(50)
         self.start = Frozen(skip=0, size=5, minimum=3)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Against the 50 records before, and never below a part of the start."""
         value = now.values.get("value_loss")
         if value is None:
             return None
         window = self.window
         self.start.push(value)
-        if value <= self.limits["warn"] * window.floor:
-            window.push(value)
-            if not self.start.is_final:
-                return QUIET
-            pushes, low, _ = window.reach()
-            return within("value_loss", -inf, self.limits["warn"] * low, pushes)
         base, known = window.median, window.count
         window.push(value)
         # In its first records a critic only gets better: what was usual there is above what is usual now.
@@ -87,10 +78,6 @@ class ValueLossJump(Judge):
             return QUIET
         level = CRIT if value > self.limits["crit"] * base else WARN
         return Reading(level, value, base, self.limits["warn"] * base)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "value_loss"))
 
     def headline(self, reading: Reading) -> str:
         """Now and usual."""
@@ -105,7 +92,7 @@ class NotLearning(Judge):
         self.start = Frozen(skip=3, size=20)
         self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """A critic that explains the returns anyway has nothing left to learn."""
         value = now.values.get("value_loss")
         if value is None:
@@ -115,8 +102,7 @@ class NotLearning(Judge):
         self.recent.append(value)
         base = self.start.value
         if now.record < self.limits["wait"] or now.record % _EVERY or base is None:
-            left = -now.record % _EVERY
-            return Rest((), left - 1, True) if left > 1 and self.start.is_final else None
+            return None
         line = self.limits["share"] * base
         level = median_of(list(self.recent))
         if level < line:
@@ -125,10 +111,6 @@ class NotLearning(Judge):
         if explained is None:
             return Reading(INFO, level, base, line)
         return Reading(WARN, level, base, line) if explained < self.limits["explained"] else QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The level moves on."""
-        self.recent.extend(logged(missed, "value_loss"))
 
     def headline(self, reading: Reading) -> str:
         """Level and start."""
@@ -170,13 +152,13 @@ class ValueDrift(Judge):
 class ValueClipping(Judge):
     """C5: value updates are cut off for good; a critic that explains nothing besides is held back by it."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """High in the first records of every run."""
         value = now.values.get("clip_frac_value")
         if value is None:
             return None
         if value <= self.limits["info"]:
-            return within("clip_frac_value", -inf, self.limits["info"])
+            return QUIET
         if now.record <= self.limits["wait"]:
             return QUIET
         explained = now.values.get("explained_var")

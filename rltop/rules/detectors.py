@@ -10,11 +10,8 @@ from collections.abc import Callable, Mapping
 
 from rltop.model import Evidence, Level, Unit
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, while_absent, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Judge, Reading
 from rltop.units import measure
-
-NEVER = float("inf")
 
 
 class Above(Judge):
@@ -43,19 +40,17 @@ class Above(Judge):
             (level, limits[name]) for level, name in lines if name in limits
         )
         self.lowest = min(line for _, line in self.lines)
-        self.rest = within(metric, -NEVER, self.lowest) if transform is None else QUIET
-        self.absent = while_absent(metric)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Compare this record's value with the lines, worst first."""
         value = now.values.get(self.metric)
         if value is None:
-            return self.absent
+            return None
         if self.transform is not None:
             value = self.transform(value)
         factor = RELEASE if self.is_firing else 1.0
         if value <= self.lowest * factor:
-            return self.rest
+            return QUIET
         for level, line in self.lines:
             if value > line * factor:
                 return Reading(level, value, None, line)
@@ -90,17 +85,15 @@ class Below(Judge):
             (level, limits[name]) for level, name in lines if name in limits
         )
         self.highest = max(line for _, line in self.lines)
-        self.rest = within(metric, self.highest, NEVER)
-        self.absent = while_absent(metric)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Compare this record's value with the lines, worst first."""
         value = now.values.get(self.metric)
         if value is None:
-            return self.absent
+            return None
         factor = 1.0 / RELEASE if self.is_firing else 1.0
         if value >= self.highest * factor:
-            return self.rest
+            return QUIET
         for level, line in self.lines:
             if value < line * factor:
                 return Reading(level, value, None, line)

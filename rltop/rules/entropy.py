@@ -8,13 +8,11 @@ that buys no reward, is a fault.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import FOREVER, HELD_RECORDS, Rest, beside, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import number, percent
@@ -30,16 +28,12 @@ class EntropyCrash(Judge):
         self.window = Window(20)
         self.warn, self.crit, self.floor = limits["warn"], limits["crit"], limits["floor"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """A ratio; on a solved task, and where there is nothing to explore, only information."""
         value = now.values.get("entropy")
         if value is None:
             return None
         window = self.window
-        if value >= self.warn * window.ceiling:
-            window.push(value)
-            pushes, _, high = window.reach()
-            return within("entropy", self.warn * high, inf, pushes)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or value >= self.warn * usual or usual <= self.floor:
@@ -48,10 +42,6 @@ class EntropyCrash(Judge):
         if now.reward.is_solved or not applicability.has_rollouts(now.algorithm, now.traits):
             level = INFO
         return Reading(level, value, usual, self.warn * usual)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "entropy"))
 
     def headline(self, reading: Reading) -> str:
         """Before and after."""
@@ -71,11 +61,11 @@ class EarlyCollapse(Judge):
         self.spread_start = Frozen(skip=0, size=10, minimum=10)
         self.first_step: int | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Against the first five records, within the first 200."""
         value = now.values.get("entropy")
         if now.record > self.limits["until"]:
-            return Rest(is_silent=True)
+            return None
         if value is None:
             return None
         if self.first_step is None:
@@ -84,24 +74,18 @@ class EarlyCollapse(Judge):
         if spread is not None:
             self.spread_start.push(spread)
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         if base is None or base < self.limits["floor"]:
             return QUIET
         line = self.limits["warn"] * base
-        if value >= line and is_settled:
-            return within("entropy", line, inf, FOREVER if self.spread_start.is_final else HELD_RECORDS)
+        if value >= line:
+            return QUIET
         is_fast = now.observation.step - self.first_step <= self.limits["fast"]
-        if value >= line or now.reward.is_solved or not (is_fast or self._has_bought_nothing(now, spread)):
+        if now.reward.is_solved or not (is_fast or self._has_bought_nothing(now, spread)):
             return QUIET
         return Reading(WARN, value, base, line)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The start of the reward's deviation may be longer than that of the entropy."""
-        for one in missed:
-            if "entropy" in one.values and "reward_std" in one.values:
-                self.spread_start.push(one.values["reward_std"])
 
     def _has_bought_nothing(self, now: Moment, spread: float | None) -> bool:
         """The reward has not improved, and the contrast between answers is going."""
@@ -134,31 +118,23 @@ class EntropySurge(Judge):
         self.lengths: deque[float] = deque(maxlen=50)
         self.jump, self.floor = limits["jump"], limits["jump_floor"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """CRIT where answers grow with it or are cut off."""
         value = now.values.get("entropy")
         if value is None:
             return None
         window, length = self.window, now.values.get("response_len_mean")
-        is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * window.floor
-        usual = window.median if is_jump else 0.0
+        usual = window.median
+        is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * usual
         usual_length = median_of(list(self.lengths)) if is_jump and self.lengths else 0.0
         window.push(value)
         if length is not None:
             self.lengths.append(length)
         if not is_jump:
-            pushes, low, _ = window.reach()
-            return within("entropy", -inf, max(self.floor, self.jump * low), pushes)
-        if value <= self.jump * usual:
             return QUIET
         is_longer = length is not None and usual_length > 0.0 and length > self.limits["longer"] * usual_length
         is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
         return Reading(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "entropy"))
-        self.lengths.extend(beside(missed, "entropy", "response_len_mean"))
 
     def headline(self, reading: Reading) -> str:
         """Before and after."""

@@ -7,13 +7,11 @@ second sign says that it costs something.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.model import Evidence
 from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.entropy import FALL_CAUSES, NEXT, RISE_CAUSES, SOURCES, levels
-from rltop.rules.rest import Bound, Rest, within
 from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen
 from rltop.units import number
@@ -31,7 +29,7 @@ class Exhausted(Judge):
         self.best: float | None = None
         self.flat_for = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Information; WARN once enough evaluations in a row have brought nothing."""
         value, score = now.values.get("entropy"), now.values.get("val_score")
         is_low = value is not None and value < self.info
@@ -43,7 +41,7 @@ class Exhausted(Judge):
             return None
         if not is_low:
             self.flat_for = 0
-            return QUIET if score is not None else Rest((Bound("entropy", self.info), Bound("val_score", inf, -inf)))
+            return QUIET
         reward = now.reward
         is_stuck = self.flat_for >= self.limits["evaluations"] and not (reward.is_high or reward.is_solved)
         return Reading(WARN if is_stuck else INFO, value, None, self.info)
@@ -66,19 +64,18 @@ class HighEntropy(Judge):
         self.start = Frozen()
         self.high, self.rise = limits["warn"], limits["rise"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Both an absolute line and the run's own start; what looks like a sum over the sequence is left alone."""
         value = now.values.get("entropy")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         factor = RELEASE if self.is_firing else 1.0
         if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
-            top = self.high if base is None else max(self.high, self.rise * base)
-            return within("entropy", -inf, top) if is_settled and value <= top else QUIET
+            return QUIET
         return Reading(WARN, value, base, self.rise * base)
 
     def headline(self, reading: Reading) -> str:
@@ -98,7 +95,7 @@ class SpentForNothing(Judge):
         self.start = Frozen(skip=0, size=5, minimum=3)
         self.teacher = Frozen(skip=0, size=5, minimum=3)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Against the first five records."""
         value = now.values.get("entropy")
         if value is None:
@@ -112,8 +109,7 @@ class SpentForNothing(Judge):
             return QUIET
         line = self.limits["warn"] * (start.value or 0.0)
         if value >= line:
-            bounds = (Bound("entropy", line), Bound("kl_teacher", inf, -inf))
-            return Rest(bounds[:1] if self.teacher.is_final else bounds)
+            return QUIET
         if (start.value or 0.0) < self.limits["floor"] or now.record < self.limits["records"]:
             return QUIET
         if self._has_bought_something(now, distance):
@@ -140,10 +136,10 @@ class SpentForNothing(Judge):
 class SequenceSum(Judge):
     """E6: an entropy that no vocabulary allows per token: a sum over the sequence."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """An absolute line: 15 nats per token would be three million equally likely tokens."""
         if now.record > self.limits["records"]:
-            return Rest(is_silent=True)
+            return None
         value = now.values.get("entropy")
         if value is None:
             return None

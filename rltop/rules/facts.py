@@ -7,12 +7,10 @@ said once per occurrence, and none is said of what happens on every step.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Evidence, Unit
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
 from rltop.rules.rule import INFO, QUIET, Group, Judge, Reading, RuleSpec
 from rltop.stats.persistence import OfLast
 from rltop.units import duration, measure, number
@@ -21,20 +19,14 @@ _STRIDE = 16
 _WORDS = {"response_len_mean": "answers", "score_mean": "reward", "reward_mean": "reward", "time_step": "step time"}
 
 
-_SAME_METRICS = (Bound("metrics", inf, -inf),)
-_NO_MOVE = Rest((Bound("moves", inf, -inf),))
-_NO_SAVE = within("time_save", -inf, 0.0)
-_NO_VALIDATION = Rest((Bound("val_score", inf, -inf), Bound("val_loss", inf, -inf), Bound("time_eval", -inf, 0.0)))
-
-
 class NewPhase(Judge):
     """F1: length, reward and step time moved together, the optimiser did not."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """What the moment has recognised."""
         moves = now.phase.moves
         if not moves:
-            return _NO_MOVE
+            return QUIET
         numbers = tuple(number for move in moves for number in (move.before, move.after))
         return Reading(INFO, moves[0].after, moves[0].before, None, numbers, tuple(move.name for move in moves))
 
@@ -67,11 +59,11 @@ class _Occasion(Judge):
 class Checkpoint(_Occasion):
     """F2: a checkpoint was written on this step."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """The time that it took."""
         seconds = now.values.get("time_save", 0.0)
         if seconds <= 0.0 and not self.often.bits:
-            return _NO_SAVE
+            return QUIET
         if not self._occurs(seconds > 0.0):
             return QUIET
         return Reading(INFO, seconds)
@@ -92,14 +84,14 @@ class Validation(_Occasion):
         super().__init__(limits)
         self.before: float | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """The score where there is one, else the loss or the time that it took."""
         values = now.values
         found = next((name for name in ("val_score", "val_loss") if name in values), "")
         if not found and values.get("time_eval", 0.0) > 0.0:
             found = "time_eval"
         if not found and not self.often.bits:
-            return _NO_VALIDATION
+            return QUIET
         if not self._occurs(bool(found)):
             return QUIET
         value, before = values[found], None
@@ -124,16 +116,15 @@ class NewMetric(Judge):
         self.known: set[str] = set()
         self.size = -1
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Compares sets only when their size has changed, and now and then."""
         values = now.values
-        left = _STRIDE - now.record % _STRIDE
-        if len(values) == self.size and left < _STRIDE:
-            return QUIET if left == 1 else Rest(_SAME_METRICS, left - 1)
+        if len(values) == self.size and now.record % _STRIDE:
+            return QUIET
         self.size = len(values)
         unknown = values.keys() - self.known
         if not unknown:
-            return QUIET if left == 1 else Rest(_SAME_METRICS, left - 1)
+            return QUIET
         new = [name for name in values if name in unknown]
         self.known.update(new)
         told = [name for name in new if not name.startswith("val_")]

@@ -6,22 +6,14 @@ relatives. All right is a solved task; all wrong is a dead run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above
-from rltop.rules.rest import FOREVER, HELD_RECORDS, Rest, while_absent, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.units import number, percent
-
-
-def _has_contrast(values: Mapping[str, float]) -> bool:
-    """The record says how many of its groups are flat, and was not woken up for."""
-    has_reward = "score_mean" in values or "reward_mean" in values
-    return has_reward and ("zero_std_frac" in values or "reward_std" in values)
 
 
 class ZeroVariance(Judge):
@@ -37,31 +29,22 @@ class ZeroVariance(Judge):
         self.seen = self.whole = self.whole_before = 0
         self.has_parts = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """A standard deviation of nothing counts as every group; batches of one group count only in long rows."""
         reward = now.reward
         if reward.value is None or reward.zero_share is None:
-            return while_absent("zero_share")
+            return None
         share = reward.zero_share
         if self._is_one_group(share):
             return QUIET
         if share <= (self.warn * RELEASE if self.is_firing else self.warn):
-            return within("zero_share", -inf, self.warn, FOREVER if self.has_parts else HELD_RECORDS)
+            return QUIET
         if reward.is_constant:
             return self._constant(share, now)
         if reward.is_high or reward.is_coming_up:
             return Reading(INFO, share, None, self.warn, (reward.usual,))
         level = CRIT if share >= self.crit and reward.is_low else WARN
         return Reading(level, share, None, self.warn, (reward.usual,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records in which some groups differ, or all."""
-        shares = [one.values.get("zero_std_frac", 0.0) for one in missed if _has_contrast(one.values)]
-        if shares:
-            self.seen += len(shares)
-            self.whole_before += self.whole
-            self.whole = 0
-            self.has_parts = self.has_parts or max(shares) > 0.0
 
     def _is_one_group(self, share: float) -> bool:
         """Batches that were flat or not flat all along, never in part, and this row of flat ones is no long one."""

@@ -6,13 +6,11 @@ weights, and there is nothing to compare it with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, NonFinite, Observation, Unit
+from rltop.model import Evidence, Level, NonFinite, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, while_absent
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import OfLast
 from rltop.units import number
@@ -30,10 +28,6 @@ _LEARNING_STRIDE = 16
 """Which metrics have been numbers is noted in the first records and then now and then: it costs, and rarely changes."""
 
 
-_NO_MARK = Rest((Bound("marks", inf, -inf),))
-_NO_REWARD = while_absent("reward")
-
-
 class NonFiniteValue(Judge):
     """L1: NaN, infinity, or a null where numbers used to be, in what the update is made of."""
 
@@ -42,7 +36,7 @@ class NonFiniteValue(Judge):
         self.unseen = set(_WATCHED)
         self.null_streaks: dict[str, int] = {}
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """One dictionary look-up on a record without marks."""
         marks = now.observation.nonfinite
         if self.unseen and (now.record <= _LEARNING_RECORDS or now.record % _LEARNING_STRIDE == 0):
@@ -52,11 +46,6 @@ class NonFiniteValue(Judge):
         if not marks:
             if self.null_streaks:
                 self.null_streaks = {}
-            if not self.unseen:
-                return _NO_MARK
-            left = _LEARNING_STRIDE - now.record % _LEARNING_STRIDE
-            if now.record > _LEARNING_RECORDS and left > 1:
-                return Rest(_NO_MARK.bounds, left - 1)
             return QUIET if now.values else None
         level = max(self._level(name, kind) for name, kind in marks.items())
         self.null_streaks = {
@@ -107,13 +96,13 @@ class UndefinedStatistic(Judge):
         super().__init__(limits)
         self.reward_missing = OfLast(int(limits["reward_records"]), int(limits["reward_records"]))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """INFO for derived statistics; WARN once the reward itself stays undefined."""
         marks = now.observation.nonfinite
         rewarded = now.reward.value is not None
         if not marks:
             if not self.reward_missing.bits:
-                return _NO_MARK
+                return QUIET
             if rewarded:
                 self.reward_missing.push(False)
             return QUIET
@@ -143,11 +132,11 @@ class UndefinedStatistic(Judge):
 class MaskedNonFinite(Judge):
     """L2: a loss of exactly 0.0 beside a gradient norm that is not a number."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Both in one record is the signature of a trainer that hides NaN losses."""
         marks = now.observation.nonfinite
         if not marks:
-            return _NO_MARK
+            return QUIET
         kind = marks.get("grad_norm")
         if kind is None:
             return QUIET if "grad_norm" in now.values else None
@@ -172,10 +161,8 @@ class NotUpdating(Judge):
         super().__init__(limits)
         self.gradient = limits["gradient"]
         self.before: float | None = None
-        gradient = Bound("grad_norm", self.gradient, inf, True)
-        self.rests = Rest((gradient, Bound("reward", inf, -inf))), Rest((gradient, Bound("reward", -inf, inf, True)))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Gradient below `gradient`; what rewards said holds until answers are generated again."""
         norm, reward = now.values.get("grad_norm"), now.reward
         if norm is None:
@@ -186,40 +173,26 @@ class NotUpdating(Judge):
             return None if reward.value is None else self._against_mean(norm, reward.value, now)
         is_flat = reward.zero_share >= self.limits["zero_share"]
         if norm >= self.gradient or now.lr == 0.0 or is_flat:
-            return self._rest(norm, now)
+            return QUIET
         if now.values.get("reward_std", 1.0) <= self.limits["reward_std"]:
             return QUIET
         return Reading(CRIT, norm, None, self.gradient)
 
-    def _rest(self, norm: float, now: Moment) -> Reading | Rest:
-        """As long as there is a gradient, and a reward as there is now, or none as now."""
-        if norm < self.gradient or (now.reward.count and now.reward.value is None):
-            return QUIET
-        return self.rests[now.reward.count > 0]
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The reward of the record before, where nobody logs how many groups are flat."""
-        for one in reversed(missed):
-            values = one.values
-            if "grad_norm" in values and "reward_std" not in values and "zero_std_frac" not in values:
-                self.before = values.get("score_mean", values.get("reward_mean", self.before))
-                return
-
-    def _against_mean(self, norm: float, value: float, now: Moment) -> Reading | Rest:
+    def _against_mean(self, norm: float, value: float, now: Moment) -> Reading:
         """Nobody logs how many groups are flat."""
         before, self.before = self.before, value
         if norm >= self.gradient or now.lr == 0.0:
-            return self._rest(norm, now)
+            return QUIET
         has_moved = before is not None and value != before
         is_idle = now.reward.is_high or self._is_flat(now.values) or not has_moved
         return QUIET if is_idle else Reading(WARN, norm, None, self.gradient)
 
-    def _against_loss(self, norm: float, now: Moment) -> Reading | Rest | None:
+    def _against_loss(self, norm: float, now: Moment) -> Reading | None:
         """Without a reward: a loss that is to fall, and has not, has a gradient."""
         if not applicability.has_loss_to_minimise(now.algorithm, now.traits):
-            return _NO_REWARD
+            return None
         if norm >= self.gradient:
-            return self._rest(norm, now)
+            return QUIET
         loss = now.values.get("loss", 0.0)
         is_idle = now.lr == 0.0 or loss <= self.limits["loss"]
         return QUIET if is_idle else Reading(CRIT, norm, None, self.gradient, (loss,))
@@ -250,7 +223,7 @@ class NoLongerLogged(Judge):
         self.name = ""
         self.found = self.missing = self.longest = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """One dictionary look-up on a record that has it."""
         values = now.values
         if not self.name:
@@ -261,14 +234,10 @@ class NoLongerLogged(Judge):
             self.found += 1
             self.longest = max(self.longest, self.missing)
             self.missing = 0
-            return Rest((Bound(self.name, -inf, inf, True),)) if self.name in values else QUIET
+            return QUIET
         if self._has_others(values):
             self.missing += 1
         return Reading(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records that have it."""
-        self.found += len(missed)
 
     def _is_long(self) -> bool:
         limits = self.limits

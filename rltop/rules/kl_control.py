@@ -7,12 +7,10 @@ because nothing moves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.model import Algorithm, Evidence, Traits, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, within
 from rltop.rules.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen
 from rltop.units import number
@@ -28,14 +26,14 @@ def _has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
 class NothingMoves(Judge):
     """O14: the KL to the reference stays at nothing although the learning rate is not 0."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Information; WARN where the reward does not move either."""
         value = now.values.get("kl_ref")
         if value is None:
             return None
         line = self.limits["info"]
         if abs(value) >= line:
-            return within("kl_ref", line, inf) if value > 0.0 else within("kl_ref", -inf, -line)
+            return QUIET
         if not now.lr:
             return QUIET
         reward = now.reward

@@ -7,14 +7,12 @@ says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf, ulp
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above
-from rltop.rules.rest import Bound, Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent
@@ -37,7 +35,7 @@ class Truncation(Judge):
         self.warn, self.crit, self.rise = limits["warn"], limits["crit"], limits["rise"]
         self.lowest = min(self.warn, self.rise) * RELEASE
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Absolute from the first record; the rise once the start is known."""
         value = now.values.get("truncated_frac")
         if value is None:
@@ -47,7 +45,7 @@ class Truncation(Judge):
         if not start.is_final:
             start.push(value)
         if value <= self.lowest:
-            return within("truncated_frac", -inf, self.lowest) if start.is_final else QUIET
+            return QUIET
         if value > self.crit:
             reward = now.reward
             level = WARN if reward.count and reward.is_improving else CRIT
@@ -87,7 +85,7 @@ class LengthExplosion(Judge):
         self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """CRIT when answers are cut off with it, or the reward has been lost."""
         value = now.values.get("response_len_mean")
         if value is None:
@@ -95,10 +93,6 @@ class LengthExplosion(Judge):
         window, start = self.window, self.start
         if not start.is_final:
             start.push(value)
-        if value <= self.warn * window.floor:
-            window.push(value)
-            # One comparison on the path of every record; what comes after is for runs that have grown.
-            return self._rest() if value <= self.warn * (start.value or value) else self._against_start(value, now)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
@@ -109,19 +103,6 @@ class LengthExplosion(Judge):
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
         is_hurt = is_hurt and "reward" in now.alarms
         return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
-
-    def _rest(self) -> Reading | Rest:
-        if not self.start.is_final:
-            return QUIET
-        pushes, low, _ = self.window.reach()
-        line = self.warn * low
-        if self.start.value:
-            line = min(line, self.warn * self.start.value)
-        return within("response_len_mean", -inf, line, pushes)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "response_len_mean"))
 
     def _against_start(self, value: float, now: Moment) -> Reading:
         """Slow growth is learning as long as the reward grows with it."""
@@ -149,7 +130,7 @@ class NothingEnds(Judge):
         super().__init__(limits)
         self.has_ended = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Counts of end-of-text, or the mean length of the answers that ended: 0 says that none did."""
         metric = "stop_count" if "stop_count" in now.values else "terminated_len_mean"
         value = now.values.get(metric)
@@ -157,7 +138,7 @@ class NothingEnds(Judge):
             return None
         if value > 0.0:
             self.has_ended = True
-            return Rest((Bound(metric, ulp(0.0), inf, True),))
+            return QUIET
         return Reading(WARN, 0.0) if self.has_ended else QUIET
 
     def headline(self, reading: Reading) -> str:
@@ -173,17 +154,17 @@ class LengthCollapse(Judge):
         self.start = Frozen(skip=0, size=20, minimum=10)
         self.warn = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """CRIT where next to nothing is left."""
         value = now.values.get("response_len_mean")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
-            return QUIET if base is None or not is_settled else within("response_len_mean", self.warn * base, inf)
+            return QUIET
         is_nothing = value < self.limits["crit"] * base
         return Reading(CRIT if is_nothing else WARN, value, base, self.warn * base)
 

@@ -52,7 +52,7 @@ class _Pauses:
         """Take a gap in; `is_named`: the row says that it saved or evaluated."""
         usual = self._usual
         self.records += 1
-        if is_named or (usual.count >= _MIN_GAPS and gap_s > factor * usual.ceiling and gap_s > factor * usual.median):
+        if is_named or (usual.count >= _MIN_GAPS and gap_s > factor * usual.median):
             self._held.append((self.records, gap_s))
         usual.push(gap_s)
 

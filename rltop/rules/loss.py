@@ -6,20 +6,17 @@ construction, changes sign freely, and may rise while the policy learns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation
+from rltop.model import Evidence
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, logged
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.rolling import MAD_TO_SIGMA, AskedWindow, Frozen
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.units import number
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
-_MIN_REST = 4
 
 
 class LossJump(Judge):
@@ -27,11 +24,10 @@ class LossJump(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.loss = AskedWindow(_WINDOW)
+        self.loss = Window(_WINDOW)
         self.reach = limits["warn"] * limits["floor"]
-        self.sigmas = limits["warn"] * MAD_TO_SIGMA
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """The median of 50 records before; the spread is only computed when the distance could count."""
         value = now.values.get("loss")
         if value is None:
@@ -39,13 +35,9 @@ class LossJump(Judge):
             if value is None:
                 return None
         window = self.loss
-        is_near = window.ceiling - self.reach <= value <= window.floor + self.reach
-        if is_near or window.count < _MIN_SAMPLES:
-            window.push(value)
-            return self._rest("loss" in now.values)
         median = window.median
         distance = value - median
-        if abs(value) <= abs(median) or (self.sigmas > 0.0 and window.has_spread(abs(distance) / self.sigmas)):
+        if abs(distance) <= self.reach or window.count < _MIN_SAMPLES or abs(value) <= abs(median):
             window.push(value)
             return QUIET
         spread = window.mad * MAD_TO_SIGMA
@@ -57,26 +49,6 @@ class LossJump(Judge):
         if abs(value) > self.limits["crit"] * max(abs(median), spread, self.limits["floor"]) and level is WARN:
             level = CRIT
         return Reading(level, value, median, median + (line if distance > 0 else -line))
-
-    def _rest(self, is_loss: bool) -> Reading | Rest:
-        """As long as the loss is certainly near to its median, whatever its spread."""
-        pushes, low, high = self.loss.reach()
-        bottom, top = high - self.reach, low + self.reach
-        if pushes < _MIN_REST or bottom >= top:
-            return QUIET
-        if is_loss:
-            return Rest((Bound("loss", bottom, top, True),), pushes)
-        return Rest((Bound("loss", inf, -inf), Bound("policy_loss", bottom, top)), pushes)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        losses = logged(missed, "loss")
-        if len(losses) == len(missed):
-            self.loss.extend(losses)
-            return
-        both = [(one.values.get("loss"), one.values.get("policy_loss")) for one in missed]
-        values = [other if loss is None else loss for loss, other in both]
-        self.loss.extend([value for value in values if value is not None])
 
     def headline(self, reading: Reading) -> str:
         """Now and usual."""
@@ -96,7 +68,7 @@ class LossDiverging(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.level = AskedWindow(10)
+        self.level = Window(10)
         self.start = Frozen(skip=0, size=20, minimum=5)
         self.best = float("inf")
 
@@ -124,7 +96,7 @@ class LossDiverging(Judge):
 
     def _note_best(self) -> None:
         level = self.level
-        if level.count == level.size and level.floor < self.best:
+        if level.count == level.size:
             self.best = min(self.best, level.median)
 
     def headline(self, reading: Reading) -> str:

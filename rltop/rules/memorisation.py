@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from rltop.model import Evidence, Unit
 from rltop.rules.context import Moment
 from rltop.rules.rule import INFO, QUIET, WARN, Judge, Reading
-from rltop.stats.rolling import AskedWindow
+from rltop.stats.rolling import Window
 from rltop.units import number, percent
 
 _LEVEL = 10
@@ -57,8 +57,8 @@ class LearnedByHeart(Judge):
     def __init__(self, limits: Mapping[str, float], *, metric: str, not_better: int) -> None:
         super().__init__(limits)
         self.metric, self.not_better = metric, not_better
-        self.window = AskedWindow(_LEVEL)
-        self.losses = AskedWindow(_LEVEL)
+        self.window = Window(_LEVEL)
+        self.losses = Window(_LEVEL)
         self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
 
     def clone(self) -> LearnedByHeart:

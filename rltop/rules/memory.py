@@ -9,11 +9,10 @@ the end is judged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, logged
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import BlockTrend
 from rltop.units import number, percent
@@ -79,14 +78,13 @@ class HostLeak(Judge):
         self.size = limits["size_gb"]
         self.trend = BlockTrend(block=10, count=10)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Speaks once per block of ten records."""
         value = now.values.get("mem_cpu_gb")
         if value is None:
             return None
         if not self.trend.push(value) or not self.trend.is_full:
-            wanted = self.trend.wanted
-            return Rest((), wanted - 1, True) if wanted > 1 else None
+            return None
         trend, limits = self.trend, self.limits
         if trend.monotony < limits["monotony"] or trend.growth < limits["crit"]:
             return QUIET
@@ -95,10 +93,6 @@ class HostLeak(Judge):
         if self.size > 0.0 and last + limits["ahead"] * per_record > self.size:
             return Reading(CRIT, last, first, self.size, (per_record,))
         return Reading(WARN, last, first, None, (per_record,)) if trend.growth >= limits["warn"] else QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend(logged(missed, "mem_cpu_gb"))
 
     def headline(self, reading: Reading) -> str:
         """From what to what, and how fast."""
@@ -119,10 +113,10 @@ class OutOfMemoryAhead(Judge):
         self.highest = 0.0
         self.seen = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Tokens of the fullest rank, else the longest answer."""
         if self.size <= 0.0:
-            return Rest(is_silent=True)
+            return None
         values = now.values
         if not self.metric:
             self.metric = next((name for name in _LOADS if name in values), "")

@@ -6,17 +6,15 @@ single spikes. Largest values are ignored: one token near 1 is ordinary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Observation
+from rltop.model import Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above
-from rltop.rules.rest import Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import BlockTrend
-from rltop.stats.rolling import AskedWindow, Ema, Frozen
+from rltop.stats.rolling import Ema, Frozen, Window
 from rltop.units import number
 
 _MEDIAN_OF = 5
@@ -34,11 +32,11 @@ class MismatchKl(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = AskedWindow(_MEDIAN_OF)
+        self.window = Window(_MEDIAN_OF)
         self.small = 0
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Absolute lines, raised by what is ordinary for this run."""
         value = now.values.get("off_policy_kl")
         if value is None:
@@ -48,18 +46,9 @@ class MismatchKl(Judge):
         if not start.is_final:
             start.push(abs(value))
         self.small = self.small + 1 if abs(value) <= limits["warn"] * RELEASE else 0
-        if self.small > _MEDIAN_OF // 2 and start.is_final:
-            line = limits["warn"] * RELEASE
-            return within("off_policy_kl", -line, line)
         if self.small > _MEDIAN_OF // 2 or window.count < _MEDIAN_OF:
             return QUIET
         return self._against_start(abs(window.median), start.value)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Estimates that were all small."""
-        values = logged(missed, "off_policy_kl")
-        self.window.extend(values)
-        self.small += len(values)
 
     def _against_start(self, size: float, base: float | None) -> Reading:
         limits = self.limits
@@ -88,7 +77,7 @@ class MismatchTrend(Judge):
         self.trend = BlockTrend(block=5, count=10)
         self.metric = ""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Speaks once per block of five records."""
         values = now.values
         if not self.metric:
@@ -97,18 +86,13 @@ class MismatchTrend(Judge):
         if value is None:
             return None
         if not self.trend.push(abs(value)) or not self.trend.is_full:
-            wanted = self.trend.wanted
-            return Rest((), wanted - 1, True) if wanted > 1 else None
+            return None
         trend = self.trend
         if trend.growth < self.limits["warn"] or trend.monotony < self.limits["monotony"]:
             return QUIET
         if trend.medians[-1] < self.limits["floor"]:
             return QUIET
         return Reading(WARN, trend.medians[-1], trend.medians[0], None, (trend.growth,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend([abs(value) for value in logged(missed, self.metric)])
 
     def headline(self, reading: Reading) -> str:
         """How much in how long."""
@@ -153,10 +137,10 @@ class FirstUpdate(Judge):
     to be away from its reference, and an asynchronous one from its sampler.
     """
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """The first two records, and both must show it."""
         if now.record > _FIRST_RECORDS:
-            return Rest(is_silent=True)
+            return None
         if now.observation.step > _FIRST_RECORDS or now.observation.segment:
             return None
         reference = now.values.get("kl_ref")
@@ -186,13 +170,13 @@ class PearsonLow(Judge):
     Says nothing where entropy is next to nothing: all probabilities are 1 then.
     """
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Below the lines."""
         value = now.values.get("rollout_prob_corr")
         if value is None or now.values.get("entropy", 1.0) < self.limits["entropy"]:
             return None
         if value >= self.limits["warn"]:
-            return within("rollout_prob_corr", self.limits["warn"], inf)
+            return QUIET
         level: Level = CRIT if value < self.limits["crit"] else WARN
         return Reading(level, value, None, self.limits["crit" if level is CRIT else "warn"])
 

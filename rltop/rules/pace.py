@@ -6,12 +6,11 @@ Beside `performance`, which asks whether the usual step became slower.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules.context import Moment
 from rltop.rules.performance import Work, own_time
-from rltop.rules.rest import Bound, Rest, while_absent
 from rltop.rules.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import OfLast
 from rltop.stats.rolling import Frozen
@@ -35,13 +34,6 @@ def _seconds(now: Moment) -> float | None:
     return seconds if seconds is not None and seconds > 0.0 else None
 
 
-_NO_TIME = while_absent("time_step")
-
-
-def _no_longer_than(line: float) -> Rest:
-    return Rest((Bound("time_step", -math.inf, line, True),))
-
-
 class LongerForLonger(Judge):
     """P2: the step takes longer because there is more to do in it; time per token is as it was."""
 
@@ -53,16 +45,16 @@ class LongerForLonger(Judge):
         self.warn = limits["info"]
         self.line = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Against the run's own start."""
         values = now.values
         seconds = values.get("time_step")
         if seconds is None:
-            return _NO_TIME
+            return None
         if seconds <= self.line:
             # What a checkpoint may have added to it is nothing to ask for.
             self.work.total = values.get("num_tokens")
-            return _no_longer_than(self.line)
+            return QUIET
         tokens, seconds = self.work.of(values), _seconds(now)
         if seconds is None or not tokens:
             return None
@@ -78,10 +70,6 @@ class LongerForLonger(Judge):
         if usual is None or seconds / tokens > self.limits["per_token"] * usual:
             return QUIET
         return Reading(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Steps of the usual length."""
-        self.work.pass_over(missed)
 
     def headline(self, reading: Reading) -> str:
         """Now, at the start, and how much more there is to do."""
@@ -118,14 +106,14 @@ class SlowNowAndThen(Judge):
         self.newest = 0.0
         self.has_rollouts = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Slow records among the last `m`; those with an evaluation or a checkpoint do not count."""
         values, slow, start = now.values, self.slow, self.start
         seconds = values.get("time_step")
         if seconds is not None and seconds <= self.line and start.is_final:
             self.work.total = values.get("num_tokens")
             if not slow.bits:
-                return _no_longer_than(self.line)
+                return QUIET
             slow.push(False)
             self.raised.push(seconds > _RAISED * (start.value or 0.0))
             return self._count()
@@ -142,10 +130,6 @@ class SlowNowAndThen(Judge):
         if not start.is_final:
             self._learn(seconds, tokens)
         return self._compare(seconds, tokens)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Steps of the usual length."""
-        self.work.pass_over(missed)
 
     def _holds_no_evaluation(self, seconds: float) -> bool:
         """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""

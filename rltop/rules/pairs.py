@@ -33,7 +33,7 @@ class MarginRunsAway(Judge):
         if value is None:
             return None
         self.window.push(value)
-        if self.window.ceiling <= limits["floor"] or self.window.count < _LEVEL:
+        if self.window.median <= limits["floor"] or self.window.count < _LEVEL:
             return QUIET
         level, evaluated = self.window.median, self.evaluated
         if evaluated is not None and level > limits["floor"] and level > limits["warn"] * max(evaluated, 0.0):

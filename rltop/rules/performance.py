@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 
 from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, median_of
 from rltop.units import duration, number
@@ -48,9 +47,6 @@ def own_time(observation: Observation) -> float | None:
     return total
 
 
-_UNDISTURBED = tuple(Bound(extra, math.inf, -math.inf) for extra in _EXTRA_STAGES)
-
-
 class Work:
     """How much there was to do in each step, in tokens, as well as the run says.
 
@@ -75,11 +71,6 @@ class Work:
             return running - before if before is not None and running > before else None
         self.is_length = before is None
         return values.get("response_len_mean") if self.is_length else None
-
-    def pass_over(self, missed: Sequence[Observation]) -> None:
-        """Keep the run's tokens up over records that all have a step time, or none of them."""
-        if "time_step" in missed[-1].values:
-            self.total = missed[-1].values.get("num_tokens")
 
     def clone(self) -> Work:
         """An independent copy."""
@@ -121,7 +112,6 @@ class StepSlower(Judge):
         super().__init__(limits)
         self.kinds = (_Kind(), _Kind())
         self.work = Work()
-        self.rest: Rest | None = None
         self.warn = limits["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
 
@@ -131,7 +121,7 @@ class StepSlower(Judge):
         twin.kinds = (self.kinds[0].clone(), self.kinds[1].clone())
         return twin
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Records with a rollout and records that reuse one have baselines of their own."""
         values = now.values
         seconds = values.get("time_step")
@@ -146,25 +136,9 @@ class StepSlower(Judge):
         if start.is_final and base is not None and seconds <= self.warn * base:
             if seconds <= kind.creep_line and kind.crept <= 0.0:
                 self.work.total = values.get("num_tokens")
-                return self._rest(values, min(self.warn * base, kind.creep_line))
+                return QUIET
             return self._creeping(kind, seconds, base, self.work.of(values))
         return self._against_start(kind, seconds, self.work.of(values), now.observation.stages)
-
-    def _rest(self, values: Mapping[str, float], line: float) -> Reading | Rest:
-        """As long as records are of the same kind, without a checkpoint, and take no longer than usual."""
-        sign = "response_len_mean" if "response_len_mean" in values else "reward_mean"
-        if sign not in values:
-            return QUIET
-        known = self.rest
-        if known is None or known.bounds[0].high != line or known.bounds[1].metric != sign:
-            usual = Bound("time_step", math.ulp(0.0), line, True), Bound(sign, -math.inf, math.inf, True)
-            known = self.rest = Rest((*usual, *_UNDISTURBED))
-        return known
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Steps with a rollout of their own, none of them slow."""
-        self.kinds[1].recent.extend(one.stages for one in missed)
-        self.work.pass_over(missed)
 
     def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Reading:
         """Below the line: is it a little slower, again and again?"""
@@ -261,19 +235,18 @@ class ThroughputDrop(Judge):
         super().__init__(limits)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Throughput is computed from the step time, so a checkpoint falsifies it."""
         values = now.values
         value = values.get("throughput")
         if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         if base is None or value >= base * self.limits["warn"]:
-            is_known = base is not None and is_settled
-            return within("throughput", base * self.limits["warn"], math.inf) if is_known and base else QUIET
+            return QUIET
         line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
         return QUIET if value >= line else Reading(WARN, value, base, line)
 
@@ -293,22 +266,19 @@ class Utilisation(Judge):
         self.start = Frozen()
         self.tokens = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """0 means that the trainer does not know the machine."""
         value = now.values.get("mfu")
         if value is None or value <= 0.0:
             return None
         start, tokens = self.start, now.values.get("total_tokens")
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         if tokens is not None and not self.tokens.is_final:
             self.tokens.push(tokens)
         if base is None or value >= base * self.limits["warn"]:
-            if not base or not is_settled:
-                return QUIET
-            bound = Bound("mfu", base * self.limits["warn"], math.inf)
-            return Rest((bound,) if self.tokens.is_final else (bound, Bound("total_tokens", math.inf, -math.inf)))
+            return QUIET
         line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
         if value >= line:
             return QUIET

@@ -17,7 +17,7 @@ from rltop.rules.memorisation import LearnedByHeart
 from rltop.rules.random_labels import Coin
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.rules.validation import LN2
-from rltop.stats.rolling import MAD_TO_SIGMA, AskedWindow, Frozen, mean_and_error, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
 from rltop.units import number, percent
 
 _LEVEL = 10
@@ -52,8 +52,8 @@ class StuckAtChance(Judge):
     def __init__(self, limits: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
         super().__init__(limits)
         self.loss_at_start, self.word = start, word
-        self.loss = AskedWindow(_LEVEL)
-        self.margin = AskedWindow(_LEVEL)
+        self.loss = Window(_LEVEL)
+        self.margin = Window(_LEVEL)
         self.sure_wait = int(limits.get("sure_wait", limits["wait"]))
         self.margins: deque[float] = deque(maxlen=_LONG)
         self.losses: deque[float] = deque(maxlen=_LONG)
@@ -141,7 +141,7 @@ class ChosenFalls(Judge):
         self.start = Frozen(skip=0, size=_FEW, minimum=_FEW)
         self.first: tuple[float, ...] = ()
         self.noise = 0.0
-        self.window = AskedWindow(_LEVEL)
+        self.window = Window(_LEVEL)
 
     def read(self, now: Moment) -> Reading | None:
         """Relative to the start; log-probabilities are negative."""
@@ -203,7 +203,7 @@ class MarginGone(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.window = AskedWindow(_LEVEL)
+        self.window = Window(_LEVEL)
         self.margins: deque[float] = deque(maxlen=2 * _SHORT)
         self.best = 0.0
         self.settled = AfterWarmUp()

@@ -7,12 +7,10 @@ scale is somebody's decision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, while_absent, within
 from rltop.rules.rule import INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import median_of
 from rltop.units import number, percent
@@ -24,9 +22,6 @@ _STILL_LATER = 0.5
 _STRIDE = 5
 
 
-_NOT_YET = Rest((), _STRIDE - 1)
-
-
 class Plateau(Judge):
     """R3: no new best level for a hundred records or a quarter of the run."""
 
@@ -36,27 +31,26 @@ class Plateau(Judge):
         self.since = 0
         self.is_told = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Looks at every fifth reward; silent on a solved task and at the end of a schedule."""
         reward = now.reward
-        left = -reward.count % _STRIDE
-        if left or reward.value is None or reward.count < _MIN_RECORDS:
-            return Rest((), left - 1, True) if left > 1 else None
+        if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
+            return None
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
                 self.since = reward.count
                 self.best = reward.usual
                 self.is_told = False
-            return _NOT_YET
+            return QUIET
         waited = reward.count - self.since
         if waited < self.limits["records"]:
-            return within("reward_level", -inf, self.best, int(self.limits["records"]) - waited - 1)
+            return QUIET
         if waited < self.limits["share"] * reward.count:
-            return _NOT_YET
+            return QUIET
         reach = reward.top - reward.bottom
         is_still = self.best - reward.usual <= (_STILL_LATER if self.is_told else _STILL) * reach
         if reward.is_constant or reward.is_solved or now.is_ending or not is_still:
-            return _NOT_YET
+            return QUIET
         self.is_told = True
         return Reading(INFO, reward.usual, self.best, None, (float(waited),))
 
@@ -79,13 +73,13 @@ class Plateau(Judge):
 class Saturated(Judge):
     """R4: the reward stands at its top and nearly every group agrees."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """What the moment knows of the reward."""
         reward = now.reward
         if reward.value is None or reward.zero_share is None:
-            return while_absent("zero_share")
+            return None
         if reward.zero_share <= self.limits["info"]:
-            return within("zero_share", -inf, self.limits["info"])
+            return QUIET
         if not reward.is_solved:
             return QUIET
         return Reading(INFO, reward.zero_share, None, self.limits["info"], (reward.usual,))
@@ -115,7 +109,7 @@ class ScaleJump(Judge):
         self.known = 0
         self.outside: tuple[float, ...] = ()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Three records outside in a row, each far out; one is an outlier."""
         value = now.reward.value
         if value is None:
@@ -124,7 +118,7 @@ class ScaleJump(Judge):
             if self.outside:
                 self._take(self.outside)
             self.known += 1
-            return QUIET if self.known < _MIN_RECORDS else within("reward", self.low, self.high)
+            return QUIET
         if self.known < _MIN_RECORDS:
             self._take((value,))
             return QUIET

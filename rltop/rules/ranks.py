@@ -12,16 +12,12 @@ from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, while_absent
 from rltop.rules.rule import QUIET, RELEASE, WARN, Group, Judge, Reading, RuleSpec
 from rltop.stats.ranks import Lag, compare
 from rltop.units import duration, percent
 
 _WANTED, _OF = 5, 10
 _MASK = (1 << _OF) - 1
-
-
-_NO_RANKS = while_absent("ranks")
 
 
 class RankStraggler(Judge):
@@ -36,11 +32,11 @@ class RankStraggler(Judge):
         self.newest: deque[tuple[int, int]] = deque(maxlen=_OF)
         self.since: tuple[int, int] | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """The rank that is furthest behind of those that have been for 5 of 10 steps."""
         times = now.observation.ranks
         if not times:
-            return _NO_RANKS
+            return None
         self.newest.append((now.observation.record, now.observation.step))
         lags = {(lag.rank, lag.stage): lag for lag in compare(times)}
         is_behind = {place for place, lag in lags.items() if lag.behind_s > self._line(lag)}

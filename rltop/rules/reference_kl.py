@@ -7,13 +7,11 @@ first. Rising from 0 while learning is what it must do.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Observation, Unit
+from rltop.model import Evidence, Level, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import BlockTrend, OfLast
 from rltop.stats.rolling import Frozen, Window, median_of
@@ -38,7 +36,7 @@ class ReferenceKlSpike(Judge):
         self.floor = limits["floor"]
         self.jump = min(limits["warn"], limits["crit"])
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
         value = now.values.get("kl_ref")
         if value is None:
@@ -46,23 +44,15 @@ class ReferenceKlSpike(Judge):
         if now.traits.kl_is_sequence_sum:
             return self._sequence_sum(value)
         window = self.window
-        if value <= self.floor or self.jump * window.floor >= value <= self.limits["absolute"]:
+        if value <= self.floor or self.jump * window.median >= value <= self.limits["absolute"]:
             window.push(value)
-            if self.huge.bits:
-                self.huge.push(False)
-                return QUIET
-            return self._rest(value)
+            self.huge.push(False)
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
         if value > self.limits["absolute"]:
             return Reading(CRIT, value, usual if known else None, self.limits["absolute"])
         return QUIET if known < self.limits["young"] or usual <= 0.0 else self._jump(value, usual, known)
-
-    def _rest(self, value: float) -> Rest:
-        if value <= self.floor:
-            return within("kl_ref", -inf, self.floor, HELD_RECORDS)
-        pushes, low, _ = self.window.reach()
-        return within("kl_ref", -inf, min(self.jump * low, self.limits["absolute"]), pushes)
 
     def _jump(self, value: float, usual: float, known: int) -> Reading:
         limits = self.limits
@@ -79,10 +69,6 @@ class ReferenceKlSpike(Judge):
         """A young run walks away from 0 as it learns, but not by that much within a few records."""
         line = max(self.limits["crit"] * usual, self.limits["crit_floor"])
         return Reading(WARN, value, usual, line) if value > line else QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "kl_ref"))
 
     def _sequence_sum(self, value: float) -> Reading:
         factor = RELEASE if self.is_firing else 1.0
@@ -115,7 +101,7 @@ class ReferenceKlDrift(Judge):
         self.trend = BlockTrend()
         self.reward_then: float | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Speaks once per block of ten records; the base is records 50 to 80."""
         value = now.values.get("kl_ref")
         if value is None:
@@ -126,17 +112,12 @@ class ReferenceKlDrift(Judge):
             if base.is_final:
                 self.reward_then = now.reward.usual if now.reward.count else None
         if not self.trend.push(value) or base.value is None or not self.trend.is_full:
-            wanted = self.trend.wanted
-            return Rest((), wanted - 1, True) if wanted > 1 and base.is_final else None
+            return None
         newest = self.trend.medians[-1]
         floor = self.limits["sum_floor"] if now.traits.kl_is_sequence_sum else self.limits["floor"]
         if newest < self.limits["warn"] * base.value or newest < floor or self.trend.monotony < self.limits["monotony"]:
-            return Rest((), self.trend.block - 1)
+            return QUIET
         return Reading(self._level(now), newest, base.value, self.limits["warn"] * base.value)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend(logged(missed, "kl_ref"))
 
     def _level(self, now: Moment) -> Level:
         then = self.reward_then
@@ -175,11 +156,11 @@ class FarWithoutReward(Judge):
         self.reward_then: float | None = None
         self.floor = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Median of ten against records 6 to 15; with a high line that needs no comparison."""
         value = now.values.get("kl_ref")
         if value is None or now.traits.kl_is_sequence_sum:
-            return Rest(is_silent=True) if now.traits.kl_is_sequence_sum else None
+            return None
         lately, base = self.lately, self.base
         lately.append(value)
         if not base.is_final:
@@ -187,7 +168,7 @@ class FarWithoutReward(Judge):
             if base.is_final and now.reward.count:
                 self.reward_then = now.reward.usual
         if value <= self.floor or len(lately) < _MEDIAN_OF:
-            return within("kl_ref", -inf, self.floor) if value <= self.floor and base.is_final else QUIET
+            return QUIET
         level = median_of(list(lately))
         if level > self.limits["high"]:
             return Reading(WARN, level, base.value, self.limits["high"])
@@ -195,10 +176,6 @@ class FarWithoutReward(Judge):
         if not base.is_final or level <= line or self._has_gained(now):
             return QUIET
         return Reading(WARN, level, base.value, line)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The level moves on."""
-        self.lately.extend(logged(missed, "kl_ref"))
 
     def _has_gained(self, now: Moment) -> bool:
         reward = now.reward
@@ -227,14 +204,14 @@ class NegativeKl(Judge):
         super().__init__(limits)
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Median of the last five records."""
         value = now.values.get("kl_ref")
         if value is None:
             return None
         self.lately.append(value)
         if value >= 0.0:
-            return within("kl_ref", 0.0, inf)
+            return QUIET
         if len(self.lately) < _MEDIAN_OF:
             return QUIET
         is_sum = now.traits.kl_is_sequence_sum
@@ -243,10 +220,6 @@ class NegativeKl(Judge):
         if median >= line:
             return QUIET
         return Reading(CRIT if median < self.limits["crit"] else WARN, median, None, line)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The level moves on."""
-        self.lately.extend(logged(missed, "kl_ref"))
 
     def headline(self, reading: Reading) -> str:
         """The estimate and what it means."""

@@ -15,7 +15,7 @@ from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.rules.validation import LN2
-from rltop.stats.rolling import AskedWindow, mean_and_error, median_of
+from rltop.stats.rolling import Window, mean_and_error, median_of
 from rltop.units import number
 
 _HELD, _RECENT, _IN_A_ROW = 20, 5, 3
@@ -88,7 +88,7 @@ class WorseThanChance(Judge):
 
     def __init__(self, limits: Mapping[str, float]) -> None:
         super().__init__(limits)
-        self.level = AskedWindow(_LEVEL)
+        self.level = Window(_LEVEL)
         self.is_logistic: bool | None = None
 
     def read(self, now: Moment) -> Reading | None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation
+from rltop.model import Evidence
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, while_absent
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import DatedOfLast
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
@@ -180,9 +179,6 @@ class RewardCrash(Judge):
         )
 
 
-_REWARDED = Bound("reward", -math.inf, math.inf, True)
-
-
 class _Sameness:
     """How many records in a row say something: so many that they are no luck.
 
@@ -210,10 +206,6 @@ class _Sameness:
             return False
         return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < self.chance
 
-    def pass_over(self, missed: Sequence[Observation]) -> None:
-        """Records that are not the same, after one that was not: of those in a row only the number is asked."""
-        self.varied += len(missed)
-
     @property
     def began(self) -> tuple[int, int] | None:
         """(Record, step) of the first of those in a row, as far back as is held."""
@@ -234,29 +226,18 @@ class RewardPinned(Judge):
         super().__init__(limits)
         self.sameness = _Sameness(limits)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Smallest equals largest; muted where it has been so since the start."""
         high, low = now.values.get("reward_max"), now.values.get("reward_min")
         reward = now.reward
         if high is None or low is None or reward.value is None:
             return None
         if not self.sameness.push(high - low <= self.limits["spread"], now):
-            quarter = 0.25 * (high - low)
-            if self.sameness.streak or quarter <= self.limits["spread"]:
-                return QUIET
-            ends = (
-                Bound("reward_max", high - quarter, math.inf, True),
-                Bound("reward_min", -math.inf, low + quarter, True),
-            )
-            return Rest((*ends, _REWARDED), HELD_RECORDS)
+            return QUIET
         if reward.is_high:
             return QUIET
         fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
         return Reading(CRIT if fell else WARN, reward.value, reward.best)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records whose rewards differ."""
-        self.sameness.pass_over(missed)
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records in a row."""
@@ -274,26 +255,17 @@ class RewardWithoutSpread(Judge):
         super().__init__(limits)
         self.sameness = _Sameness(limits)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Standard deviation of nothing, after it had been something."""
         std = now.values.get("reward_std")
         reward = now.reward
-        if std is None:
-            return while_absent("reward_std")
-        if reward.value is None:
+        if std is None or reward.value is None:
             return None
         if not self.sameness.push(std < self.limits["std"], now):
-            is_calm = not self.sameness.streak
-            bounds = (Bound("reward_std", self.limits["std"], math.inf, True), _REWARDED)
-            return Rest(bounds, HELD_RECORDS) if is_calm else QUIET
+            return QUIET
         if reward.is_high or reward.is_solved:
             return QUIET
         return Reading(WARN, std, None, self.limits["std"], (reward.value,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records whose rewards differ."""
-        if "reward_std" in missed[-1].values:
-            self.sameness.pass_over(missed)
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records without spread."""

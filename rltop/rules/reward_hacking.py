@@ -7,12 +7,10 @@ of the reward that pays for the loss of another. Validation is what decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.model import Evidence, Label, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
 from rltop.rules.rule import INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.units import number, percent
@@ -29,7 +27,7 @@ class LengthHack(Judge):
         super().__init__(limits)
         self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Length against the first ten records, reward against its own start."""
         length = now.values.get("response_len_mean")
         if length is None or now.reward.value is None:
@@ -40,7 +38,7 @@ class LengthHack(Judge):
             return QUIET
         start = base.value or 0.0
         if length >= self.limits["length"] * start:
-            return within("response_len_mean", self.limits["length"] * start, inf)
+            return QUIET
         if not now.reward.is_improving:
             return QUIET
         return Reading(WARN, length, start, self.limits["length"] * start, (now.reward.start, now.reward.usual))
@@ -66,7 +64,7 @@ class LengthInflation(Judge):
         self.flat_for = 0
         self.evaluations = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Information where there is no validation to ask; nothing where validation rises too."""
         score = now.values.get("val_score")
         if score is not None:
@@ -83,8 +81,6 @@ class LengthInflation(Judge):
             return QUIET
         start = base.value or 0.0
         line = self.limits["length"] * start
-        if length <= line and score is None:
-            return Rest((Bound("response_len_mean", -inf, line), Bound("val_score", inf, -inf)))
         if length <= line or not now.reward.is_improving:
             return QUIET
         needed = self.limits["evaluations"]
@@ -172,15 +168,15 @@ class PartTraded(Judge):
         window.push(value)
         if window.count < _LEVEL:
             return None
-        if window.floor > part.best or (window.ceiling > part.best and window.median > part.best):
-            part.best, part.noise, part.reward = window.median, MAD_TO_SIGMA * window.mad, reward
+        level = window.median
+        if level > part.best:
+            part.best, part.noise, part.reward = level, MAD_TO_SIGMA * window.mad, reward
             return None
         line = self.limits["warn"] * part.best
-        if part.best <= 0.0 or value >= line or window.floor >= line:
+        if part.best <= 0.0 or value >= line or level >= line:
             return None
-        level = window.median
         is_real = part.best - level > self.limits["sigmas"] * part.noise
-        if level >= line or not is_real or reward <= part.reward + self.limits["gain"] * abs(part.reward):
+        if not is_real or reward <= part.reward + self.limits["gain"] * abs(part.reward):
             return None
         return 1.0 - level / part.best, level, part.best
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
-from rltop.model import Algorithm, Evidence, Level, Observation, Traits
+from rltop.model import Algorithm, Evidence, Level, Traits
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest
 from rltop.structs import NamedTuple, Struct, field
 
 OK = Level.OK
@@ -102,15 +101,11 @@ class Judge(ABC):
         self.is_firing = False
 
     @abstractmethod
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """How bad this record is; None where it says nothing about the matter.
 
-        Must return `QUIET` itself, not an equal copy, when nothing is wrong; or a
-        `Rest`, which says that besides and that the next records need not be read.
+        Must return `QUIET` itself, not an equal copy, when nothing is wrong.
         """
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:  # noqa: B027 - most judges learn nothing while they rest
-        """Take in what a rest has left out: the records between the last one read and the next one."""
 
     @abstractmethod
     def headline(self, reading: Reading) -> str:

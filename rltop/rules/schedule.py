@@ -6,22 +6,16 @@ jump together; on its own it is information.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf, ulp
+from collections.abc import Mapping
+from math import inf
 
-from rltop.model import Evidence, Observation
+from rltop.model import Evidence
 from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.units import number
 
 _STEADY = 1.5
 _UNSTABLE = ("gradient", "loss", "kl", "clip", "ratio", "entropy", "nonfinite", "collapse")
-_NEAR = 1.2
-"""Between this part below and above, no two rates are far enough from each other to be a jump."""
-
-
-_LEARNING = Rest((Bound("lr", ulp(0.0), inf, True),))
 
 
 class LearningRateChange(Judge):
@@ -39,7 +33,7 @@ class LearningRateChange(Judge):
         self.raised_at = 0
         self.place: tuple[int, int] | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Compare with the record before, and with everything before that."""
         value = now.values.get("lr")
         if value is None:
@@ -50,9 +44,7 @@ class LearningRateChange(Judge):
         if value == before and self.jumped is None:
             self.settled += value > 0.0
             self.last_ratio = 1.0
-            if value > 0.0 and self.settled >= self.limits["settled"]:
-                return within("lr", value, value)
-            return self._rest(value)
+            return QUIET
         reading = self._compare(value, before)
         if reading.level == INFO and reading.extra[0] > 1.0:
             self.raised, self.raised_at = reading, now.record
@@ -61,7 +53,7 @@ class LearningRateChange(Judge):
         # What still rises is a warm-up; what has stopped to has shown its height.
         self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
-        return self._rest(value) if reading is QUIET else reading
+        return reading
 
     def _look_for_consequences(self, now: Moment) -> None:
         """A rate that was raised, by less than is a fault as such, just before the optimiser lost its footing."""
@@ -71,20 +63,6 @@ class LearningRateChange(Judge):
             self.jumped, self.jumped_for, self.raised = self.raised._replace(level=WARN, words=("shaken",)), 0, None
         elif now.record - self.raised_at > near:
             self.raised = None
-
-    def _rest(self, value: float) -> Reading | Rest:
-        if value <= 0.0 or self.jumped is not None or self.raised is not None or self.limits["info"] < _NEAR * _NEAR:
-            return QUIET
-        return within("lr", value / _NEAR, value * _NEAR, HELD_RECORDS)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Rates near to each other."""
-        for value in logged(missed, "lr"):
-            before = self.last or value
-            self.settled = 0 if value > before else self.settled + 1
-            self.last_ratio = value / before
-            self.last = value
-            self.highest = max(self.highest, value)
 
     def _compare(self, value: float, before: float | None) -> Reading:
         if self.jumped is not None:
@@ -131,24 +109,20 @@ class StuckLearningRate(Judge):
         super().__init__(limits)
         self.last = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Zero for long is information; from a height, or together with a NaN gradient, it is a fault."""
         value = now.values.get("lr")
         if value is None:
             return None
         if value != 0.0:
             self.last = value
-            return _LEARNING if value > 0.0 else QUIET
+            return QUIET
         is_skipping = now.record <= self.limits["until"] and "grad_norm" in now.observation.nonfinite
         if is_skipping:
             return Reading(CRIT, 0.0)
         if self.last > self.limits["height"] * now.top_lr:
             return Reading(WARN, 0.0, self.last)
         return QUIET if now.record > self.limits["until"] else Reading(INFO, 0.0)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The newest rate that is not 0."""
-        self.last = missed[-1].values["lr"]
 
     def headline(self, reading: Reading) -> str:
         """What the three cases mean."""

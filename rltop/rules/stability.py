@@ -7,13 +7,11 @@ well; what counts is repetition, size, or a steady climb.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf, nextafter
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Observation
+from rltop.model import Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, beside, logged
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.persistence import BlockTrend, OfLast
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
@@ -24,9 +22,7 @@ _MIN_SAMPLES = 10
 _HUGE_SAMPLES = 5
 _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
-_NO_WARM_UP = (Bound("lr_rises", inf, -inf),)
 _NO_CONTRAST = 0.99
-_CONTRAST = Bound("zero_share", -inf, nextafter(_NO_CONTRAST, 0.0))
 
 
 class GradientSpike(Judge):
@@ -45,13 +41,13 @@ class GradientSpike(Judge):
         self.spiking = OfLast(3, 10)
         self.info, self.warn, self.crit = limits["info"], limits["warn"], limits["crit"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """A ratio, and how often it was large lately."""
         value = now.values.get("grad_norm")
         if value is None:
             return None
         window, start = self.window, self.start
-        base = window.median if value > self.warn * window.floor else value
+        base = window.median
         if start.value is not None and base < _START_SHARE * start.value:
             base = _START_SHARE * start.value
         is_raised = value > self.warn * base > 0.0 and (
@@ -72,15 +68,7 @@ class GradientSpike(Judge):
         if self.raised.bits:
             self.raised.push(False)
             self.spiking.push(False)
-        elif start.is_final and has_contrast:
-            pushes, low, _ = window.reach()
-            return Rest((Bound("grad_norm", -inf, self.warn * low), _CONTRAST), pushes)
         return QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on: all of these had contrast, or reused a rollout that had."""
-        self.window.extend(logged(missed, "grad_norm"))
-        self.losses.extend(beside(missed, "grad_norm", "loss"))
 
     def _spike(self, value: float, base: float, now: Moment) -> Reading:
         ratio = value / base
@@ -137,7 +125,7 @@ class GradientDrift(Judge):
         self.trend = BlockTrend()
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Speaks once per block of ten records."""
         value = now.values.get("grad_norm")
         if value is None or now.is_lr_rising:
@@ -145,21 +133,14 @@ class GradientDrift(Judge):
         self.start.push(value)
         trend = self.trend
         if not trend.push(value) or not trend.is_full:
-            wanted = trend.wanted
-            if wanted > 1 and self.start.is_final:
-                return Rest(_NO_WARM_UP, wanted - 1, True)
             return None
         growth = trend.growth
         if growth < self.limits["warn"] or trend.monotony < self.limits["monotony"]:
-            return Rest(_NO_WARM_UP, trend.block - 1)
+            return QUIET
         newest = trend.medians[-1]
         if self.start.value is None or newest < _GROWN_SINCE_START * self.start.value:
             return QUIET
         return Reading(WARN, newest, trend.medians[0], None, (growth,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend(logged(missed, "grad_norm"))
 
     def headline(self, reading: Reading) -> str:
         """How much in how long."""
@@ -182,7 +163,7 @@ class VanishingGradient(Judge):
         self.start = Frozen()
         self.loss = Frozen(skip=0, size=5, minimum=1)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Against the run's own start; silent on a solved task, in the last of a schedule, and where a loss is gone."""
         value, loss = now.values.get("grad_norm"), now.values.get("loss")
         if loss is not None and not self.loss.is_final:
@@ -195,8 +176,7 @@ class VanishingGradient(Judge):
             return QUIET
         line = self.limits["warn"] * (start.value or 0.0)
         if value >= line:
-            bounds = (Bound("grad_norm", line), Bound("loss", inf, -inf))
-            return Rest(bounds[:1] if self.loss.is_final else bounds)
+            return QUIET
         reward = now.reward
         if now.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
             return QUIET

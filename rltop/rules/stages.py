@@ -7,7 +7,6 @@ generation and training run apart.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
@@ -15,7 +14,6 @@ from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above
 from rltop.rules.performance import own_time
-from rltop.rules.rest import Bound, Rest
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number, percent
@@ -28,11 +26,6 @@ _EVERY = 4
 _REPORTED = ("time_adv", "time_reward", "time_ref", "time_old_log_prob", "time_values", "time_dump", "time_load_data")
 _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
 """Stages that should be next to nothing; the others are passes over the whole batch."""
-
-
-_LATER = Rest((), _EVERY - 1)
-_ROOM = 1.2
-"""A stage that is by this below the line of a step that is by this shorter is not looked at."""
 
 
 class IdleShare(Judge):
@@ -90,10 +83,9 @@ class WeightSync(Judge):
         share, base = seconds / step, start.value
         if not start.is_final:
             start.push(share)
-        is_slow = seconds > limits["floor_s"] and seconds > limits["jump"] * window.floor
-        usual, known = (window.median, window.count) if is_slow else (0.0, 0)
+        usual, known = window.median, window.count
         window.push(seconds)
-        if is_slow and known >= _MIN_SAMPLES and seconds > limits["jump"] * usual:
+        if known >= _MIN_SAMPLES and seconds > max(limits["floor_s"], limits["jump"] * usual):
             return Reading(WARN, share, base, limits["share"], (seconds, usual))
         if share <= limits["share"] * (RELEASE if self.is_firing else 1.0):
             return QUIET
@@ -126,32 +118,15 @@ class AuxiliaryStage(Judge):
         twin.start = {name: start if start.is_final else start.clone() for name, start in self.start.items()}
         return twin
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """The worst of the stages that are logged."""
         values = now.values
         step = values.get("time_step")
         if not step:
             return None
-        left = -now.record % _EVERY
-        if now.record > _KNOWN_RECORDS and left:
-            return Rest((), left - 1, True) if left > 1 else None
-        worst = self._worst(values, step)
-        return worst if worst is not QUIET or now.record <= _KNOWN_RECORDS else self._rest(values, step)
-
-    def _rest(self, values: Mapping[str, float], step: float) -> Rest:
-        """Where every stage has room below its line: until one of them grows, or the step shrinks, by that."""
-        shortest = step / _ROOM
-        bounds = [Bound("time_step", shortest, math.inf)]
-        for name in _REPORTED:
-            start = self.start.get(name)
-            if start is None:
-                bounds.append(Bound(name, math.inf, -math.inf))
-                continue
-            longest = self.limits["light" if name in _LIGHT else "heavy"] * shortest
-            if not start.is_final or values.get(name, 0.0) * _ROOM > longest:
-                return _LATER
-            bounds.append(Bound(name, -math.inf, longest))
-        return Rest(tuple(bounds))
+        if now.record > _KNOWN_RECORDS and now.record % _EVERY:
+            return None
+        return self._worst(values, step)
 
     def _worst(self, values: Mapping[str, float], step: float) -> Reading:
         limits, worst = self.limits, QUIET
@@ -194,11 +169,10 @@ class AuxiliaryStage(Judge):
 class Unexplained(Judge):
     """P14: time of the step that no stage accounts for."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Only where stages follow one another: where they overlap, their sum says nothing."""
-        left = -now.record % _EVERY
-        if left:
-            return Rest((), left - 1, True) if left > 1 else None
+        if now.record % _EVERY:
+            return None
         stages = now.observation.stages
         if not stages or now.traits.is_async or not any(stages.values()):
             return None
@@ -208,7 +182,7 @@ class Unexplained(Judge):
         extras = now.values.get("time_save", 0.0) + now.values.get("time_eval", 0.0)
         missing = 1.0 - (sum(stages.values()) - extras) / seconds
         if missing <= self.limits["info"]:
-            return _LATER
+            return QUIET
         return Reading(INFO, missing, None, self.limits["info"], (missing * seconds,))
 
     def headline(self, reading: Reading) -> str:

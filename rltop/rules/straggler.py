@@ -8,22 +8,15 @@ on what the ranks really got, not on what came in.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, sqrt
 
 from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
 from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.groups import expected_ratio, rollout_times
 from rltop.stats.persistence import DatedOfLast
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, number, percent
-
-_SLOWEST = ("slowest_gen", "slowest_tool")
-_INSIDE = 1.0 - 1e-9
-_MIN_ROOM = 1.15
-"""A ratio this far, squared, below its line is not looked at again until one side of it has used up half of that."""
 
 
 class GroupStraggler(Judge):
@@ -39,13 +32,13 @@ class GroupStraggler(Judge):
         self.lasting = DatedOfLast(5, 10)
         self.strong = DatedOfLast(3, 5)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Keeps its own patience: 5 of 10 above the line, or 3 of 5 at twice the line."""
         value = now.values.get("group_len_ratio")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         line = self._usual(now.group_size)
@@ -55,8 +48,6 @@ class GroupStraggler(Judge):
         record, step = now.observation.record, now.observation.step
         lasts = self.lasting.push_at(value > held, record, step)
         is_strong = self.strong.push_at(value > 2.0 * line, record, step)
-        if value <= held and is_settled and not self.lasting.bits and not self.strong.bits:
-            return within("group_len_ratio", -inf, line)
         if value <= held or not (lasts or is_strong):
             return QUIET
         return Reading(WARN, value, base, line, (float(now.group_size or 0),))
@@ -93,19 +84,19 @@ class GroupInequality(Judge):
         super().__init__(limits)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """An absolute line, and a distance from the run's own start."""
         value = now.values.get("group_len_gini")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         line = self.limits["info"] if base is None else min(self.limits["info"], base + self.limits["rise"])
         if value > line:
             return Reading(INFO, value, base, line)
-        return within("group_len_gini", -inf, line) if is_settled else QUIET
+        return QUIET
 
     def headline(self, reading: Reading) -> str:
         """Coefficient now and at the start."""
@@ -124,7 +115,7 @@ class BatchTail(Judge):
         super().__init__(limits)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
         values = now.values
         times = rollout_times(values)
@@ -133,34 +124,17 @@ class BatchTail(Judge):
         slowest, mean, tool = times.slowest_s, times.mean_s, times.tool_s or 0.0
         ratio = slowest / mean
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(ratio)
         line = max(self.limits["warn"], self.limits["rise"] * base) if base is not None else None
         if line is None or ratio <= line * (RELEASE if self.is_firing else 1.0):
-            return QUIET if line is None or not is_settled else self._rest(values, slowest, line)
+            return QUIET
         step = values.get("time_step")
         generation = values.get("time_gen", slowest)
         if step is None or generation < self.limits["share"] * step:
             return QUIET
         return Reading(WARN, ratio, base, line, (slowest, mean, tool))
-
-    @staticmethod
-    def _rest(values: Mapping[str, float], slowest: float, line: float) -> Reading | Rest:
-        """As long as no part of the slowest one grows, and the mean does not shrink, by more than there is room."""
-        mean = values["time_gen_sample_mean"]
-        room = sqrt(line * mean / slowest) * _INSIDE if slowest > 0.0 else 0.0
-        if room < _MIN_ROOM:
-            return QUIET
-        parts = {
-            "time_gen_sample_max": (-inf, slowest * room),
-            "time_tool_sample_max": (-inf, slowest * room),
-            **{part: (-inf, max(values.get(part, 0.0), 0.0) * room) for part in _SLOWEST},
-            "time_gen_sample_mean": (mean / room, inf),
-            "time_tool_sample_mean": (0.0, inf),
-        }
-        # What is not logged now is waited for.
-        return Rest(tuple(Bound(part, *(ends if part in values else (inf, -inf))) for part, ends in parts.items()))
 
     def headline(self, reading: Reading) -> str:
         """Slowest, mean, and how much of it went into tools."""
@@ -191,29 +165,23 @@ class LengthTail(Judge):
         super().__init__(limits)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Silent where answers are cut off, or where a better signal is logged."""
         values = now.values
         if "time_gen_sample_max" in values:
-            return Rest((Bound("time_gen_sample_max", -inf, inf, True),), is_silent=True)
+            return None
         longest, mean = values.get("response_len_max"), values.get("response_len_mean")
         if longest is None or not mean or "group_len_ratio" in values:
             return None
         ratio = longest / mean
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(ratio)
         if base is None or values.get("truncated_frac", 0.0) > 0.0:
             return QUIET
         line = max(self.limits["info"], self.limits["rise"] * base)
-        if ratio > line:
-            return Reading(INFO, ratio, base, line)
-        room = sqrt(line / ratio) * _INSIDE if longest > 0.0 and mean > 0.0 else 0.0
-        if room < _MIN_ROOM or not is_settled:
-            return QUIET
-        lengths = Bound("response_len_max", -inf, longest * room), Bound("response_len_mean", mean / room, inf)
-        return Rest(lengths)
+        return Reading(INFO, ratio, base, line) if ratio > line else QUIET
 
     def headline(self, reading: Reading) -> str:
         """Ratio now and at the start."""

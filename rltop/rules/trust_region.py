@@ -7,20 +7,17 @@ the judges choose the regime first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Algorithm, Evidence, Observation, Unit
+from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.clip import UPDATE_CAUSES
 from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, logged, within
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import Frozen, median_of
 from rltop.units import number
 
 _MEDIAN_OF = 5
-_INSIDE = 1.0 - 1e-9
 
 
 class StepKl(Judge):
@@ -35,7 +32,7 @@ class StepKl(Judge):
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
         self.small = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Lines by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
         value = now.values.get("kl_old")
         if value is None:
@@ -47,12 +44,12 @@ class StepKl(Judge):
             self.lately.append(value)
             self.small = self.small + 1 if abs(value) <= warn * RELEASE else 0
             if self.small > _MEDIAN_OF // 2:
-                return within("kl_old", -warn * RELEASE, warn * RELEASE)
+                return QUIET
             if len(self.lately) < _MEDIAN_OF:
                 return QUIET
             value = abs(median_of(list(self.lately)))
         if value <= warn * RELEASE:
-            return QUIET if now.traits.kl_is_signed else within("kl_old", -inf, warn * RELEASE)
+            return QUIET
         crit = limits["crit"]
         if now.algorithm is Algorithm.EMBODIED:
             warn = limits["signed_warn"]
@@ -63,12 +60,6 @@ class StepKl(Judge):
         if value > crit:
             return Reading(CRIT, value, None, crit)
         return Reading(WARN, value, None, warn) if value > warn else QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Signed estimates that were all small."""
-        values = logged(missed, "kl_old")
-        self.lately.extend(values)
-        self.small += len(values)
 
     def headline(self, reading: Reading) -> str:
         """Distance and line."""
@@ -97,13 +88,13 @@ class ImportanceRatio(Judge):
         self.start = Frozen()
         self.warn = limits["warn"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Relative deviation from the frozen baseline."""
         value = now.values.get("ratio_mean")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         if base is None or base <= 0.0:
@@ -111,9 +102,7 @@ class ImportanceRatio(Judge):
         relative = value / base
         warn = self.warn * RELEASE if self.is_firing else self.warn
         if 1.0 - warn <= relative <= 1.0 + warn:
-            # A little less than the band itself: what is on its edge by rounding is looked at.
-            within_edges = base * (1.0 - _INSIDE * warn), base * (1.0 + _INSIDE * warn)
-            return within("ratio_mean", *within_edges) if is_settled else QUIET
+            return QUIET
         crit = self.limits["crit"]
         level = CRIT if relative > crit or relative < 1.0 / crit else WARN
         return Reading(level, value, base, base * (1.0 + (self.warn if relative > 1 else -self.warn)))

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
-from rltop.model import Algorithm, Evidence, Level, Observation
+from rltop.model import Algorithm, Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, while_absent
 from rltop.rules.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of
 from rltop.units import number
@@ -26,10 +25,6 @@ _FELL = 0.9
 LN2 = math.log(2.0)
 _NEAR_LN2 = 0.1
 _ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
-
-
-_NO_SCORE = while_absent("val_score")
-_NO_LOSS = Rest((Bound("val_loss", math.inf, -math.inf),), HELD_RECORDS, True)
 
 
 def _noise(held: Window) -> float:
@@ -55,11 +50,11 @@ class _Held(Judge):
         self.first: float | None = None
         self.reward_at_best = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Speaks only on records with an evaluation."""
         value = now.values.get("val_score")
         if value is None:
-            return _NO_SCORE
+            return None
         held, limits = self.held, self.limits
         known = held.count
         held.push(value)
@@ -142,7 +137,7 @@ class EvaluationLossUp(Judge):
         self.since: tuple[int, int] | None = None
         self.first: float | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """At the second in a row, or at once; the training loss is the median of 20 records."""
         loss = now.values.get("loss")
         if loss is not None:
@@ -150,7 +145,7 @@ class EvaluationLossUp(Judge):
             self.first = loss if self.first is None else self.first
         value = now.values.get("val_loss")
         if value is None:
-            return _NO_LOSS
+            return None
         held, limits = self.held, self.limits
         held.push(value)
         if now.algorithm in _ON_PAIRS and self._is_worse_than_chance(value):
@@ -183,13 +178,6 @@ class EvaluationLossUp(Judge):
             and self.train.count >= _FEW
             and max(self.train.last(_FEW), self.train.median) < limits["learned"] * LN2
         )
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The training loss moves on."""
-        losses = logged(missed, "loss")
-        self.train.extend(losses)
-        if losses and self.first is None:
-            self.first = losses[0]
 
     def began(self) -> tuple[int, int] | None:
         """The first of the evaluations in a row."""

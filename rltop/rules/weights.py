@@ -12,22 +12,21 @@ from rltop.rules import applicability
 from rltop.rules.context import Moment
 from rltop.rules.detectors import Above, Below
 from rltop.rules.mismatch import CAUSES, NEXT, SLOW
-from rltop.rules.rest import Rest, within
-from rltop.rules.rule import CRIT, WARN, Group, Judge, Reading, RuleSpec
+from rltop.rules.rule import CRIT, QUIET, WARN, Group, Judge, Reading, RuleSpec
 from rltop.units import number
 
 
 class WeightsOffOne(Judge):
     """M6: mean importance weight of the correction between sampler and trainer."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def read(self, now: Moment) -> Reading | None:
         """Band around 1."""
         value = now.values.get("is_ratio_mean")
         if value is None:
             return None
         limits = self.limits
         if 1.0 - limits["warn"] <= value <= 1.0 + limits["warn"]:
-            return within("is_ratio_mean", 1.0 - limits["warn"], 1.0 + limits["warn"])
+            return QUIET
         level = CRIT if value > limits["crit"] or value < 1.0 / limits["crit"] else WARN
         return Reading(level, value, 1.0, 1.0 + (limits["warn"] if value > 1.0 else -limits["warn"]))
 

@@ -90,32 +90,6 @@ class DatedOfLast(OfLast):
         return twin
 
 
-class Hysteresis:
-    """On above one line, off below a lower one: no flicker on a value at the line.
-
-    Attributes:
-        is_on: whether it is on now.
-    """
-
-    __slots__ = ("is_on", "off_below", "on_above")
-
-    def __init__(self, on_above: float, off_below: float) -> None:
-        self.on_above = on_above
-        self.off_below = off_below
-        self.is_on = False
-
-    def push(self, value: float) -> bool:
-        """Take a value in; says whether it is on now."""
-        self.is_on = value > (self.off_below if self.is_on else self.on_above)
-        return self.is_on
-
-    def clone(self) -> Hysteresis:
-        """An independent copy, O(1)."""
-        twin = Hysteresis(self.on_above, self.off_below)
-        twin.is_on = self.is_on
-        return twin
-
-
 class BlockTrend:
     """A slow trend: Mann-Kendall over medians of consecutive blocks.
 
@@ -145,15 +119,6 @@ class BlockTrend:
         if len(self.medians) > self.count:
             del self.medians[0]
         return True
-
-    def extend(self, values: list[float]) -> None:
-        """Take in values that complete no block."""
-        self._open.extend(values)
-
-    @property
-    def wanted(self) -> int:
-        """Values that complete the block; at least one."""
-        return self.block - len(self._open)
 
     @property
     def is_full(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.stats.persistence import BlockTrend, Hysteresis, OfLast
+from rltop.stats.persistence import BlockTrend, OfLast
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 6), st.integers(0, 9))
@@ -26,14 +26,6 @@ def test_a_clone_counts_for_itself() -> None:
     twin = lasting.clone()
     assert twin.push(True)
     assert not lasting.is_met
-
-
-def test_hysteresis_holds_between_its_lines() -> None:
-    switch = Hysteresis(on_above=1.0, off_below=0.8)
-    assert [switch.push(v) for v in (0.9, 1.1, 0.9, 0.81, 0.8, 0.9)] == [False, True, True, True, False, False]
-    switch.push(2.0)
-    assert not switch.clone().push(0.5)
-    assert switch.is_on
 
 
 def test_a_trend_ignores_spikes_and_sees_a_climb() -> None:
