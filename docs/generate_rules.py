@@ -106,8 +106,8 @@ def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
     facts = [f"- family: {spec.family}"]
     if spec.metrics:
         facts.append(f"- metrics: {', '.join(f'`{name}`' for name in spec.metrics)}")
-    if spec.limits:
-        facts.append("- thresholds: " + ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.limits.items()))
+    if spec.thresholds:
+        facts.append("- thresholds: " + ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.thresholds.items()))
     if lasting(spec):
         facts.append(f"- lasts: {lasting(spec)}")
     if spec.warm_up:
@@ -116,7 +116,7 @@ def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
     facts.append(f"- likely causes: {'; '.join(spec.causes)}")
     facts.append(f"- look next: {', '.join(f'`{name}`' for name in spec.next)}")
     facts.append(f"- sources: {spec.sources}")
-    if spec.judge is not None and ANY in found:
+    if spec.detector is not None and ANY in found:
         facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
     return "\n".join([*lines, *facts]) + "\n"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rltop.model import Algorithm, Observation, Traits
+from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import Window, mean_and_error
 from rltop.structs import NamedTuple
@@ -186,7 +186,7 @@ class Onset(NamedTuple):
     metric: str
 
 
-class Moment:
+class RuleContext:
     """One record and what has gone before it in its segment.
 
     Attributes:
@@ -251,6 +251,32 @@ class Moment:
             self.lr = lr
             self.top_lr = max(self.top_lr, lr)
 
+    def note(self, event: Event, since_record: int, since_step: int) -> None:
+        """Remember which families stand and since when, from WARN on: composites ask.
+
+        Args:
+            event: a transition on this record.
+            since_record: the number in the run, not in the segment, of the record where the alert began.
+            since_step: its step.
+        """
+        if event.level < Level.WARN or event.state is EventState.FACT:
+            return
+        if event.state is EventState.RECOVERED:
+            self.forget(event)
+            return
+        self.alarms[event.family] = self.record
+        # Records are counted in the segment here, in the run there.
+        began = self.record - (event.record - since_record)
+        onset = self.onsets.get(event.family)
+        if onset is None or began < onset.record:
+            self.onsets[event.family] = Onset(began, since_step, event.rule, event.metric)
+
+    def forget(self, event: Event) -> None:
+        """The family of an event does not stand any more, if it was this rule that began it."""
+        onset = self.onsets.get(event.family)
+        if onset is not None and onset.rule == event.rule:
+            del self.onsets[event.family]
+
     @property
     def is_ending(self) -> bool:
         """The schedule has come down to next to nothing: whatever shrinks now shrinks with it."""
@@ -267,9 +293,9 @@ class Moment:
         self.top_lr = 0.0
         self.is_lr_rising = False
 
-    def clone(self) -> Moment:
+    def clone(self) -> RuleContext:
         """An independent copy; the observation is shared, it is never changed."""
-        twin = Moment(self.algorithm, self.traits, self.group_size)
+        twin = RuleContext(self.algorithm, self.traits, self.group_size)
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising

@@ -13,7 +13,7 @@ from collections import deque
 from rltop.stats.rolling import median_of
 
 
-class OfLast:
+class NOfMCounter:
     """True while at least `n` of the last `m` pushes were true.
 
     Attributes:
@@ -33,11 +33,6 @@ class OfLast:
         self.bits = bits = ((self.bits << 1) | is_true) & self._mask
         return bits.bit_count() >= self.n
 
-    def push_many(self, is_true: bool, times: int) -> None:
-        """The same truth pushed several times over."""
-        times = min(times, self.m)
-        self.bits = ((self.bits << times) | (((1 << times) - 1) if is_true else 0)) & self._mask
-
     def clear(self) -> None:
         """Forget every push."""
         self.bits = 0
@@ -52,14 +47,14 @@ class OfLast:
         """How many pushes ago the oldest true one still held was; -1 for none."""
         return self.bits.bit_length() - 1
 
-    def clone(self) -> OfLast:
+    def clone(self) -> NOfMCounter:
         """An independent copy, O(1)."""
-        twin = OfLast(self.n, self.m)
+        twin = NOfMCounter(self.n, self.m)
         twin.bits = self.bits
         return twin
 
 
-class DatedOfLast(OfLast):
+class DatedNOfMCounter(NOfMCounter):
     """`OfLast` that knows where each of its pushes was made.
 
     Attributes:
@@ -82,9 +77,9 @@ class DatedOfLast(OfLast):
         """(Record, step) of the oldest true push still held, or None."""
         return self.places[-1 - self.oldest] if self.bits else None
 
-    def clone(self) -> DatedOfLast:
+    def clone(self) -> DatedNOfMCounter:
         """An independent copy, O(m)."""
-        twin = DatedOfLast(self.n, self.m)
+        twin = DatedNOfMCounter(self.n, self.m)
         twin.bits = self.bits
         twin.places = self.places.copy()
         return twin

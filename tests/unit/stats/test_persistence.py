@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.stats.persistence import BlockTrend, OfLast
+from rltop.stats.persistence import BlockTrend, NOfMCounter
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 6), st.integers(0, 9))
 def test_n_of_the_last_m(truths: list[bool], n: int, more: int) -> None:
     m = n + more
-    lasting = OfLast(n, m)
+    lasting = NOfMCounter(n, m)
     for i, truth in enumerate(truths):
         held = truths[max(0, i + 1 - m) : i + 1]
         assert lasting.push(truth) is (sum(held) >= n)
@@ -21,7 +21,7 @@ def test_n_of_the_last_m(truths: list[bool], n: int, more: int) -> None:
 
 
 def test_a_clone_counts_for_itself() -> None:
-    lasting = OfLast(2, 3)
+    lasting = NOfMCounter(2, 3)
     lasting.push(True)
     twin = lasting.clone()
     assert twin.push(True)
@@ -53,7 +53,7 @@ def test_a_trend_speaks_once_per_block_and_not_before_it_knows() -> None:
 
 
 def test_of_last_forgets_everything_when_cleared() -> None:
-    lasting = OfLast(2, 3)
+    lasting = NOfMCounter(2, 3)
     lasting.push(True)
     lasting.push(True)
     lasting.clear()
