@@ -8,7 +8,7 @@ from pathlib import Path
 from rltop.report.explain import lasting
 from rltop.rules.alert_state import COOLDOWN_RECORDS, SHOWN_RECORDS
 from rltop.rules.registry import ALL_SPECS
-from rltop.rules.rule import MIN_CALM_RECORDS, Group, RuleSpec
+from rltop.rules.rule import MIN_CLEAR_AFTER, Group, RuleSpec
 
 TARGET = Path(__file__).with_name("rules.md")
 RATES = TARGET.parents[1] / "bench" / "firing_rates.csv"
@@ -28,7 +28,7 @@ in records (rows that log the metric at all), never in seconds, so that a record
 verdicts.
 
 - **pending**: seen, but not for long enough yet; **firing**: a verdict; **escalated**: it got worse.
-- **recovered** after at least {MIN_CALM_RECORDS} good records in a row (more where the rule waits longer), then still
+- **recovered** after at least {MIN_CLEAR_AFTER} good records in a row (more where the rule waits longer), then still
   shown for {SHOWN_RECORDS} records. The same rule does not begin again at the same level within {COOLDOWN_RECORDS}
   records.
 - *The start* is the median of records 4 to 33 of the segment (provisional from the tenth of them on); a restart begins
@@ -106,8 +106,8 @@ def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
     facts = [f"- family: {spec.family}"]
     if spec.metrics:
         facts.append(f"- metrics: {', '.join(f'`{name}`' for name in spec.metrics)}")
-    if spec.limits:
-        facts.append("- thresholds: " + ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.limits.items()))
+    if spec.thresholds:
+        facts.append("- thresholds: " + ", ".join(f"`{name}` = {threshold(v)}" for name, v in spec.thresholds.items()))
     if lasting(spec):
         facts.append(f"- lasts: {lasting(spec)}")
     if spec.warm_up:
@@ -116,7 +116,7 @@ def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
     facts.append(f"- likely causes: {'; '.join(spec.causes)}")
     facts.append(f"- look next: {', '.join(f'`{name}`' for name in spec.next)}")
     facts.append(f"- sources: {spec.sources}")
-    if spec.judge is not None and ANY in found:
+    if spec.detector is not None and ANY in found:
         facts.append(f"- measured: {measured(found.get(spec.id), found[ANY])}")
     return "\n".join([*lines, *facts]) + "\n"
 

@@ -59,17 +59,17 @@ def lasting(spec: RuleSpec) -> str:
     parts = [
         f"{level.name} {patience}"
         for level in (Level.INFO, Level.WARN, Level.CRIT)
-        if (patience := spec.patience.get(level)) is not None
+        if (patience := spec.n_of_m.get(level)) is not None
     ]
     return ", ".join(parts)
 
 
 def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
     """Thresholds as they hold under `profiles`, each with its default where that is another."""
-    limits = options.limits(spec.id, profiles)
+    limits = options.thresholds(spec.id, profiles)
     return [
         f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
-        for name, usual in spec.limits.items()
+        for name, usual in spec.thresholds.items()
     ]
 
 
@@ -104,12 +104,12 @@ def rule_rows(
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
     if not options.is_enabled(spec.id, profiles):
         head.add("   switched off" + (f" by profile {', '.join(profiles)}" if profiles else ""), "warn")
-    calm = f"; over after {max(spec.calm, *(each.m for each in spec.patience.values()), 1)} good records"
+    calm = f"; over after {max(spec.clear_after, *(each.m for each in spec.n_of_m.values()), 1)} good records"
     fields: list[tuple[str, Iterable[str]]] = [
         ("fires", [spec.condition]),
         ("thresholds", thresholds(spec, options, profiles)),
         ("profile", [", ".join(profiles)] if profiles else []),
-        ("lasts", [(lasting(spec) or "at once") + calm] if spec.judge is not None and not spec.is_fact else []),
+        ("lasts", [(lasting(spec) or "at once") + calm] if spec.detector is not None and not spec.is_fact else []),
         ("warm-up", [f"{spec.warm_up} records"] if spec.warm_up else []),
         ("metrics", [f"{name}: {CATALOG[name].title}" for name in spec.metrics if name in CATALOG]),
         ("applies to", [applies_to(spec)]),
@@ -121,8 +121,8 @@ def rule_rows(
     rows = [head.row()]
     for name, texts in fields:
         rows += field_rows(name, texts, width, glyphs)
-    if spec.limits:
-        setting = f"[rules.{spec.id}] {next(iter(spec.limits))} = …, mute = true"
+    if spec.thresholds:
+        setting = f"[rules.{spec.id}] {next(iter(spec.thresholds))} = …, mute = true"
         rows += field_rows("to change", [f"in the config file: {setting}"], width, glyphs)
     return rows
 
@@ -165,7 +165,7 @@ def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list
         rows += field_rows("evidence", [evidence_words(verdict.evidence)] if verdict.evidence else [], width, glyphs)
     events = [event for event in run.events if event.rule == spec.id]
     if not events:
-        never = "none: it never fired" if spec.judge is not None else "none"
+        never = "none: it never fired" if spec.detector is not None else "none"
         return rows + field_rows("events", [never], width, glyphs)
     more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
     rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
@@ -224,9 +224,9 @@ def _where(spec: RuleSpec, options: EngineOptions, run: RunSource | None) -> str
         return "does not apply to this run"
     count = sum(1 for event in run.events if event.rule == spec.id and event.state is not EventState.RECOVERED)
     said = f"{'told' if spec.is_fact else 'fired'} {count}×" if count else "quiet"
-    if spec.judge is None:
+    if spec.detector is None:
         return said if count else f"{said}; not judged from records"
-    if spec.metrics and not spec.judges_always and not any(run.identity.signals.get(name) for name in spec.metrics):
+    if spec.metrics and not spec.runs_always and not any(run.identity.signals.get(name) for name in spec.metrics):
         return "its metrics are not logged here"
     return f"judged; {said}"
 
@@ -240,9 +240,9 @@ def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str
         "group": spec.group.value,
         "metrics": list(spec.metrics),
         "condition": spec.condition,
-        "thresholds": options.limits(spec.id, profiles),
-        "defaults": dict(spec.limits),
-        "lasts": {level.word: list(patience) for level, patience in spec.patience.items()},
+        "thresholds": options.thresholds(spec.id, profiles),
+        "defaults": dict(spec.thresholds),
+        "lasts": {level.word: list(patience) for level, patience in spec.n_of_m.items()},
         "warm_up": spec.warm_up,
         "applies_to": algorithms(spec),
         "enabled": options.is_enabled(spec.id, profiles),

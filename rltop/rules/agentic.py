@@ -6,15 +6,13 @@ they leave over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
-from rltop.rules.rest import HELD_RECORDS, Rest, beside, logged, within
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number, percent
 
@@ -24,140 +22,112 @@ _FALLING = 0.8
 _AT_TOP = 1e-9
 
 
-class MoreTurns(Judge):
+class MoreTurns(Detector):
     """T6: the mean number of turns doubles, or episodes run into their limit while it rises."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(_WINDOW)
         self.start = Frozen(skip=0, size=20, minimum=_MIN_SAMPLES)
         self.top = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """WARN on the jump; information where the longest talk is always as long as the longest ever."""
-        value = now.values.get("num_turns_mean")
+        value = context.values.get("num_turns_mean")
         if value is None:
             return None
-        window, start, limits = self.window, self.start, self.limits
-        is_more = value > limits["floor"] and value > limits["warn"] * window.floor
-        usual, known = (window.median, window.count) if is_more else (0.0, 0)
+        window, start, thresholds = self.window, self.start, self.thresholds
+        usual, known = window.median, window.count
         window.push(value)
         if not start.is_final:
             start.push(value)
-        if known >= _MIN_SAMPLES and value > limits["warn"] * usual:
-            return Reading(WARN, value, usual, limits["warn"] * usual)
-        longest = now.values.get("num_turns_max", 0.0)
+        if known >= _MIN_SAMPLES and value > max(thresholds["floor"], thresholds["warn"] * usual):
+            return Finding(WARN, value, usual, thresholds["warn"] * usual)
+        longest = context.values.get("num_turns_max", 0.0)
         is_at_limit = longest >= self.top - _AT_TOP and longest > 1.0
         self.top = max(self.top, longest)
         base = start.value
         if base is None:
             return QUIET
-        line = max(limits["info"] * base, 2.0)
-        if value <= line:
-            return self._rest(line) if start.is_final else QUIET
-        if not is_at_limit:
+        line = max(thresholds["info"] * base, 2.0)
+        if value <= line or not is_at_limit:
             return QUIET
-        return Reading(INFO, value, base, None, (longest,))
+        return Finding(INFO, value, base, None, (longest,))
 
-    def _rest(self, line: float) -> Rest:
-        pushes, low, _ = self.window.reach()
-        return within("num_turns_mean", -inf, min(line, max(self.limits["floor"], self.limits["warn"] * low)), pushes)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual, and the longest episode, move on."""
-        self.window.extend(logged(missed, "num_turns_mean"))
-        self.top = max([self.top, *beside(missed, "num_turns_mean", "num_turns_max")])
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Usual and now, or the limit."""
-        if reading.level >= WARN:
-            return f"{number(reading.baseline or 0)} → {number(reading.value)} turns per episode"
+        if finding.level >= WARN:
+            return f"{number(finding.baseline or 0)} → {number(finding.value)} turns per episode"
         return (
-            f"the longest episode has {number(reading.extra[0])} turns on nearly every step, the mean rose from "
-            f"{number(reading.baseline or 0)} to {number(reading.value)}"
+            f"the longest episode has {number(finding.extra[0])} turns on nearly every step, the mean rose from "
+            f"{number(finding.baseline or 0)} to {number(finding.value)}"
         )
 
 
-class ToolFailures(Judge):
+class ToolFailures(Detector):
     """T7: tool calls that fail, by level or against what is usual."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(_WINDOW)
         self.start = Frozen(skip=0, size=20, minimum=5)
-        self.lowest = min(limits["warn"], limits["floor"]) * RELEASE
+        self.lowest = min(thresholds["warn"], thresholds["floor"]) * RELEASE
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """A policy that is learning to call its tools begins with failures: falling, they are information."""
-        value = now.values.get("tool_failure_frac")
+        value = context.values.get("tool_failure_frac")
         if value is None:
             return None
-        window, start, limits = self.window, self.start, self.limits
+        window, start, thresholds = self.window, self.start, self.thresholds
         base = start.value
         if not start.is_final:
             start.push(value)
         if value <= self.lowest:
             window.push(value)
-            return within("tool_failure_frac", -inf, self.lowest, HELD_RECORDS) if start.is_final else QUIET
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        if value > limits["warn"] * (RELEASE if self.is_firing else 1.0):
+        if value > thresholds["warn"] * (RELEASE if self.is_firing else 1.0):
             is_falling = base is not None and value < _FALLING * base
-            return Reading(INFO if is_falling else WARN, value, usual if known else None, limits["warn"])
-        if known >= _MIN_SAMPLES and value > limits["floor"] and value > limits["rise"] * usual:
-            return Reading(WARN, value, usual, limits["rise"] * usual)
+            return Finding(INFO if is_falling else WARN, value, usual if known else None, thresholds["warn"])
+        if known >= _MIN_SAMPLES and value > thresholds["floor"] and value > thresholds["rise"] * usual:
+            return Finding(WARN, value, usual, thresholds["rise"] * usual)
         return QUIET
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "tool_failure_frac"))
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Share and usual share."""
-        usual = f" (usually {percent(reading.baseline)})" if reading.baseline is not None else ""
-        return f"{percent(reading.value)} of the tool calls fail{usual}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Share, usual share, line."""
-        return (
-            Evidence("tool_failure_frac", reading.value, Unit.FRACTION),
-            *((Evidence("usual", reading.baseline, Unit.FRACTION),) if reading.baseline is not None else ()),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-        )
+        usual = f" (usually {percent(finding.baseline)})" if finding.baseline is not None else ""
+        return f"{percent(finding.value)} of the tool calls fail{usual}"
 
 
-class ToolLatency(Judge):
+class ToolLatency(Detector):
     """T8: one rollout's tools take several times the mean, and much of the generation."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.factor, self.share = limits["info"], limits["share"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.factor, self.share = thresholds["info"], thresholds["share"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Longest against mean tool time, and against the time of generation."""
-        values = now.values
+        values = context.values
         longest = values.get("time_tool_sample_max")
         mean, whole = values.get("time_tool_sample_mean"), values.get("time_gen")
         if longest is None or mean is None or not whole:
             return None
         if longest <= self.factor * mean or longest <= self.share * whole:
             return QUIET
-        return Reading(INFO, longest, mean, None, (longest / whole,))
+        return Finding(INFO, longest, mean, None, (longest / whole,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Longest, mean, and the part of generation."""
         return (
-            f"the slowest tools take {duration(reading.value)}, the mean {duration(reading.baseline or 0)}: "
-            f"{percent(reading.extra[0])} of generation"
+            f"the slowest tools take {duration(finding.value)}, the mean {duration(finding.baseline or 0)}: "
+            f"{percent(finding.extra[0])} of generation"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Longest, mean, part."""
-        return (
-            Evidence("slowest tools", reading.value, Unit.SECONDS),
-            Evidence("mean", reading.baseline or 0.0, Unit.SECONDS),
-            Evidence("of generation", reading.extra[0], Unit.FRACTION),
-        )
+        return (*names.of(finding), Evidence("of generation", finding.extra[0], Unit.FRACTION))
 
 
 RULES = (
@@ -167,12 +137,15 @@ RULES = (
         family="agentic",
         group=Group.SYSTEM,
         metrics=("aborted_frac",),
-        judge=lambda limits: Above(
-            limits, metric="aborted_frac", text="{value} of the rollouts were aborted, line {line}", unit=Unit.FRACTION
+        detector=lambda thresholds: Above(
+            thresholds,
+            metric="aborted_frac",
+            text="{value} of the rollouts were aborted, line {line}",
+            unit=Unit.FRACTION,
         ),
         condition="Above `warn` in 5 of 10 records: WARN; above `crit` in 3 of 5: CRIT.",
-        limits={"warn": 0.05, "crit": 0.3},
-        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 5)},
+        thresholds={"warn": 0.05, "crit": 0.3},
+        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 5)},
         applies=applicability.has_rollouts,
         why="Aborted rollouts have length 0 and no reward; the rest of the batch is biased towards what is short.",
         causes=("prompts longer than the context", "an inference server that restarts", "tool or sandbox errors"),
@@ -185,15 +158,15 @@ RULES = (
         family="agentic",
         group=Group.LEARNING,
         metrics=("num_turns_mean", "num_turns_max"),
-        judge=MoreTurns,
+        detector=MoreTurns,
         condition="Mean turns above `warn` times the median of the 50 records before and above `floor` in 3 of 5: "
         "WARN. The longest episode as long as any before in 10 of 15 records while the mean is above `info` times "
         "the start: INFO.",
-        limits={"warn": 2.0, "floor": 4.0, "info": 1.5},
-        patience={INFO: Patience(10, 15), WARN: Patience(3, 5)},
+        thresholds={"warn": 2.0, "floor": 4.0, "info": 1.5},
+        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        follows_phase=True,
+        resets_on_phase=True,
         why="Talks that double go in circles: a tool that fails and is called again, or a policy that does not end.",
         causes=("tools that fail and are called again", "a policy that never answers", "another environment"),
         next=("tool_failure_frac", "num_turns_max", "truncated_frac", "reward_mean", "time_tool_sample_max"),
@@ -205,12 +178,13 @@ RULES = (
         family="agentic",
         group=Group.SYSTEM,
         metrics=("tool_failure_frac",),
-        judge=ToolFailures,
+        detector=ToolFailures,
         condition="Above `warn`, or above `rise` times the usual and above `floor`, in 3 of 5 records: WARN; INFO "
         "while it is above `warn` but falling from a higher start.",
-        limits={"warn": 0.2, "rise": 3.0, "floor": 0.05},
-        patience={INFO: Patience(3, 5), WARN: Patience(3, 5)},
+        thresholds={"warn": 0.2, "rise": 3.0, "floor": 0.05},
+        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("tool_failure_frac", "usual", Unit.FRACTION),
         why="A rollout whose tool failed is scored for what the sandbox did.",
         causes=(
             "a sandbox that is overloaded or down",
@@ -227,12 +201,13 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_tool_sample_max", "time_tool_sample_mean", "time_gen"),
         measures="slowest tool call, against the mean",
-        judge=ToolLatency,
+        detector=ToolLatency,
         condition="The slowest tool time above `info` times the mean and above `share` of the generation in 3 of 5 "
         "records: INFO.",
-        limits={"info": 5.0, "share": 0.5},
-        patience={INFO: Patience(3, 5)},
+        thresholds={"info": 5.0, "share": 0.5},
+        n_of_m={INFO: NOfM(3, 5)},
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("slowest tools", "mean", Unit.SECONDS, threshold=""),
         why="The whole batch waits for one sandbox.",
         causes=("a tool without a timeout", "a sandbox that is overloaded", "one very long task"),
         next=("slowest_tool", "time_gen", "num_turns_max", "tool_failure_frac"),

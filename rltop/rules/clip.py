@@ -8,16 +8,27 @@ actions of a robot. Each regime has a rule of its own.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, within
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.persistence import OfLast
+from rltop.rules.rule import (
+    CRIT,
+    INFO,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+    Subject,
+)
+from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent
 
@@ -33,60 +44,47 @@ def _is_sequence_level(value: float, values: Mapping[str, float]) -> bool:
     return value > _SEQUENCE_CLIP and step_kl is not None and abs(step_kl) < _SEQUENCE_KL
 
 
-class _Clipped(Judge):
+class _Clipped(Detector):
     """What the rules on the clip fraction say about it."""
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Share and usual share."""
-        usual = f" (usually {percent(reading.baseline)})" if reading.baseline is not None else ""
-        return f"{percent(reading.value)} of the update is clipped, line {percent(reading.threshold or 0)}{usual}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Share, usual share, line."""
-        return (
-            Evidence("clip_frac", reading.value, Unit.FRACTION),
-            Evidence("usual", reading.baseline or 0.0, Unit.FRACTION),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-        )
+        usual = f" (usually {percent(finding.baseline)})" if finding.baseline is not None else ""
+        return f"{percent(finding.value)} of the update is clipped, line {percent(finding.threshold or 0)}{usual}"
 
 
 class TokenClip(_Clipped):
     """O6: share of tokens of a language model whose update was clipped."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(_WINDOW)
-        self.lowest = min(limits["rise_floor"], limits["warn"]) * RELEASE
-        self.rest = within("clip_frac", -math.inf, self.lowest, HELD_RECORDS)
+        self.lowest = min(thresholds["rise_floor"], thresholds["warn"]) * RELEASE
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Absolute lines from the first record; the ratio once ten are known."""
-        value = now.values.get("clip_frac")
+        value = context.values.get("clip_frac")
         if value is None:
             return None
         window = self.window
         if value <= self.lowest:
             window.push(value)
-            return self.rest
+            return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        return QUIET if _is_sequence_level(value, now.values) else self._against_lines(value, usual, known)
+        return QUIET if _is_sequence_level(value, context.values) else self._against_lines(value, usual, known)
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "clip_frac"))
-
-    def _against_lines(self, value: float, usual: float, known: int) -> Reading:
+    def _against_lines(self, value: float, usual: float, known: int) -> Finding:
         factor = RELEASE if self.is_firing else 1.0
-        warn, crit = self.limits["warn"], self.limits["crit"]
+        warn, crit = self.thresholds["warn"], self.thresholds["crit"]
         if value > crit * factor:
-            return Reading(CRIT, value, usual, crit)
+            return Finding(CRIT, value, usual, crit)
         if value > warn * factor:
-            return Reading(WARN, value, usual, warn)
-        rise = self.limits["rise"] * usual
-        if known < _MIN_SAMPLES or not 0.0 < rise < value or value <= self.limits["rise_floor"]:
+            return Finding(WARN, value, usual, warn)
+        rise = self.thresholds["rise"] * usual
+        if known < _MIN_SAMPLES or not 0.0 < rise < value or value <= self.thresholds["rise_floor"]:
             return QUIET
-        return Reading(WARN, value, usual, rise)
+        return Finding(WARN, value, usual, rise)
 
 
 class SequenceClip(_Clipped):
@@ -96,108 +94,97 @@ class SequenceClip(_Clipped):
     of almost nothing, so that no absolute line below "nearly all" means anything.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
-        self.rest = within("clip_frac", -math.inf, _SEQUENCE_CLIP)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Only records that look like clipping by sequence are judged."""
-        value = now.values.get("clip_frac")
+        value = context.values.get("clip_frac")
         if value is None:
             return None
         if not self.start.is_final:
             self.start.push(value)
-        if not _is_sequence_level(value, now.values):
-            return self.rest if value <= _SEQUENCE_CLIP and self.start.is_final else QUIET
-        base, warn = self.start.value, self.limits["warn"]
+        if not _is_sequence_level(value, context.values):
+            return QUIET
+        base, warn = self.start.value, self.thresholds["warn"]
         if value > warn:
-            return Reading(WARN, value, base, warn)
-        if base is not None and base > 0.0 and value > self.limits["rise"] * base:
-            return Reading(WARN, value, base, self.limits["rise"] * base)
+            return Finding(WARN, value, base, warn)
+        if base is not None and base > 0.0 and value > self.thresholds["rise"] * base:
+            return Finding(WARN, value, base, self.thresholds["rise"] * base)
         return QUIET
 
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
+        """A start that is not known yet counts as 0."""
+        return names.of(finding if finding.baseline is not None else finding._replace(baseline=0.0))
 
-class ClipAsymmetry(Judge):
+
+class ClipAsymmetry(Detector):
     """O7: one edge of the trust region cuts far more than the other."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.floor, self.factor = limits["floor"], limits["info"]
-        sides = ("clip_frac_low", "clip_frac_high")
-        self.rest = Rest(tuple(Bound(side, -math.inf, self.floor) for side in sides))
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.floor, self.factor = thresholds["floor"], thresholds["info"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Which side cuts more, and by what factor."""
-        low, high = now.values.get("clip_frac_low"), now.values.get("clip_frac_high")
+        low, high = context.values.get("clip_frac_low"), context.values.get("clip_frac_high")
         if low is None or high is None:
             return None
         more, less = (high, low) if high >= low else (low, high)
-        if more <= self.floor:
-            return self.rest
-        if more <= self.factor * less:
+        if more <= self.floor or more <= self.factor * less:
             return QUIET
-        return Reading(INFO, more, less, self.floor, words=("upper" if high >= low else "lower",))
+        return Finding(INFO, more, less, self.floor, words=("upper" if high >= low else "lower",))
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The side that cuts more."""
-        return About("clip_frac_high" if reading.words[0] == "upper" else "clip_frac_low")
+        return Subject("clip_frac_high" if finding.words[0] == "upper" else "clip_frac_low")
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Both sides."""
-        side = reading.words[0]
+        side = finding.words[0]
         other = "lower" if side == "upper" else "upper"
-        less = percent(reading.baseline or 0.0)
-        return f"the {side} edge clips {percent(reading.value)} of the tokens, the {other} {less}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Both sides."""
-        return (
-            Evidence("clipped more", reading.value, Unit.FRACTION),
-            Evidence("clipped less", reading.baseline or 0.0, Unit.FRACTION),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-        )
+        less = percent(finding.baseline or 0.0)
+        return f"the {side} edge clips {percent(finding.value)} of the tokens, the {other} {less}"
 
 
-class PinnedGradient(Judge):
+class PinnedGradient(Detector):
     """O3: a gradient norm that stands at one largest value, which is what clipping leaves of it."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.top = 0.0
         self.line = 0.0
-        self.often = OfLast(int(limits["n"]), int(limits["m"]))
+        self.often = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Keeps its own count: what is counted is how often the largest value so far was reached."""
-        value = now.values.get("grad_norm")
+        value = context.values.get("grad_norm")
         if value is None:
             return None
         if value < self.line:
-            if self.often.bits:
-                self.often.push(False)
-                return QUIET
-            return within("grad_norm", -math.inf, math.nextafter(self.line, -math.inf))
-        reach = self.limits["reach"]
+            self.often.push(False)
+            return QUIET
+        reach = self.thresholds["reach"]
         if value > self.top * (1.0 + reach):
-            self.often = OfLast(self.often.n, self.often.m)
+            self.often = NOfMCounter(self.often.n, self.often.m)
         if value > self.top:
             self.top, self.line = value, value * (1.0 - reach)
         if not self.often.push(value > 0.0):
             return QUIET
-        return Reading(INFO, self.top, None, None, (float(self.often.bits.bit_count()),))
+        return Finding(INFO, self.top, None, None, (float(self.often.bits.bit_count()),))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The value, and how often it was reached."""
-        of = int(self.limits["m"])
+        of = int(self.thresholds["m"])
         return (
-            f"gradient norm stands at {number(reading.value)} in {reading.extra[0]:.0f} of {of} records: "
+            f"gradient norm stands at {number(finding.value)} in {finding.extra[0]:.0f} of {of} records: "
             f"every step is clipped"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The value, and how often."""
-        return (Evidence("grad_norm", reading.value), Evidence("records at this value", reading.extra[0], Unit.COUNT))
+        return (*names.of(finding), Evidence("records at this value", finding.extra[0], Unit.COUNT))
 
 
 UPDATE_CAUSES = (
@@ -208,7 +195,7 @@ UPDATE_CAUSES = (
 )
 """Likely causes of an update that goes too far, likeliest first."""
 _NEXT = ("kl_old", "ratio_mean", "lr", "off_policy_kl", "staleness_mean", "grad_norm")
-_FIVE_OF_TEN = {level: Patience(5, 10) for level in (INFO, WARN, CRIT)}
+_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
 _WHY = (
     "It shows how often the update hits the edge of the trust region; language models usually clip 0.1 to 1 % of "
     "tokens, not the 10 to 30 % of textbooks."
@@ -225,11 +212,12 @@ RULES = (
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
-        judge=PinnedGradient,
+        detector=PinnedGradient,
         condition="Within `reach` of the largest value so far in `n` of the last `m` records: INFO.",
-        limits={"n": 27, "m": 30, "reach": 0.01},
-        calm=10,
+        thresholds={"n": 27, "m": 30, "reach": 0.01},
+        clear_after=10,
         warm_up=27,
+        evidence=EvidenceNames("grad_norm", "", threshold=""),
         why="Where the norm is logged after clipping, a norm at the limit on every step says that its real size is "
         "not seen, and that the step size is set by the limit.",
         causes=("a clipping limit far below the usual norm", "gradients that grow", "a batch that is too small"),
@@ -242,13 +230,14 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac",),
-        judge=TokenClip,
+        detector=TokenClip,
         condition="5 of 10 records: above `warn`, or above `rise`× the usual and `rise_floor`: WARN; above `crit`: "
         "CRIT. Off with one update per rollout, where it is 0 by construction; records that clip by sequence are "
         "O6g's.",
-        limits={"warn": 0.05, "crit": 0.2, "rise": 10.0, "rise_floor": 0.02},
-        patience=_FIVE_OF_TEN,
+        thresholds={"warn": 0.05, "crit": 0.2, "rise": 10.0, "rise_floor": 0.02},
+        n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_token_clip,
+        evidence=EvidenceNames("clip_frac", "usual", Unit.FRACTION),
         why=_WHY,
         causes=UPDATE_CAUSES,
         next=_NEXT,
@@ -260,12 +249,13 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac",),
-        judge=SequenceClip,
+        detector=SequenceClip,
         condition="Where more than 3 % is clipped at a step KL below 1e-3, 5 of 10 records: above `rise`× the start, "
         "or above `warn`: WARN.",
-        limits={"rise": 2.0, "warn": 0.7},
-        patience=_FIVE_OF_TEN,
+        thresholds={"rise": 2.0, "warn": 0.7},
+        n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_token_clip,
+        evidence=EvidenceNames("clip_frac", "usual", Unit.FRACTION),
         why="Clipping by sequence cuts a tenth of everything on a healthy run; only its change says something.",
         causes=UPDATE_CAUSES,
         next=_NEXT,
@@ -277,15 +267,15 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="clip_frac",
             text="{value} of the update is clipped, line {line}",
             unit=Unit.FRACTION,
         ),
         condition="Embodied policies, 5 of 10 records: above `warn`: WARN; above `crit`: CRIT.",
-        limits={"warn": 0.3, "crit": 0.5},
-        patience=_FIVE_OF_TEN,
+        thresholds={"warn": 0.3, "crit": 0.5},
+        n_of_m=_FIVE_OF_TEN,
         applies=applicability.is_embodied,
         why="Classic PPO clips a tenth to a quarter of its actions; beyond that most of a batch no longer counts.",
         causes=UPDATE_CAUSES,
@@ -299,11 +289,12 @@ RULES = (
         group=Group.LEARNING,
         metrics=("clip_frac_low", "clip_frac_high"),
         measures="the larger of the two edges",
-        judge=ClipAsymmetry,
+        detector=ClipAsymmetry,
         condition="One edge clips more than `info` times the other and more than `floor`, 20 records in a row: INFO.",
-        limits={"info": 5.0, "floor": 0.02},
-        patience={INFO: Patience(20, 20)},
+        thresholds={"info": 5.0, "floor": 0.02},
+        n_of_m={INFO: NOfM(20, 20)},
         applies=applicability.has_token_clip,
+        evidence=EvidenceNames("clipped more", "clipped less", Unit.FRACTION),
         why="An upper edge that does all the cutting keeps rare good tokens from growing, and entropy goes with them; "
         "a lower edge that does means that the policy mostly unlearns.",
         causes=("symmetric limits", "advantages that are mostly of one sign", "too many updates per rollout"),
@@ -316,15 +307,15 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac_lower",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="clip_frac_lower",
             text="{value} of tokens hit the lower bound for negative advantages, line {line}",
             unit=Unit.FRACTION,
         ),
         condition="Above `warn` in 3 of 5 records.",
-        limits={"warn": 0.005},
-        patience={WARN: Patience(3, 5), INFO: Patience(3, 5)},
+        thresholds={"warn": 0.005},
+        n_of_m={WARN: NOfM(3, 5), INFO: NOfM(3, 5)},
         applies=applicability.has_token_clip,
         why="The lower bound only cuts ratios that are far off on bad answers; it is practically 0 on a healthy run.",
         causes=UPDATE_CAUSES,

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from math import inf
 
 from rltop.model import Evidence, Unit, Verdict
 from rltop.rules import applicability
-from rltop.rules.context import Moment, Onset
-from rltop.rules.rest import Bound, Rest
-from rltop.rules.rule import CRIT, INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import Onset, RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.structs import NamedTuple
 
 ONSET = "began at step"
@@ -74,17 +72,17 @@ def story(verdict: Verdict) -> Story | None:
     return Story(numbers[ONSET], numbers.get(LAST_GOOD), numbers.get(CHECKPOINT), movers)
 
 
-class Collapse(Judge):
+class Collapse(Detector):
     """X1: verdicts of several learning families began within a few records of each other.
 
     The collapse began with the first record of the first of them, which may be
     well before the record on which the third makes it one.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.within = int(limits["records"])
-        self.needed = int(limits["families"])
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.within = int(thresholds["records"])
+        self.needed = int(thresholds["families"])
         self.steps: deque[tuple[int, int, int]] = deque(maxlen=_HELD_STEPS)
         self.saved: deque[int] = deque(maxlen=_HELD_CHECKPOINTS)
         self.on_disk: tuple[int, ...] = ()
@@ -97,17 +95,17 @@ class Collapse(Judge):
         """Checkpoints found beside the file."""
         self.on_disk = tuple(steps)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Counts families, not rules; looks only while something has lately begun."""
-        seen, values = now.observation, now.values
-        self.steps.append((now.record, seen.record, seen.step))
+        seen, values = context.observation, context.values
+        self.steps.append((context.record, seen.record, seen.step))
         save = values.get("time_save")
         if save is not None and save > _SAVE_SHARE * values.get("time_step", 0.0):
             self.saved.append(seen.step)
-        if self.is_firing and self._standing(now) >= self.limits["holds"]:
+        if self.is_firing and self._standing(context) >= self.thresholds["holds"]:
             return self.shown
-        alarms = now.alarms
-        since = now.record - self.within
+        alarms = context.alarms
+        since = context.record - self.within
         if len(alarms) < self.needed or max(alarms.values()) < since:
             return QUIET
         together = tuple(
@@ -115,28 +113,28 @@ class Collapse(Judge):
         )
         if len(together) < self.needed:
             return QUIET
-        self._date(now)
-        order = self._in_order(now, together)
+        self._date(context)
+        order = self._in_order(context, together)
         words, records = tuple(name for _, name in order), tuple(float(record) for record, _ in order)
-        self.shown = Reading(CRIT, float(len(together)), None, float(self.needed), records, words)
+        self.shown = Finding(CRIT, float(len(together)), None, float(self.needed), records, words)
         return self.shown
 
     @staticmethod
-    def _standing(now: Moment) -> int:
-        return len({_SYMPTOM_OF[family] for family in now.onsets if family in _SYMPTOM_OF})
+    def _standing(context: RuleContext) -> int:
+        return len({_SYMPTOM_OF[family] for family in context.onsets if family in _SYMPTOM_OF})
 
-    def _date(self, now: Moment) -> None:
+    def _date(self, context: RuleContext) -> None:
         """Where it began: with the oldest of the symptoms that stand, precursors apart."""
         symptoms = _SYMPTOM_OF
-        lead = now.record - int(self.limits["lead"])
+        lead = context.record - int(self.thresholds["lead"])
         told = [
             onset
-            for family, onset in now.onsets.items()
+            for family, onset in context.onsets.items()
             if onset.record >= lead and (family in symptoms or family in _PRECURSORS)
         ]
         self.moved = tuple(sorted(told))
         began = min(
-            (onset for family, onset in now.onsets.items() if family in symptoms and onset in told), default=None
+            (onset for family, onset in context.onsets.items() if family in symptoms and onset in told), default=None
         )
         if self.is_firing or began is None:
             return
@@ -147,12 +145,12 @@ class Collapse(Judge):
             elif self.onset is None:
                 self.onset = (record, step)
 
-    def _in_order(self, now: Moment, together: tuple[str, ...]) -> list[tuple[int, str]]:
+    def _in_order(self, context: RuleContext, together: tuple[str, ...]) -> list[tuple[int, str]]:
         """Each family with the record at which it began, the earliest first."""
 
         def record(family: str) -> int:
             members = next(symptom for symptom in _SYMPTOMS if symptom[0] == family)
-            return min((now.onsets[one].record for one in members if one in now.onsets), default=now.record)
+            return min((context.onsets[one].record for one in members if one in context.onsets), default=context.record)
 
         return sorted(((record(family), family) for family in together), key=lambda one: one[0])
 
@@ -167,10 +165,10 @@ class Collapse(Judge):
             return None
         return max((step for step in (*self.saved, *self.on_disk) if step < self.onset[1]), default=None)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Since when, what first, and how far back to go."""
-        names = [_SPOKEN.get(word, word) for word in reading.words]
-        began = reading.extra.count(reading.extra[0])
+        names = [_SPOKEN.get(word, word) for word in finding.words]
+        began = finding.extra.count(finding.extra[0])
         first, others = names[:began], names[began:]
         text = "policy collapse"
         if self.onset is not None:
@@ -182,9 +180,9 @@ class Collapse(Judge):
         how = f"{first[0]} first" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} at once"
         return f"{text}: {how}{', then ' if others else ''}{', '.join(others)}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """How many families, the dates, and which metric moved when."""
-        parts = [Evidence("families of symptoms", reading.value, Unit.COUNT)]
+        parts = [Evidence("families of symptoms", finding.value, Unit.COUNT)]
         if self.onset is not None:
             parts.append(Evidence(ONSET, self.onset[1], Unit.COUNT))
         if self.last_good is not None:
@@ -194,7 +192,7 @@ class Collapse(Judge):
         return (*parts, *(Evidence(f"{one.metric}{_MOVED}", one.step, Unit.COUNT) for one in self.moved))
 
 
-class SilentFailure(Judge):
+class SilentFailure(Detector):
     """X2: the run writes records, and nothing that it writes can still change the policy.
 
     Two of three must hold: no gradient, no contrast inside groups, a reward that
@@ -202,29 +200,29 @@ class SilentFailure(Judge):
     left alone, and so is a reward that has never moved.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Repetition is asked for by the patience: 20 of 20 records."""
-        reward, norm = now.reward, now.values.get("grad_norm")
+        reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
             return None
-        if norm is not None and norm >= self.limits["gradient"]:
-            self.recent.clear()
-            return Rest((Bound("grad_norm", self.limits["gradient"], inf, True),))
-        is_flat = reward.zero_share is not None and reward.zero_share >= self.limits["zero_share"]
-        if (norm is None and not is_flat) or reward.is_constant or reward.is_high or now.lr == 0.0:
+        if norm is not None and norm >= self.thresholds["gradient"]:
             self.recent.clear()
             return QUIET
-        return self._signs(now, norm is not None, is_flat)
+        is_flat = reward.zero_share is not None and reward.zero_share >= self.thresholds["zero_share"]
+        if (norm is None and not is_flat) or reward.is_constant or reward.is_high or context.lr == 0.0:
+            self.recent.clear()
+            return QUIET
+        return self._signs(context, norm is not None, is_flat)
 
-    def _signs(self, now: Moment, is_without_gradient: bool, is_flat: bool) -> Reading:
-        reward, recent = now.reward, self.recent
+    def _signs(self, context: RuleContext, is_without_gradient: bool, is_flat: bool) -> Finding:
+        reward, recent = context.reward, self.recent
         assert reward.value is not None
         recent.append(reward.value)
-        is_pinned = max(recent) - min(recent) < self.limits["pinned"] * (reward.top - reward.bottom)
+        is_pinned = max(recent) - min(recent) < self.thresholds["pinned"] * (reward.top - reward.bottom)
         signs = tuple(
             word
             for holds, word in (
@@ -234,23 +232,19 @@ class SilentFailure(Judge):
             )
             if holds
         )
-        return Reading(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
+        return Finding(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What stands still."""
-        return f"alive but learning nothing for 20 records: {' and '.join(reading.words)}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Reward now and at its best."""
-        return (Evidence("reward", reading.value), Evidence("best reward", reading.baseline or 0.0))
+        return f"alive but learning nothing for 20 records: {' and '.join(finding.words)}"
 
 
-class MismatchDriven(Judge):
+class MismatchDriven(Detector):
     """X3: sampler and trainer disagreed first, then the gradient rose, then the policy went."""
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """All three stand, and began in this order."""
-        onsets = now.onsets
+        onsets = context.onsets
         source = min((onsets[one] for one in ("mismatch", "offpolicy") if one in onsets), default=None)
         if source is None:
             return QUIET
@@ -258,48 +252,48 @@ class MismatchDriven(Judge):
         end = min((onsets[one] for one in ("entropy", "reward", "kl") if one in onsets), default=None)
         if gradient is None or end is None or not source.record <= gradient.record <= end.record:
             return QUIET
-        if end.record - source.record > self.limits["records"] or source.record == end.record:
+        if end.record - source.record > self.thresholds["records"] or source.record == end.record:
             return QUIET
         steps = (float(source.step), float(gradient.step), float(end.step))
-        return Reading(CRIT, 3.0, None, None, steps, (source.metric, gradient.metric, end.metric))
+        return Finding(CRIT, 3.0, None, None, steps, (source.metric, gradient.metric, end.metric))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The order, with steps."""
         order = ", then ".join(
-            f"{metric} (step {step:,.0f})" for metric, step in zip(reading.words, reading.extra, strict=True)
+            f"{metric} (step {step:,.0f})" for metric, step in zip(finding.words, finding.extra, strict=True)
         )
         return f"sampler and trainer parted before the policy went: {order}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Which metric moved when."""
         return tuple(
             Evidence(f"{metric}{_MOVED}", step, Unit.COUNT)
-            for metric, step in zip(reading.words, reading.extra, strict=True)
+            for metric, step in zip(finding.words, finding.extra, strict=True)
         )
 
 
-class MachinesOnly(Judge):
+class MachinesOnly(Detector):
     """X4: several system symptoms while no learning family has stirred: look at machines, not at the policy."""
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Two system families stand, and nothing else has begun lately."""
-        onsets = now.onsets
-        if len(onsets) < self.limits["families"]:
+        onsets = context.onsets
+        if len(onsets) < self.thresholds["families"]:
             return QUIET
         standing = tuple(family for family in _SYSTEM if family in onsets)
-        if len(standing) < self.limits["families"] or len(standing) != len(onsets):
+        if len(standing) < self.thresholds["families"] or len(standing) != len(onsets):
             return QUIET
-        if any(now.record - seen < self.limits["calm"] for family, seen in now.alarms.items() if family not in _SYSTEM):
+        if any(
+            context.record - seen < self.thresholds["calm"]
+            for family, seen in context.alarms.items()
+            if family not in _SYSTEM
+        ):
             return QUIET
-        return Reading(INFO, float(len(standing)), words=standing)
+        return Finding(INFO, float(len(standing)), words=standing)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which."""
-        return f"{' and '.join(reading.words)} without a learning symptom: infrastructure, not the policy"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """How many families."""
-        return (Evidence("families of symptoms", reading.value, Unit.COUNT),)
+        return f"{' and '.join(finding.words)} without a learning symptom: infrastructure, not the policy"
 
 
 RULES = (
@@ -310,14 +304,14 @@ RULES = (
         group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "entropy", "response_len_mean", "kl_ref"),
         measures="number of families",
-        judge=Collapse,
-        judges_always=True,
+        detector=Collapse,
+        runs_always=True,
         condition="Verdicts of `families` of these families began or got worse within `records` records: reward, "
         "entropy, length, truncation, gradient, non-finite, KL, groups, validation. Dated by the first record of "
         "the first of them, `lead` records back at most; the last known checkpoint before that is named. "
         "Holds while `holds` of them stand.",
-        limits={"families": 3, "records": 5, "lead": 60, "holds": 2},
-        calm=5,
+        thresholds={"families": 3, "records": 5, "lead": 60, "holds": 2},
+        clear_after=5,
         applies=applicability.has_rollouts,
         why="Everything after the first of these records is training on garbage; go back to the last checkpoint "
         "before it.",
@@ -336,13 +330,14 @@ RULES = (
         family="collapse",
         group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "grad_norm", "zero_std_frac"),
-        judge=SilentFailure,
+        detector=SilentFailure,
         condition="20 records in a row without gradient (below `gradient`, where it is logged) and either without "
         "contrast (`zero_share` of the groups) or with a reward that moves less than `pinned` of its range. Silent on "
         "a solved task, a reward that has never moved, and a learning rate of 0.",
-        limits={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02},
-        patience={CRIT: Patience(_SILENT_RECORDS, _SILENT_RECORDS), INFO: Patience(_SILENT_RECORDS, _SILENT_RECORDS)},
+        thresholds={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02},
+        n_of_m={CRIT: NOfM(_SILENT_RECORDS, _SILENT_RECORDS), INFO: NOfM(_SILENT_RECORDS, _SILENT_RECORDS)},
         applies=applicability.has_reward,
+        evidence=EvidenceNames("reward", "best reward", threshold=""),
         why="The processes run, rows are written, and no update changes anything any more: the machines are wasted.",
         causes=(
             "a policy that has collapsed to answers that all fail",
@@ -359,11 +354,11 @@ RULES = (
         group=Group.LEARNING,
         metrics=("off_policy_kl", "rollout_prob_diff_mean", "rollout_logp_diff_mean", "is_ratio_mean"),
         measures="number of links",
-        judge=MismatchDriven,
+        detector=MismatchDriven,
         condition="Verdicts of mismatch or staleness, of the gradient, and of entropy, reward or KL stand at once and "
         "began in this order, within `records` records.",
-        limits={"records": 100},
-        calm=5,
+        thresholds={"records": 100},
+        clear_after=5,
         applies=applicability.has_rollouts,
         why="The order says what to mend: the policy was trained on text that another model wrote, and the gradient "
         "showed it before the reward did.",
@@ -379,12 +374,13 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_step", "time_gen_sample_max", "aborted_frac"),
         measures="number of families",
-        judge=MachinesOnly,
-        judges_always=True,
+        detector=MachinesOnly,
+        runs_always=True,
         condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) stand and "
         "no learning family has begun within `calm` records: INFO.",
-        limits={"families": 2, "calm": 20},
-        calm=5,
+        thresholds={"families": 2, "calm": 20},
+        clear_after=5,
+        evidence=EvidenceNames("families of symptoms", "", Unit.COUNT, threshold=""),
         why="Slow, failing and uneven at once, with learning undisturbed, is a node, a server or a sandbox.",
         causes=("a node or a file system", "an overloaded inference server", "a tool or sandbox that hangs"),
         next=("time_gen", "time_gen_sample_max", "slowest_tool", "preempted_max", "aborted_frac"),

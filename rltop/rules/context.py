@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rltop.model import Algorithm, Observation, Traits
+from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.phase import PhaseTrack
-from rltop.stats.rolling import AskedWindow, mean_and_error
+from rltop.stats.rolling import Window, mean_and_error
 from rltop.structs import NamedTuple
 
 FLAT_REWARD_STD = 1e-6
@@ -61,7 +61,7 @@ class RewardTrack:
     )
 
     def __init__(self) -> None:
-        self._window = AskedWindow(10)
+        self._window = Window(10)
         self._last = 0.0
         self.value: float | None = None
         self.zero_share: float | None = None
@@ -186,14 +186,11 @@ class Onset(NamedTuple):
     metric: str
 
 
-class Moment:
+class RuleContext:
     """One record and what has gone before it in its segment.
 
     Attributes:
         observation, values: the record.
-        screened: what a judge may rest on: the values, the `reward` and its usual `reward_level`, the `zero_share` of
-            flat groups, and, only where there is such a thing, `lr_rises`, `marks` (cells that held no finite
-            number), `moves` of a new phase, `ranks`, and `metrics` where there are more or fewer than before.
         record: its number in the segment, from 1.
         reward: how the reward has moved, this record included.
         lr: learning rate of this record or the latest known, or None.
@@ -216,8 +213,6 @@ class Moment:
         "phase",
         "record",
         "reward",
-        "screened",
-        "size",
         "top_lr",
         "traits",
         "values",
@@ -237,8 +232,6 @@ class Moment:
         self.is_lr_rising = False
         self.observation: Observation
         self.values: Mapping[str, float] = {}
-        self.screened: Mapping[str, float] = {}
-        self.size = 0
 
     def advance(self, observation: Observation) -> None:
         """Move on to the next record."""
@@ -257,26 +250,32 @@ class Moment:
             self.is_lr_rising = before is not None and lr > before * (1.0 + 1e-9)
             self.lr = lr
             self.top_lr = max(self.top_lr, lr)
-        self.screened = self._screened(observation)
 
-    def _screened(self, observation: Observation) -> Mapping[str, float]:
-        screened, reward = {**observation.values}, self.reward
-        size = len(screened)
-        if size != self.size:
-            screened["metrics"] = self.size = size
-        if reward.value is not None:
-            screened["reward"], screened["reward_level"] = reward.value, reward.usual
-            if reward.zero_share is not None:
-                screened["zero_share"] = reward.zero_share
-        if self.is_lr_rising:
-            screened["lr_rises"] = 1.0
-        if observation.nonfinite:
-            screened["marks"] = len(observation.nonfinite)
-        if observation.ranks:
-            screened["ranks"] = len(observation.ranks)
-        if self.phase.moves:
-            screened["moves"] = len(self.phase.moves)
-        return screened
+    def note(self, event: Event, since_record: int, since_step: int) -> None:
+        """Remember which families stand and since when, from WARN on: composites ask.
+
+        Args:
+            event: a transition on this record.
+            since_record: the number in the run, not in the segment, of the record where the alert began.
+            since_step: its step.
+        """
+        if event.level < Level.WARN or event.state is EventState.FACT:
+            return
+        if event.state is EventState.RECOVERED:
+            self.forget(event)
+            return
+        self.alarms[event.family] = self.record
+        # Records are counted in the segment here, in the run there.
+        began = self.record - (event.record - since_record)
+        onset = self.onsets.get(event.family)
+        if onset is None or began < onset.record:
+            self.onsets[event.family] = Onset(began, since_step, event.rule, event.metric)
+
+    def forget(self, event: Event) -> None:
+        """The family of an event does not stand any more, if it was this rule that began it."""
+        onset = self.onsets.get(event.family)
+        if onset is not None and onset.rule == event.rule:
+            del self.onsets[event.family]
 
     @property
     def is_ending(self) -> bool:
@@ -294,12 +293,12 @@ class Moment:
         self.top_lr = 0.0
         self.is_lr_rising = False
 
-    def clone(self) -> Moment:
+    def clone(self) -> RuleContext:
         """An independent copy; the observation is shared, it is never changed."""
-        twin = Moment(self.algorithm, self.traits, self.group_size)
+        twin = RuleContext(self.algorithm, self.traits, self.group_size)
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
-        twin.phase, twin.top_lr, twin.size = self.phase.clone(), self.top_lr, self.size
+        twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:
-            twin.observation, twin.values, twin.screened = self.observation, self.values, self.screened
+            twin.observation, twin.values = self.observation, self.values
         return twin

@@ -6,14 +6,11 @@ Critics start badly on every run: no rule here speaks before they have had time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Observation
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, logged, within
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import number, percent
 
@@ -22,170 +19,155 @@ _FEW = 8
 _EVERY = 5
 
 
-class ExplainedVariance(Judge):
+class ExplainedVariance(Detector):
     """C1: worse than predicting the mean, or lost after having been good."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(10)
         self.best = float("-inf")
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """After the critic's first `wait` records."""
-        value = now.values.get("explained_var")
+        value = context.values.get("explained_var")
         if value is None:
             return None
-        window, limits = self.window, self.limits
+        window, thresholds = self.window, self.thresholds
         window.push(value)
-        if now.record <= limits["wait"]:
-            return QUIET
-        is_fine = value >= limits["warn"] and window.floor >= limits["lost"]
-        if is_fine and (window.ceiling <= self.best or now.record % _EVERY):
+        if context.record <= thresholds["wait"]:
             return QUIET
         usual = window.median
+        is_fine = value >= thresholds["warn"] and usual >= thresholds["lost"]
+        if is_fine and (usual <= self.best or context.record % _EVERY):
+            return QUIET
         self.best = max(self.best, usual)
-        if value < limits["warn"]:
-            return Reading(CRIT if value < limits["crit"] else WARN, value, self.best, limits["warn"])
-        if self.best > limits["good"] and usual < limits["lost"]:
-            return Reading(WARN, value, self.best, limits["lost"])
+        if value < thresholds["warn"]:
+            return Finding(CRIT if value < thresholds["crit"] else WARN, value, self.best, thresholds["warn"])
+        if self.best > thresholds["good"] and usual < thresholds["lost"]:
+            return Finding(WARN, value, self.best, thresholds["lost"])
         return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The value and what it was."""
         return (
-            f"the critic explains {number(reading.value)} of the returns' variance (best "
-            f"{number(reading.baseline or 0)})"
+            f"the critic explains {number(finding.value)} of the returns' variance (best "
+            f"{number(finding.baseline or 0)})"
         )
 
 
-class ValueLossJump(Judge):
+class ValueLossJump(Detector):
     """C3: value loss a multiple of what it has been."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(50)
         self.start = Frozen(skip=0, size=5, minimum=3)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Against the 50 records before, and never below a part of the start."""
-        value = now.values.get("value_loss")
+        value = context.values.get("value_loss")
         if value is None:
             return None
         window = self.window
         self.start.push(value)
-        if value <= self.limits["warn"] * window.floor:
-            window.push(value)
-            if not self.start.is_final:
-                return QUIET
-            pushes, low, _ = window.reach()
-            return within("value_loss", -inf, self.limits["warn"] * low, pushes)
         base, known = window.median, window.count
         window.push(value)
         # In its first records a critic only gets better: what was usual there is above what is usual now.
-        base = max(base, self.limits["start_share"] * (self.start.value or 0.0))
-        if known < _FEW or base <= 0.0 or value <= self.limits["warn"] * base:
+        base = max(base, self.thresholds["start_share"] * (self.start.value or 0.0))
+        if known < _FEW or base <= 0.0 or value <= self.thresholds["warn"] * base:
             return QUIET
-        level = CRIT if value > self.limits["crit"] * base else WARN
-        return Reading(level, value, base, self.limits["warn"] * base)
+        level = CRIT if value > self.thresholds["crit"] * base else WARN
+        return Finding(level, value, base, self.thresholds["warn"] * base)
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "value_loss"))
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and usual."""
-        return f"value loss {number(reading.value)}, usually {number(reading.baseline or 0)}"
+        return f"value loss {number(finding.value)}, usually {number(finding.baseline or 0)}"
 
 
-class NotLearning(Judge):
+class NotLearning(Detector):
     """C2: value loss where it was at the start, long after it should have fallen."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen(skip=3, size=20)
         self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """A critic that explains the returns anyway has nothing left to learn."""
-        value = now.values.get("value_loss")
+        value = context.values.get("value_loss")
         if value is None:
             return None
         if not self.start.is_final:
             self.start.push(value)
         self.recent.append(value)
         base = self.start.value
-        if now.record < self.limits["wait"] or now.record % _EVERY or base is None:
-            left = -now.record % _EVERY
-            return Rest((), left - 1, True) if left > 1 and self.start.is_final else None
-        line = self.limits["share"] * base
+        if context.record < self.thresholds["wait"] or context.record % _EVERY or base is None:
+            return None
+        line = self.thresholds["share"] * base
         level = median_of(list(self.recent))
         if level < line:
             return QUIET
-        explained = now.values.get("explained_var")
+        explained = context.values.get("explained_var")
         if explained is None:
-            return Reading(INFO, level, base, line)
-        return Reading(WARN, level, base, line) if explained < self.limits["explained"] else QUIET
+            return Finding(INFO, level, base, line)
+        return Finding(WARN, level, base, line) if explained < self.thresholds["explained"] else QUIET
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The level moves on."""
-        self.recent.extend(logged(missed, "value_loss"))
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Level and start."""
         return (
-            f"value loss {number(reading.value)}, {number(reading.baseline or 0)} at the start: the critic stands still"
+            f"value loss {number(finding.value)}, {number(finding.baseline or 0)} at the start: the critic stands still"
         )
 
 
-class ValueDrift(Judge):
+class ValueDrift(Detector):
     """C4: what the critic predicts and what comes back live on different scales."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.returns = Window(50)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Distance of the means against the range that the returns have had lately."""
-        value, returned = now.values.get("value_mean"), now.values.get("return_mean")
+        value, returned = context.values.get("value_mean"), context.values.get("return_mean")
         if value is None or returned is None:
             return None
-        window, limits = self.returns, self.limits
+        window, thresholds = self.returns, self.thresholds
         window.push(returned)
         gap = abs(value - returned)
-        if now.record <= limits["wait"] or gap <= limits["floor"]:
+        if context.record <= thresholds["wait"] or gap <= thresholds["floor"]:
             return QUIET
-        reach = max(window.high - window.low, limits["floor"], 0.5 * abs(window.median))
-        if gap <= limits["warn"] * reach:
+        reach = max(window.high - window.low, thresholds["floor"], 0.5 * abs(window.median))
+        if gap <= thresholds["warn"] * reach:
             return QUIET
-        return Reading(WARN, value, returned, returned + limits["warn"] * (reach if value > returned else -reach))
+        return Finding(WARN, value, returned, returned + thresholds["warn"] * (reach if value > returned else -reach))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Both means."""
         return (
-            f"the critic predicts {number(reading.value)} on average where the returns are "
-            f"{number(reading.baseline or 0)}"
+            f"the critic predicts {number(finding.value)} on average where the returns are "
+            f"{number(finding.baseline or 0)}"
         )
 
 
-class ValueClipping(Judge):
+class ValueClipping(Detector):
     """C5: value updates are cut off for good; a critic that explains nothing besides is held back by it."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """High in the first records of every run."""
-        value = now.values.get("clip_frac_value")
+        value = context.values.get("clip_frac_value")
         if value is None:
             return None
-        if value <= self.limits["info"]:
-            return within("clip_frac_value", -inf, self.limits["info"])
-        if now.record <= self.limits["wait"]:
+        if value <= self.thresholds["info"]:
             return QUIET
-        explained = now.values.get("explained_var")
-        is_held_back = explained is not None and explained < self.limits["explained"]
-        return Reading(WARN if is_held_back else INFO, value, None, self.limits["info"])
+        if context.record <= self.thresholds["wait"]:
+            return QUIET
+        explained = context.values.get("explained_var")
+        is_held_back = explained is not None and explained < self.thresholds["explained"]
+        return Finding(WARN if is_held_back else INFO, value, None, self.thresholds["info"])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The share."""
-        return f"{percent(reading.value)} of the value updates are clipped, line {percent(reading.threshold or 0)}"
+        return f"{percent(finding.value)} of the value updates are clipped, line {percent(finding.threshold or 0)}"
 
 
 _CAUSES = (
@@ -203,12 +185,12 @@ RULES = (
         family="critic",
         group=Group.LEARNING,
         metrics=("explained_var",),
-        judge=ExplainedVariance,
+        detector=ExplainedVariance,
         condition="After `wait` records: below `warn` in 10 of 15: WARN; below `crit` in 5 of 10: CRIT; from "
         "above `good` to below "
         "`lost`: WARN.",
-        limits={"wait": 30, "warn": 0.0, "crit": -1.0, "good": 0.5, "lost": 0.2},
-        patience={INFO: Patience(10, 15), WARN: Patience(10, 15), CRIT: Patience(5, 10)},
+        thresholds={"wait": 30, "warn": 0.0, "crit": -1.0, "good": 0.5, "lost": 0.2},
+        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 10)},
         warm_up=30,
         applies=applicability.has_critic,
         why="Below 0 the critic is worse than a constant, and advantages are mostly its noise.",
@@ -222,12 +204,12 @@ RULES = (
         family="critic",
         group=Group.LEARNING,
         metrics=("value_loss",),
-        judge=ValueLossJump,
+        detector=ValueLossJump,
         condition="Above `warn`× the median of the 50 records before (at least `start_share` of the start) in 3 "
         "of 5: WARN; above "
         "`crit`×: CRIT.",
-        limits={"warn": 10.0, "crit": 100.0, "start_share": 0.05},
-        patience={INFO: Patience(3, 5), WARN: Patience(3, 5), CRIT: Patience(3, 5)},
+        thresholds={"warn": 10.0, "crit": 100.0, "start_share": 0.05},
+        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         warm_up=_FEW,
         applies=applicability.has_critic,
         why="The critic has lost the returns: the advantages of this batch and the next are noise.",
@@ -241,12 +223,12 @@ RULES = (
         family="critic",
         group=Group.LEARNING,
         metrics=("value_loss",),
-        judge=NotLearning,
+        detector=NotLearning,
         condition="After `wait` records: median of 20 at `share` of the start (records 4 to 23) or above, while the "
         "explained variance is below `explained`, in 3 of 4 looks, one every five records: WARN; INFO where that is "
         "not logged.",
-        limits={"wait": 100, "share": 0.9, "explained": 0.2},
-        patience={INFO: Patience(3, 4), WARN: Patience(3, 4)},
+        thresholds={"wait": 100, "share": 0.9, "explained": 0.2},
+        n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
         warm_up=100,
         applies=applicability.has_critic,
         why="Advantages that rest on such a critic are as good as none.",
@@ -260,11 +242,11 @@ RULES = (
         family="critic",
         group=Group.LEARNING,
         metrics=("value_mean", "return_mean"),
-        judge=ValueDrift,
+        detector=ValueDrift,
         condition="Mean value farther from the mean return than `warn`× the range of the last 50 returns (at least "
         "half their level and `floor`), after `wait` records, in 10 of 15.",
-        limits={"warn": 2.0, "wait": 30, "floor": 0.2},
-        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
+        thresholds={"warn": 2.0, "wait": 30, "floor": 0.2},
+        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=30,
         applies=applicability.has_critic,
         why="Every advantage then has the same sign, whatever the answer was worth.",
@@ -278,11 +260,11 @@ RULES = (
         family="critic",
         group=Group.LEARNING,
         metrics=("clip_frac_value",),
-        judge=ValueClipping,
+        detector=ValueClipping,
         condition="Above `info` in 10 of 15 records after the first `wait`: INFO; with an explained variance below "
         "`explained`: WARN.",
-        limits={"info": 0.4, "explained": 0.2, "wait": 30},
-        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
+        thresholds={"info": 0.4, "explained": 0.2, "wait": 30},
+        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=30,
         applies=applicability.has_critic,
         why="The critic is not allowed to follow the returns.",

@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from rltop.model import Evidence, Level, Unit
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, while_absent, within
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Judge, Reading
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding
 from rltop.units import measure
 
-NEVER = float("inf")
 
-
-class Above(Judge):
+class Above(Detector):
     """A value above a line: limits `info`, `warn` and `crit`, whichever are given.
 
     While the rule fires the line is 0.8 of itself, so that a value at the line
@@ -26,94 +23,84 @@ class Above(Judge):
 
     def __init__(
         self,
-        limits: Mapping[str, float],
+        thresholds: Mapping[str, float],
         *,
         metric: str,
         text: str,
         unit: Unit = Unit.NONE,
         transform: Callable[[float], float] | None = None,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(thresholds)
         self.metric = metric
         self.text = text
         self.unit = unit
         self.transform = transform
         lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
         self.lines: tuple[tuple[Level, float], ...] = tuple(
-            (level, limits[name]) for level, name in lines if name in limits
+            (level, thresholds[name]) for level, name in lines if name in thresholds
         )
         self.lowest = min(line for _, line in self.lines)
-        self.rest = within(metric, -NEVER, self.lowest) if transform is None else QUIET
-        self.absent = while_absent(metric)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Compare this record's value with the lines, worst first."""
-        value = now.values.get(self.metric)
+        value = context.values.get(self.metric)
         if value is None:
-            return self.absent
+            return None
         if self.transform is not None:
             value = self.transform(value)
         factor = RELEASE if self.is_firing else 1.0
         if value <= self.lowest * factor:
-            return self.rest
+            return QUIET
         for level, line in self.lines:
             if value > line * factor:
-                return Reading(level, value, None, line)
+                return Finding(level, value, None, line)
         return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The rule's sentence with value and line in it."""
-        line = measure(reading.threshold or 0.0, self.unit)
-        return self.text.format(value=measure(reading.value, self.unit), line=line)
+        line = measure(finding.threshold or 0.0, self.unit)
+        return self.text.format(value=measure(finding.value, self.unit), line=line)
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Value and line."""
-        return (
-            Evidence(self.metric, reading.value, self.unit),
-            Evidence("threshold", reading.threshold or 0.0, self.unit),
-        )
+        return EvidenceNames(self.metric, "", self.unit).of(finding)
 
 
-class Below(Judge):
+class Below(Detector):
     """A value below a line: limits `info`, `warn` and `crit`, whichever are given.
 
     While the rule fires the line is 1.25 of itself, the mirror of `Above`.
     """
 
-    def __init__(self, limits: Mapping[str, float], *, metric: str, text: str, unit: Unit = Unit.NONE) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float], *, metric: str, text: str, unit: Unit = Unit.NONE) -> None:
+        super().__init__(thresholds)
         self.metric = metric
         self.text = text
         self.unit = unit
         lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
         self.lines: tuple[tuple[Level, float], ...] = tuple(
-            (level, limits[name]) for level, name in lines if name in limits
+            (level, thresholds[name]) for level, name in lines if name in thresholds
         )
         self.highest = max(line for _, line in self.lines)
-        self.rest = within(metric, self.highest, NEVER)
-        self.absent = while_absent(metric)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Compare this record's value with the lines, worst first."""
-        value = now.values.get(self.metric)
+        value = context.values.get(self.metric)
         if value is None:
-            return self.absent
+            return None
         factor = 1.0 / RELEASE if self.is_firing else 1.0
         if value >= self.highest * factor:
-            return self.rest
+            return QUIET
         for level, line in self.lines:
             if value < line * factor:
-                return Reading(level, value, None, line)
+                return Finding(level, value, None, line)
         return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The rule's sentence with value and line in it."""
-        line = measure(reading.threshold or 0.0, self.unit)
-        return self.text.format(value=measure(reading.value, self.unit), line=line)
+        line = measure(finding.threshold or 0.0, self.unit)
+        return self.text.format(value=measure(finding.value, self.unit), line=line)
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Value and line."""
-        return (
-            Evidence(self.metric, reading.value, self.unit),
-            Evidence("threshold", reading.threshold or 0.0, self.unit),
-        )
+        return EvidenceNames(self.metric, "", self.unit).of(finding)

@@ -3,6 +3,10 @@
 Owns the order of judgement, restarts, the event log and what is shown. What a
 rule looks for is the rule's business; where observations come from is not
 known here.
+
+Every rule whose metrics a run logs is asked about every record: 14 to 43 µs a
+record (`bench/bench_rules_cost.py`). Rules that said for how long they need not
+be asked took 16 to 33 µs on the same records, and as long over a whole history.
 """
 
 from __future__ import annotations
@@ -12,11 +16,9 @@ from collections.abc import Sequence
 from rltop.catalog.dialect import Identity
 from rltop.model import Event, EventState, Level, Observation, Verdict
 from rltop.rules import profiles, registry
-from rltop.rules.alert_state import Rule
-from rltop.rules.attention import Attention
-from rltop.rules.context import Moment, Onset
+from rltop.rules.alert_state import AlertState
+from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
-from rltop.rules.rest import Rest
 from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
 
@@ -46,10 +48,10 @@ class Engine:
         self._has_told = not self.profiles
         self._muted: set[str] = set()
         self._checkpoints: tuple[int, ...] = ()
-        self._now = Moment(identity.algorithm, identity.traits, self._group_size(identity))
+        self._context = RuleContext(identity.algorithm, identity.traits, self._group_size(identity))
         self._segment: int | None = None
         self._crossing = Crossing()
-        self._rules = self._fresh_rules()
+        self._states = self._all_fresh()
         self._select()
 
     def _group_size(self, identity: Identity) -> int | None:
@@ -68,25 +70,23 @@ class Engine:
             return False
         return self.options.is_enabled(spec.id, self._names())
 
-    def _fresh(self, spec: RuleSpec) -> Rule:
-        rule = Rule(spec, self.options.limits(spec.id, self._names()))
+    def _fresh(self, spec: RuleSpec) -> AlertState:
+        state = AlertState(spec, self.options.thresholds(spec.id, self._names()))
         if self._checkpoints:
-            rule.judge.take_checkpoints(self._checkpoints)
-        return rule
+            state.detector.take_checkpoints(self._checkpoints)
+        return state
 
-    def _fresh_rules(self) -> list[Rule]:
+    def _all_fresh(self) -> list[AlertState]:
         return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
 
     def _select(self) -> None:
         """Leave out, record by record, what the stream has nothing to say to."""
         signals = self.identity.signals
         self._logged = [
-            rule
-            for rule in self._rules
-            if rule.spec.judges_always or any(name in signals for name in rule.spec.metrics)
+            state
+            for state in self._states
+            if state.spec.runs_always or any(name in signals for name in state.spec.metrics)
         ]
-        self._late = [place for place, rule in enumerate(self._logged) if rule.spec.takes_late]
-        self._attention = Attention(self._logged)
 
     def observe(self, observation: Observation) -> list[Event]:
         """Judge one closed step; returns the transitions that it caused, in order.
@@ -103,92 +103,57 @@ class Engine:
             self._segment = observation.segment
         if not self._has_told:
             happened += self._tell(observation)
-        now, attention = self._now, self._attention
-        now.advance(observation)
-        if now.phase.moves:
+        context = self._context
+        context.advance(observation)
+        if context.phase.moves:
             self._begin_anew()
-        rules = self._logged
-        for place in attention.asked(now):
-            rule = rules[place]
-            reading = rule.read(now)
-            if reading is None or (reading is QUIET and rule.is_idle):
-                continue
-            if type(reading) is Rest:
-                if reading.is_silent or rule.is_idle:
-                    attention.lay(place, reading, now.record)
-                    continue
-                reading = QUIET
-            event = rule.advance(now, reading)
+        for state in self._logged:
+            event = state.observe(context)
             if event is not None:
-                metric, key = self._subject(rule)
+                metric, key = self._subject(state)
                 event = event._replace(metric=metric, key=key)
                 happened.append(event)
-                self._note(event, rule)
+                self._note(event, state)
         return happened
 
     def _observe_late(self, observation: Observation) -> list[Event]:
-        """Show a row to the rules that take late ones: they catch up with the training rows first."""
+        """Show a row to the rules that take late ones; nobody else learns from it."""
         happened = [] if self._has_told else self._tell(observation)
-        self._attention.wake(self._late, self._now)
-        now = self._now.clone()
-        now.observation, now.values = observation, observation.values
-        for place in self._late:
-            rule = self._logged[place]
-            event = rule.observe(now)
+        context = self._context.clone()
+        context.observation, context.values = observation, observation.values
+        for state in self._logged:
+            event = state.observe(context) if state.spec.accepts_late else None
             if event is not None:
                 happened.append(event)
-                self._note(event, rule)
+                self._note(event, state)
         return happened
 
     def _begin_anew(self) -> None:
         """A new phase: what was usual before it says nothing about what comes."""
-        for place, rule in enumerate(self._logged):
-            if rule.spec.follows_phase:
-                self._attention.forget(place)
-                rule.begin_anew(self.options.limits(rule.spec.id))
+        for state in self._logged:
+            if state.spec.resets_on_phase:
+                state.begin_anew(self.options.thresholds(state.spec.id))
 
     def _tell(self, observation: Observation) -> list[Event]:
         """Say once whose thresholds hold: they never move silently."""
         self._has_told = True
         if not self.options.is_enabled(profiles.RULE, self._names()):
             return []
-        family = registry.BY_ID[profiles.RULE].family
-        told = []
-        for name, reason in self.profiles:
-            message = (
-                f"profile {name}, because {reason}" if reason != profiles.CONFIGURED else f"profile {name}, {reason}"
-            )
-            changed = ", ".join(profiles.PROFILES[name].rules)
-            told.append(
-                Event(observation.record, observation.step, profiles.RULE, family, Level.INFO, EventState.FACT,
-                      f"{message}: lines of its own for {changed}")
-            )  # fmt: skip
+        told = [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in self.profiles]
         self.events += told
         return told
 
-    def _subject(self, rule: Rule) -> tuple[str, str]:
+    def _subject(self, state: AlertState) -> tuple[str, str]:
         """What the verdict of a rule speaks of: the metric, and the trainer's key."""
-        about = rule.judge.about(rule.reading) if rule.reading is not QUIET else None
-        if about is None:
-            return self.identity.subject(rule.spec.metrics)
-        return self.identity.subject((about.metric, *rule.spec.metrics), about.instance)
+        subject = state.detector.subject(state.finding) if state.finding is not QUIET else None
+        if subject is None:
+            return self.identity.subject(state.spec.metrics)
+        return self.identity.subject((subject.metric, *state.spec.metrics), subject.instance)
 
-    def _note(self, event: Event, rule: Rule) -> None:
+    def _note(self, event: Event, state: AlertState) -> None:
         """Log a transition, and remember which families stand and since when: composites ask."""
         self.events.append(event)
-        if event.level < Level.WARN or event.state is EventState.FACT:
-            return
-        now, family = self._now, event.family
-        onset = now.onsets.get(family)
-        if event.state is EventState.RECOVERED:
-            if onset is not None and onset.rule == event.rule:
-                del now.onsets[family]
-            return
-        now.alarms[family] = now.record
-        # Records are counted in the segment here, in the run there.
-        began = now.record - (event.record - rule.since_record)
-        if onset is None or began < onset.record:
-            now.onsets[family] = Onset(began, rule.since_step, event.rule, event.metric)
+        self._context.note(event, state.since_record, state.since_step)
 
     def peek(self, observation: Observation) -> list[Verdict]:
         """What the verdicts would be if `observation` closed now; changes nothing."""
@@ -208,50 +173,42 @@ class Engine:
         """
         happened = []
         was_crossing = self._crossing.is_certain
-        is_crossing = self._crossing.note(observation.step, self._now.record)
-        if is_crossing and was_crossing:
-            # That two write here has been said.
-            pass
-        elif self.options.is_enabled(RESTART_RULE, self._names()):
+        is_crossing = self._crossing.note(observation.step, self._context.record)
+        # That two write here is said once.
+        if not (is_crossing and was_crossing) and self.options.is_enabled(RESTART_RULE, self._names()):
             message = _TWO_WRITERS if is_crossing else self._restart_message(observation)
-            family = registry.BY_ID[RESTART_RULE].family
-            happened.append(
-                Event(observation.record, observation.step, RESTART_RULE, family, Level.INFO, EventState.FACT, message)
-            )
-        ended = self._now.clone()
+            happened.append(_fact(observation, RESTART_RULE, message))
+        ended = self._context.clone()
         ended.observation = observation
-        happened += [rule.recover(ended) for rule in self._rules if rule.is_firing]
+        happened += [state.recover(ended) for state in self._states if state.is_firing]
         self.events += happened
-        self._now.restart()
+        self._context.restart()
         self._segment = observation.segment
-        self._rules = self._fresh_rules()
+        self._states = self._all_fresh()
         self._select()
         return happened
 
     def _restart_message(self, observation: Observation) -> str:
-        if self._now.record == 0:
+        if self._context.record == 0:
             return f"restarted at step {observation.step:,}"
-        last = self._now.observation.step
+        last = self._context.observation.step
         return f"restarted at step {observation.step:,} (was at {last:,}): baselines begin anew"
 
     def identified(self, identity: Identity) -> list[Event]:
         """Take on what the stream turned out to be; rules that still apply keep their state."""
-        # What a judge rests on may hang on what kind of run it is.
-        self._attention.wake_all(self._now)
         self.identity = identity
         before, self.profiles = self.profiles, self._profiles_of(identity)
-        now = self._now
-        now.algorithm, now.traits, now.group_size = identity.algorithm, identity.traits, self._group_size(identity)
-        known = {rule.spec.id: rule for rule in self._rules}
-        kept = {name: rule for name, rule in known.items() if self._stays(rule.spec, before)}
-        happened = [rule.recover(now) for name, rule in known.items() if rule.is_firing and name not in kept]
+        context = self._context
+        context.algorithm, context.traits = identity.algorithm, identity.traits
+        context.group_size = self._group_size(identity)
+        known = {state.spec.id: state for state in self._states}
+        kept = {name: state for name, state in known.items() if self._stays(state.spec, before)}
+        happened = [state.recover(context) for name, state in known.items() if state.is_firing and name not in kept]
         self._has_told = self._has_told and before == self.profiles
         self.events += happened
         for event in happened:
-            onset = now.onsets.get(event.family)
-            if onset is not None and onset.rule == event.rule:
-                del now.onsets[event.family]
-        self._rules = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+            context.forget(event)
+        self._states = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
         self._select()
         return happened
 
@@ -263,10 +220,6 @@ class Engine:
             return True
         names = [profile.name for profile in before]
         return self.options.settings(spec.id, names) == self.options.settings(spec.id, self._names())
-
-    def finish(self) -> list[Event]:
-        """The recording is over. Nothing fires for silence here: that needs a clock."""
-        return []
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Take a rule's verdicts out of `verdicts`, or put them back.
@@ -292,19 +245,19 @@ class Engine:
     def take_checkpoints(self, steps: Sequence[int]) -> None:
         """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
         self._checkpoints = tuple(steps)
-        for rule in self._rules:
-            rule.judge.take_checkpoints(self._checkpoints)
+        for state in self._states:
+            state.detector.take_checkpoints(self._checkpoints)
 
     @property
     def verdicts(self) -> list[Verdict]:
         """What fires, then what recovered lately, without what is muted; worst first, oldest first among equals."""
-        if self._now.record == 0:
+        if self._context.record == 0:
             return []
-        record = self._now.observation.record
+        record = self._context.observation.record
         shown = [
-            rule.verdict(*self._subject(rule))
-            for rule in self._rules
-            if rule.spec.id not in self._muted and rule.is_shown(record)
+            state.verdict(*self._subject(state))
+            for state in self._states
+            if state.spec.id not in self._muted and state.is_shown(record)
         ]
         shown.sort(key=lambda v: (*v.urgency, v.since_record))
         return shown
@@ -312,12 +265,12 @@ class Engine:
     @property
     def active(self) -> Sequence[RuleSpec]:
         """The rules that apply to this run, in order."""
-        return [rule.spec for rule in self._rules]
+        return [state.spec for state in self._states]
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
         """Records seen of those that the baselines need, or None once they stand."""
-        seen = self._now.record
+        seen = self._context.record
         return (seen, WARM_UP_RECORDS) if seen < WARM_UP_RECORDS else None
 
     def clone(self) -> Engine:
@@ -326,12 +279,17 @@ class Engine:
         twin.identity, twin.options, twin.events = self.identity, self.options, []
         twin.profiles, twin._has_told = self.profiles, True
         twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
-        twin._now = self._now.clone()
+        twin._context = self._context.clone()
         twin._segment = self._segment
         twin._crossing = self._crossing.clone()
         logged = set(map(id, self._logged))
         # A rule that is never asked never changes.
-        twin._rules = [rule.clone() if id(rule) in logged else rule for rule in self._rules]
+        twin._states = [state.clone() if id(state) in logged else state for state in self._states]
         twin._select()
-        twin._attention = self._attention.clone(twin._logged)
         return twin
+
+
+def _fact(observation: Observation, rule: str, message: str) -> Event:
+    """A fact that the engine itself states, at `observation`."""
+    family = registry.BY_ID[rule].family
+    return Event(observation.record, observation.step, rule, family, Level.INFO, EventState.FACT, message)

@@ -7,14 +7,12 @@ second sign says that it costs something.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
-from rltop.model import Evidence
+from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.entropy import FALL_CAUSES, NEXT, RISE_CAUSES, SOURCES, levels
-from rltop.rules.rest import Bound, Rest, within
-from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.entropy import FALL_CAUSES, NEXT, RISE_CAUSES, SOURCES
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen
 from rltop.units import number
 
@@ -22,18 +20,18 @@ _SEQUENCE_SUM = 15.0
 _HARDLY_BETTER = 0.005
 
 
-class Exhausted(Judge):
+class Exhausted(Detector):
     """E3: next to no entropy for long, and validation that no longer moves."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.info = limits["info"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.info = thresholds["info"]
         self.best: float | None = None
         self.flat_for = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Information; WARN once enough evaluations in a row have brought nothing."""
-        value, score = now.values.get("entropy"), now.values.get("val_score")
+        value, score = context.values.get("entropy"), context.values.get("val_score")
         is_low = value is not None and value < self.info
         if score is not None:
             is_better = self.best is None or score > self.best + _HARDLY_BETTER
@@ -43,119 +41,101 @@ class Exhausted(Judge):
             return None
         if not is_low:
             self.flat_for = 0
-            return QUIET if score is not None else Rest((Bound("entropy", self.info), Bound("val_score", inf, -inf)))
-        reward = now.reward
-        is_stuck = self.flat_for >= self.limits["evaluations"] and not (reward.is_high or reward.is_solved)
-        return Reading(WARN if is_stuck else INFO, value, None, self.info)
+            return QUIET
+        reward = context.reward
+        is_stuck = self.flat_for >= self.thresholds["evaluations"] and not (reward.is_high or reward.is_solved)
+        return Finding(WARN if is_stuck else INFO, value, None, self.info)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The level."""
-        stuck = f", and {self.flat_for} evaluations in a row are no better" if reading.level >= WARN else ""
-        return f"entropy {number(reading.value)} nats per token: little exploration is left{stuck}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Level and line."""
-        return levels(reading)
+        stuck = f", and {self.flat_for} evaluations in a row are no better" if finding.level >= WARN else ""
+        return f"entropy {number(finding.value)} nats per token: little exploration is left{stuck}"
 
 
-class HighEntropy(Judge):
+class HighEntropy(Detector):
     """E5: entropy far above the start, and high in itself, for long."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
-        self.high, self.rise = limits["warn"], limits["rise"]
+        self.high, self.rise = thresholds["warn"], thresholds["rise"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Both an absolute line and the run's own start; what looks like a sum over the sequence is left alone."""
-        value = now.values.get("entropy")
+        value = context.values.get("entropy")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         factor = RELEASE if self.is_firing else 1.0
         if base is None or not self.high * factor < value < _SEQUENCE_SUM or value <= self.rise * factor * base:
-            top = self.high if base is None else max(self.high, self.rise * base)
-            return within("entropy", -inf, top) if is_settled and value <= top else QUIET
-        return Reading(WARN, value, base, self.rise * base)
+            return QUIET
+        return Finding(WARN, value, base, self.rise * base)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Start and now."""
-        return f"entropy {number(reading.baseline or 0)} → {number(reading.value)} nats per token since the start"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Now, start, line."""
-        return levels(reading)
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats per token since the start"
 
 
-class SpentForNothing(Judge):
+class SpentForNothing(Detector):
     """E7: most of the entropy is gone, whenever and however slowly, and the reward never rose for it."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen(skip=0, size=5, minimum=3)
         self.teacher = Frozen(skip=0, size=5, minimum=3)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Against the first five records."""
-        value = now.values.get("entropy")
+        value = context.values.get("entropy")
         if value is None:
             return None
         start = self.start
-        distance = now.values.get("kl_teacher")
+        distance = context.values.get("kl_teacher")
         if distance is not None and not self.teacher.is_final:
             self.teacher.push(distance)
         if not start.is_final:
             start.push(value)
             return QUIET
-        line = self.limits["warn"] * (start.value or 0.0)
+        line = self.thresholds["warn"] * (start.value or 0.0)
         if value >= line:
-            bounds = (Bound("entropy", line), Bound("kl_teacher", inf, -inf))
-            return Rest(bounds[:1] if self.teacher.is_final else bounds)
-        if (start.value or 0.0) < self.limits["floor"] or now.record < self.limits["records"]:
             return QUIET
-        if self._has_bought_something(now, distance):
+        if (start.value or 0.0) < self.thresholds["floor"] or context.record < self.thresholds["records"]:
             return QUIET
-        return Reading(WARN, value, start.value, line)
+        if self._has_bought_something(context, distance):
+            return QUIET
+        return Finding(WARN, value, start.value, line)
 
-    def _has_bought_something(self, now: Moment, distance: float | None) -> bool:
-        reward = now.reward
+    def _has_bought_something(self, context: RuleContext, distance: float | None) -> bool:
+        reward = context.reward
         if reward.count and not reward.is_constant:
             return reward.has_gained or reward.is_high or reward.is_solved
         # Without a reward there is only the teacher to come closer to; without one logged, nothing can be said.
         base = self.teacher.value
-        return distance is None or base is None or distance < self.limits["closer"] * base
+        return distance is None or base is None or distance < self.thresholds["closer"] * base
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How much is gone."""
-        return f"entropy {number(reading.baseline or 0)} → {number(reading.value)} nats, and nothing was gained for it"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Now, start, line."""
-        return levels(reading)
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats, and nothing was gained for it"
 
 
-class SequenceSum(Judge):
+class SequenceSum(Detector):
     """E6: an entropy that no vocabulary allows per token: a sum over the sequence."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """An absolute line: 15 nats per token would be three million equally likely tokens."""
-        if now.record > self.limits["records"]:
-            return Rest(is_silent=True)
-        value = now.values.get("entropy")
+        if context.record > self.thresholds["records"]:
+            return None
+        value = context.values.get("entropy")
         if value is None:
             return None
-        return Reading(INFO, value, None, self.limits["info"]) if value > self.limits["info"] else QUIET
+        return Finding(INFO, value, None, self.thresholds["info"]) if value > self.thresholds["info"] else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What the level means."""
-        return f"entropy {number(reading.value)} looks like a sum over the sequence: only its changes are judged"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Level and line."""
-        return levels(reading)
+        return f"entropy {number(finding.value)} looks like a sum over the sequence: only its changes are judged"
 
 
 RULES = (
@@ -165,12 +145,13 @@ RULES = (
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
-        judge=Exhausted,
+        detector=Exhausted,
         condition="Below `info` nats per token in 20 records in a row: INFO; WARN where meanwhile `evaluations` "
         "evaluations in a row were no better than the best and the reward is not at its top.",
-        limits={"info": 0.02, "evaluations": 3},
-        patience={INFO: Patience(20, 20), WARN: Patience(20, 20)},
+        thresholds={"info": 0.02, "evaluations": 3},
+        n_of_m={INFO: NOfM(20, 20), WARN: NOfM(20, 20)},
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
         why="Little exploration is left; some runs go on learning there, so it is information.",
         causes=FALL_CAUSES,
         next=NEXT,
@@ -182,12 +163,13 @@ RULES = (
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
-        judge=HighEntropy,
+        detector=HighEntropy,
         condition="Above `warn` nats per token and above `rise`× the start in 10 of 15 records: WARN.",
-        limits={"warn": 1.0, "rise": 2.0},
-        patience={INFO: Patience(10, 15), WARN: Patience(10, 15)},
+        thresholds={"warn": 1.0, "rise": 2.0},
+        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=10,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
         why="A policy that becomes less certain of every token is learning noise, however slowly.",
         causes=RISE_CAUSES,
         next=("off_policy_kl", "clip_frac_high", "staleness_mean", "reward_mean", "response_len_mean"),
@@ -199,14 +181,15 @@ RULES = (
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
-        judge=SpentForNothing,
+        detector=SpentForNothing,
         condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, after `records` "
         "records, while the reward stands above the start by less than a quarter of its range; without a reward, while "
         "the KL to the teacher is above `closer` of its start: WARN.",
-        limits={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7},
-        patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
+        thresholds={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7},
+        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=20,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
         why="Entropy is what reward is bought with. A run that has spent it and has nothing to show cannot explore any "
         "more to find out why.",
         causes=FALL_CAUSES,
@@ -219,12 +202,13 @@ RULES = (
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
-        judge=SequenceSum,
+        detector=SequenceSum,
         condition="Above `info` in 5 of 5 records among the first `records`: INFO. Rules on levels leave such a run "
         "alone, rules on changes do not.",
-        limits={"info": _SEQUENCE_SUM, "records": 50},
-        patience={INFO: Patience(5, 5)},
+        thresholds={"info": _SEQUENCE_SUM, "records": 50},
+        n_of_m={INFO: NOfM(5, 5)},
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
         why="Some aggregations of the loss sum entropy over the answer; read as per token it would mean pure noise.",
         causes=("a loss that is aggregated as a sum over tokens", "a trainer that logs the entropy of the sequence"),
         next=("response_len_mean", "loss"),

@@ -7,54 +7,46 @@ said once per occurrence, and none is said of what happens on every step.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Evidence, Unit
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
-from rltop.rules.rule import INFO, QUIET, Group, Judge, Reading, RuleSpec
-from rltop.stats.persistence import OfLast
+from rltop.model import Unit
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, Group, RuleSpec
+from rltop.stats.persistence import NOfMCounter
 from rltop.units import duration, measure, number
 
 _STRIDE = 16
 _WORDS = {"response_len_mean": "answers", "score_mean": "reward", "reward_mean": "reward", "time_step": "step time"}
 
 
-_SAME_METRICS = (Bound("metrics", inf, -inf),)
-_NO_MOVE = Rest((Bound("moves", inf, -inf),))
-_NO_SAVE = within("time_save", -inf, 0.0)
-_NO_VALIDATION = Rest((Bound("val_score", inf, -inf), Bound("val_loss", inf, -inf), Bound("time_eval", -inf, 0.0)))
-
-
-class NewPhase(Judge):
+class NewPhase(Detector):
     """F1: length, reward and step time moved together, the optimiser did not."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """What the moment has recognised."""
-        moves = now.phase.moves
+        moves = context.phase.moves
         if not moves:
-            return _NO_MOVE
+            return QUIET
         numbers = tuple(number for move in moves for number in (move.before, move.after))
-        return Reading(INFO, moves[0].after, moves[0].before, None, numbers, tuple(move.name for move in moves))
+        return Finding(INFO, moves[0].after, moves[0].before, None, numbers, tuple(move.name for move in moves))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Every move."""
-        pairs = zip(reading.extra[::2], reading.extra[1::2], strict=True)
+        pairs = zip(finding.extra[::2], finding.extra[1::2], strict=True)
         moved = ", ".join(
             f"{_WORDS[name]} {measure(before, CATALOG[name].unit)} → {measure(after, CATALOG[name].unit)}"
-            for name, (before, after) in zip(reading.words, pairs, strict=True)
+            for name, (before, after) in zip(finding.words, pairs, strict=True)
         )
         return f"new phase? {moved} within a record, all else as before: what is usual is learned anew"
 
 
-class _Occasion(Judge):
+class _Occasion(Detector):
     """Something that happens now and then; silent where it happens on most records."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.often = OfLast(int(limits["n"]), int(limits["m"]))
-        self.left = int(limits["most"])
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.often = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
+        self.left = int(thresholds["most"])
 
     def _occurs(self, is_now: bool) -> bool:
         is_usual = self.often.push(is_now)
@@ -67,84 +59,79 @@ class _Occasion(Judge):
 class Checkpoint(_Occasion):
     """F2: a checkpoint was written on this step."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The time that it took."""
-        seconds = now.values.get("time_save", 0.0)
+        seconds = context.values.get("time_save", 0.0)
         if seconds <= 0.0 and not self.often.bits:
-            return _NO_SAVE
+            return QUIET
         if not self._occurs(seconds > 0.0):
             return QUIET
-        return Reading(INFO, seconds)
+        return Finding(INFO, seconds)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How long it took."""
-        return f"checkpoint written in {duration(reading.value)}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """How long it took."""
-        return (Evidence("time_save", reading.value, Unit.SECONDS),)
+        return f"checkpoint written in {duration(finding.value)}"
 
 
 class Validation(_Occasion):
     """F3: the run was evaluated on this step."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.before: float | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The score where there is one, else the loss or the time that it took."""
-        values = now.values
+        values = context.values
         found = next((name for name in ("val_score", "val_loss") if name in values), "")
         if not found and values.get("time_eval", 0.0) > 0.0:
             found = "time_eval"
         if not found and not self.often.bits:
-            return _NO_VALIDATION
+            return QUIET
         if not self._occurs(bool(found)):
             return QUIET
         value, before = values[found], None
         if found != "time_eval":
             before, self.before = self.before, value
-        return Reading(INFO, value, before, None, (), (found,))
+        return Finding(INFO, value, before, None, (), (found,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What came of it."""
-        name = reading.words[0]
+        name = finding.words[0]
         if name == "time_eval":
-            return f"validation took {duration(reading.value)}"
-        before = "" if reading.baseline is None else f", before {number(reading.baseline)}"
-        return f"{CATALOG[name].title} {number(reading.value)}{before}"
+            return f"validation took {duration(finding.value)}"
+        before = "" if finding.baseline is None else f", before {number(finding.baseline)}"
+        return f"{CATALOG[name].title} {number(finding.value)}{before}"
 
 
-class NewMetric(Judge):
+class NewMetric(Detector):
     """F4: something is logged that was not logged before."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.known: set[str] = set()
         self.size = -1
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Compares sets only when their size has changed, and now and then."""
-        values = now.values
-        left = _STRIDE - now.record % _STRIDE
-        if len(values) == self.size and left < _STRIDE:
-            return QUIET if left == 1 else Rest(_SAME_METRICS, left - 1)
+        values = context.values
+        if len(values) == self.size and context.record % _STRIDE:
+            return QUIET
         self.size = len(values)
         unknown = values.keys() - self.known
         if not unknown:
-            return QUIET if left == 1 else Rest(_SAME_METRICS, left - 1)
+            return QUIET
         new = [name for name in values if name in unknown]
         self.known.update(new)
         told = [name for name in new if not name.startswith("val_")]
-        if now.record <= self.limits["records"] or not told:
+        if context.record <= self.thresholds["records"] or not told:
             return QUIET
-        return Reading(INFO, float(len(told)), words=tuple(told))
+        return Finding(INFO, float(len(told)), words=tuple(told))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which, as far as there is room."""
-        first = ", ".join(CATALOG[name].title for name in reading.words[:3])
-        more = len(reading.words) - 3
+        first = ", ".join(CATALOG[name].title for name in finding.words[:3])
+        more = len(finding.words) - 3
         return f"newly logged: {first}" + (f" and {more} more" if more > 0 else "")
 
 
@@ -157,7 +144,7 @@ RULES = (
         family="facts",
         group=Group.LEARNING,
         metrics=("response_len_mean", "reward_mean", "score_mean", "time_step"),
-        judge=NewPhase,
+        detector=NewPhase,
         condition="Answer length, reward and step time leave their usual range on the same record and stay out of it "
         "for three, while gradient, entropy, KL and clipping (at least two of them logged) stay in theirs: a fact. "
         "Rules that compare reward, length and time with what was usual begin anew.",
@@ -173,11 +160,12 @@ RULES = (
         family="facts",
         group=Group.SYSTEM,
         metrics=("time_save",),
-        judge=Checkpoint,
+        detector=Checkpoint,
         condition="Time for a checkpoint is logged on this step, unless it is on `n` of the last `m`: a fact, at most "
         "`most` times in a segment.",
-        limits={"n": 6, "m": 10, "most": 200},
+        thresholds={"n": 6, "m": 10, "most": 200},
         is_fact=True,
+        evidence=EvidenceNames("time_save", unit=Unit.SECONDS),
         why="A step that writes a checkpoint may take twenty times as long as the others and is no slower for it.",
         causes=("the trainer's save interval",),
         next=("time_step", "throughput"),
@@ -189,11 +177,11 @@ RULES = (
         family="facts",
         group=Group.SYSTEM,
         metrics=("val_score", "val_loss", "time_eval"),
-        judge=Validation,
-        takes_late=True,
+        detector=Validation,
+        accepts_late=True,
         condition="An evaluation is logged on this step, unless it is on `n` of the last `m`: a fact, at most `most` "
         "times in a segment.",
-        limits={"n": 6, "m": 10, "most": 200},
+        thresholds={"n": 6, "m": 10, "most": 200},
         is_fact=True,
         why="It lengthens the gap between two rows, and is what the run is for.",
         causes=("the trainer's evaluation interval",),
@@ -206,10 +194,10 @@ RULES = (
         family="facts",
         group=Group.SYSTEM,
         metrics=(),
-        judge=NewMetric,
-        judges_always=True,
+        detector=NewMetric,
+        runs_always=True,
         condition="A known metric other than an evaluation appears for the first time after `records` records: a fact.",
-        limits={"records": 20},
+        thresholds={"records": 20},
         is_fact=True,
         why="What begins to be logged in the middle of a run was switched on there: a stage, a loss term, a critic.",
         causes=_CHANGED,

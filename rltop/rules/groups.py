@@ -6,62 +6,58 @@ relatives. All right is a solved task; all wrong is a dead run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Evidence, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
-from rltop.rules.rest import FOREVER, HELD_RECORDS, Rest, while_absent, within
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.rule import (
+    CRIT,
+    INFO,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+    Subject,
+)
 from rltop.units import number, percent
 
 
-def _has_contrast(values: Mapping[str, float]) -> bool:
-    """The record says how many of its groups are flat, and was not woken up for."""
-    has_reward = "score_mean" in values or "reward_mean" in values
-    return has_reward and ("zero_std_frac" in values or "reward_std" in values)
-
-
-class ZeroVariance(Judge):
+class ZeroVariance(Detector):
     """G1: share of groups without any difference in reward.
 
     Muted where the reward has been one constant since the start (distillation
     logs 0), and information where the groups agree because the task is solved.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.warn, self.crit = limits["warn"], limits["crit"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.warn, self.crit = thresholds["warn"], thresholds["crit"]
         self.seen = self.whole = self.whole_before = 0
         self.has_parts = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """A standard deviation of nothing counts as every group; batches of one group count only in long rows."""
-        reward = now.reward
+        reward = context.reward
         if reward.value is None or reward.zero_share is None:
-            return while_absent("zero_share")
+            return None
         share = reward.zero_share
         if self._is_one_group(share):
             return QUIET
         if share <= (self.warn * RELEASE if self.is_firing else self.warn):
-            return within("zero_share", -inf, self.warn, FOREVER if self.has_parts else HELD_RECORDS)
+            return QUIET
         if reward.is_constant:
-            return self._constant(share, now)
+            return self._constant(share, context)
         if reward.is_high or reward.is_coming_up:
-            return Reading(INFO, share, None, self.warn, (reward.usual,))
+            return Finding(INFO, share, None, self.warn, (reward.usual,))
         level = CRIT if share >= self.crit and reward.is_low else WARN
-        return Reading(level, share, None, self.warn, (reward.usual,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records in which some groups differ, or all."""
-        shares = [one.values.get("zero_std_frac", 0.0) for one in missed if _has_contrast(one.values)]
-        if shares:
-            self.seen += len(shares)
-            self.whole_before += self.whole
-            self.whole = 0
-            self.has_parts = self.has_parts or max(shares) > 0.0
+        return Finding(level, share, None, self.warn, (reward.usual,))
 
     def _is_one_group(self, share: float) -> bool:
         """Batches that were flat or not flat all along, never in part, and this row of flat ones is no long one."""
@@ -72,40 +68,41 @@ class ZeroVariance(Judge):
             self.whole_before += self.whole
             self.whole = 0
             self.has_parts = self.has_parts or share > 0.0
-        is_usual = self.whole_before > self.limits["rare"] * (self.seen - self.whole)
-        return is_usual and not self.has_parts and self.whole < self.limits["alone"]
+        is_usual = self.whole_before > self.thresholds["rare"] * (self.seen - self.whole)
+        return is_usual and not self.has_parts and self.whole < self.thresholds["alone"]
 
-    def _constant(self, share: float, now: Moment) -> Reading:
+    def _constant(self, share: float, context: RuleContext) -> Finding:
         """A reward that never moved is distillation's, unless nothing else moves the weights either."""
-        gradient = now.values.get("grad_norm")
-        if gradient is None or share < self.crit or gradient >= self.limits["gradient"] or "kl_teacher" in now.values:
+        gradient = context.values.get("grad_norm")
+        if (
+            gradient is None
+            or share < self.crit
+            or gradient >= self.thresholds["gradient"]
+            or "kl_teacher" in context.values
+        ):
             return QUIET
-        return Reading(WARN, share, None, self.warn, (now.reward.usual,))
+        return Finding(WARN, share, None, self.warn, (context.reward.usual,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The share, and where the reward stands."""
-        where = "all solved" if reading.level is INFO else f"reward {number(reading.extra[0])}"
-        return f"{percent(reading.value)} of the prompt groups have no difference in reward ({where}): no gradient"
+        where = "all solved" if finding.level is INFO else f"reward {number(finding.extra[0])}"
+        return f"{percent(finding.value)} of the prompt groups have no difference in reward ({where}): no gradient"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Share, line, reward."""
-        return (
-            Evidence("groups without difference", reading.value, Unit.FRACTION),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-            Evidence("reward", reading.extra[0]),
-        )
+        return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
-class Discarded(Judge):
+class Discarded(Detector):
     """G2: how much of what was generated is thrown away, for want of contrast or for age."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.flat, self.stale = limits["warn"], limits["stale"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.flat, self.stale = thresholds["warn"], thresholds["stale"]
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Of both shares the one that is farther beyond its line."""
-        passed, cancelled = now.values.get("filter_pass_rate"), now.values.get("cancelled_frac")
+        passed, cancelled = context.values.get("filter_pass_rate"), context.values.get("cancelled_frac")
         if passed is None and cancelled is None:
             return None
         factor = RELEASE if self.is_firing else 1.0
@@ -114,23 +111,16 @@ class Discarded(Judge):
         if flat <= self.flat * factor and stale <= self.stale * factor:
             return QUIET
         if flat / self.flat >= stale / self.stale:
-            return Reading(WARN, flat, None, self.flat, words=("have no difference in reward",))
-        return Reading(WARN, stale, None, self.stale, words=("were cancelled, mostly for age",))
+            return Finding(WARN, flat, None, self.flat, words=("have no difference in reward",))
+        return Finding(WARN, stale, None, self.stale, words=("were cancelled, mostly for age",))
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """Whichever of both shares is farther beyond its line."""
-        return About("cancelled_frac" if reading.words[0].startswith("were cancelled") else "filter_pass_rate")
+        return Subject("cancelled_frac" if finding.words[0].startswith("were cancelled") else "filter_pass_rate")
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The share and why."""
-        return f"{percent(reading.value)} of what is generated is thrown away: they {reading.words[0]}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Share and line."""
-        return (
-            Evidence("thrown away", reading.value, Unit.FRACTION),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-        )
+        return f"{percent(finding.value)} of what is generated is thrown away: they {finding.words[0]}"
 
 
 RULES = (
@@ -140,15 +130,16 @@ RULES = (
         family="groups",
         group=Group.LEARNING,
         metrics=("zero_std_frac", "reward_std"),
-        judge=ZeroVariance,
+        detector=ZeroVariance,
         condition="Share of groups without difference above `warn` in 10 of 15 records: WARN; at least `crit` in "
         "5 records in a row with the reward at its floor: CRIT. INFO where the reward is at its top; silent where it "
         "never moved, unless the gradient norm is below `gradient` and there is no teacher. A standard deviation "
         "below 1e-6 counts as a share of 1. Where it has only ever been 0 or 1, and 1 in more than `rare` of the "
         "records, the batch is one group: `alone` in a row must be 1.",
-        limits={"warn": 0.8, "crit": 0.99, "gradient": 1e-3, "rare": 0.2, "alone": 10},
-        patience={INFO: Patience(10, 15), WARN: Patience(10, 15), CRIT: Patience(5, 5)},
+        thresholds={"warn": 0.8, "crit": 0.99, "gradient": 1e-3, "rare": 0.2, "alone": 10},
+        n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 5)},
         applies=applicability.compares_groups,
+        evidence=EvidenceNames("groups without difference", "", Unit.FRACTION),
         why="Groups that agree contribute nothing to the update: the batch is smaller than it looks, or empty.",
         causes=(
             "prompts far too hard or too easy",
@@ -167,12 +158,13 @@ RULES = (
         family="groups",
         group=Group.LEARNING,
         metrics=("filter_pass_rate", "cancelled_frac"),
-        judge=Discarded,
+        detector=Discarded,
         condition="More than `warn` of the groups filtered out for want of contrast, or more than `stale` of the "
         "rollouts cancelled, in 5 of 10 records: WARN.",
-        limits={"warn": 0.5, "stale": 0.1},
-        patience={INFO: Patience(5, 10), WARN: Patience(5, 10)},
+        thresholds={"warn": 0.5, "stale": 0.1},
+        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10)},
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("thrown away", "", Unit.FRACTION),
         why="What is generated and not trained on costs as much as the rest.",
         causes=("prompts far too hard or too easy", "generation that is too slow for the trainer", "groups too small"),
         next=("zero_std_frac", "all_bad_frac", "all_good_frac", "staleness_max", "time_gen"),
@@ -184,12 +176,15 @@ RULES = (
         family="groups",
         group=Group.LEARNING,
         metrics=("reward_gini",),
-        judge=lambda limits: Above(
-            limits, metric="reward_gini", text="Gini of the rewards in a group {value}, line {line}", unit=Unit.FRACTION
+        detector=lambda thresholds: Above(
+            thresholds,
+            metric="reward_gini",
+            text="Gini of the rewards in a group {value}, line {line}",
+            unit=Unit.FRACTION,
         ),
         condition="Above `info` in 10 of 15 records: INFO.",
-        limits={"info": 0.9},
-        patience={INFO: Patience(10, 15)},
+        thresholds={"info": 0.9},
+        n_of_m={INFO: NOfM(10, 15)},
         applies=applicability.compares_groups,
         why="A few answers earn nearly everything: the update rests on them alone.",
         causes=("prompts far too hard", "a sparse reward", "groups too small"),

@@ -19,17 +19,20 @@ _FIRST: Mapping[str, float] = {"first_s": 1800.0}
 _BAD: Mapping[str, float] = {"warn": 0.05}
 
 
-def unreadable(counts: Counts, steps: Sequence[int], limits: Mapping[str, float] = _BAD) -> Verdict | None:
+def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, float] = _BAD) -> Verdict | None:
     """WARN while more than `warn` of the newest lines, 100 or all there are, are not readable.
 
     Args:
         counts: what has been read of the file.
         steps: the trainer's steps that are held, oldest first; there may be none.
-        limits: thresholds of L7 by name.
+        thresholds: those of L7 by name.
+
+    Returns:
+        The verdict, or None.
     """
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
-    if read < _FEWEST or len(bad) <= limits["warn"] * read:
+    if read < _FEWEST or len(bad) <= thresholds["warn"] * read:
         return None
     # Where the first of them stands among the rows, if rows are spread evenly over lines.
     behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
@@ -39,9 +42,9 @@ def unreadable(counts: Counts, steps: Sequence[int], limits: Mapping[str, float]
     return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
 
 
-def first_record_late(waited_s: float, limits: Mapping[str, float] = _FIRST) -> Verdict | None:
+def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST) -> Verdict | None:
     """INFO once a file has been without a record for `first_s` seconds; `limits` are those of L5."""
-    if waited_s <= limits["first_s"]:
+    if waited_s <= thresholds["first_s"]:
         return None
     text = f"no record yet, {duration(waited_s)} after the file began: a first validation, or compilation?"
     return _verdict(L5, Level.INFO, text, (Evidence("waited", waited_s, Unit.SECONDS),), 0, 0)
@@ -77,9 +80,9 @@ L5 = RuleSpec(
     family="liveness",
     group=Group.SYSTEM,
     metrics=(),
-    judge=None,
+    detector=None,
     condition="Live only. No record `first_s` seconds after the file was last written to: INFO.",
-    limits=_FIRST,
+    thresholds=_FIRST,
     why="Nothing can be judged before the first record, and a run that never comes to it looks the same.",
     causes=("a first validation before training", "compilation", "loading of weights", "a hang at the start"),
     next=("time_step",),
@@ -91,9 +94,9 @@ L7 = RuleSpec(
     family="liveness",
     group=Group.SYSTEM,
     metrics=(),
-    judge=None,
+    detector=None,
     condition=f"More than `warn` of the last {RECENT_LINES} lines cannot be read, of {_FEWEST} at least: WARN.",
-    limits=_BAD,
+    thresholds=_BAD,
     why="What stands in those lines is missing from every chart and every verdict.",
     causes=("two writers in one file", "a disk that filled up", "a format that is not the one it looks like"),
     next=("time_step",),

@@ -6,15 +6,13 @@ weights, and there is nothing to compare it with.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, NonFinite, Observation, Unit
+from rltop.model import Level, NonFinite, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, while_absent
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.persistence import OfLast
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.stats.persistence import NOfMCounter
 from rltop.units import number
 
 FATAL = ("grad_norm", "policy_loss", "loss")
@@ -30,34 +28,25 @@ _LEARNING_STRIDE = 16
 """Which metrics have been numbers is noted in the first records and then now and then: it costs, and rarely changes."""
 
 
-_NO_MARK = Rest((Bound("marks", inf, -inf),))
-_NO_REWARD = while_absent("reward")
-
-
-class NonFiniteValue(Judge):
+class NonFiniteValue(Detector):
     """L1: NaN, infinity, or a null where numbers used to be, in what the update is made of."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.unseen = set(_WATCHED)
         self.null_streaks: dict[str, int] = {}
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record without marks."""
-        marks = now.observation.nonfinite
-        if self.unseen and (now.record <= _LEARNING_RECORDS or now.record % _LEARNING_STRIDE == 0):
-            values = now.values
+        marks = context.observation.nonfinite
+        if self.unseen and (context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0):
+            values = context.values
             seen = [name for name in self.unseen if name in values]
             self.unseen.difference_update(seen)
         if not marks:
             if self.null_streaks:
                 self.null_streaks = {}
-            if not self.unseen:
-                return _NO_MARK
-            left = _LEARNING_STRIDE - now.record % _LEARNING_STRIDE
-            if now.record > _LEARNING_RECORDS and left > 1:
-                return Rest(_NO_MARK.bounds, left - 1)
-            return QUIET if now.values else None
+            return QUIET if context.values else None
         level = max(self._level(name, kind) for name, kind in marks.items())
         self.null_streaks = {
             name: self.null_streaks.get(name, 0) + 1 for name, kind in marks.items() if kind is NonFinite.NULL
@@ -66,7 +55,7 @@ class NonFiniteValue(Judge):
             return QUIET
         ranked = [name for name in (*FATAL, *SERIOUS) if self._is_bad(name, marks)]
         words = [f"{name} is {marks[name].word}" for name in ranked]
-        return Reading(level, float(len(marks)), words=(f"{now.observation.step:,}", *words))
+        return Finding(level, float(len(marks)), words=(f"{context.observation.step:,}", *words))
 
     def _is_bad(self, name: str, marks: Mapping[str, NonFinite]) -> bool:
         return name in marks and (marks[name] is not NonFinite.NULL or name not in self.unseen)
@@ -81,86 +70,82 @@ class NonFiniteValue(Judge):
         streak = self.null_streaks.get(name, 0) + 1
         return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The first of those that were not numbers."""
-        return About(reading.words[1].split(" ")[0])
+        return Subject(finding.words[1].split(" ")[0])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which key, where, and which others with it."""
-        step, first, *others = reading.words
+        step, first, *others = finding.words
         rest = f" ({', '.join(other.split(' ')[0] for other in others)} too)" if others else ""
         return f"{first} at step {step}{rest}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """How many values of the row were not numbers."""
-        return (Evidence("values that are not numbers", reading.value, Unit.COUNT),)
 
-
-class UndefinedStatistic(Judge):
+class UndefinedStatistic(Detector):
     """L1b: not-a-number only in derived statistics: an empty batch, an undefined correlation.
 
     Beside values that go into the update, and after them, it would play a
     divergence down: then it is silent.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.reward_missing = OfLast(int(limits["reward_records"]), int(limits["reward_records"]))
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.reward_missing = NOfMCounter(int(thresholds["reward_records"]), int(thresholds["reward_records"]))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """INFO for derived statistics; WARN once the reward itself stays undefined."""
-        marks = now.observation.nonfinite
-        rewarded = now.reward.value is not None
+        marks = context.observation.nonfinite
+        rewarded = context.reward.value is not None
         if not marks:
             if not self.reward_missing.bits:
-                return _NO_MARK
+                return QUIET
             if rewarded:
                 self.reward_missing.push(False)
             return QUIET
         missing = [name for name in REWARDS if name in marks]
         if rewarded or missing:
             lasts = self.reward_missing.push(bool(missing) and not rewarded)
-            if lasts and now.reward.count:
-                return Reading(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
+            if lasts and context.reward.count:
+                return Finding(CRIT, float(self.reward_missing.n), words=(missing[0], marks[missing[0]].word))
         derived = [name for name in marks if name not in _WATCHED or name in REWARDS]
-        if len(derived) < len(marks) or not derived or "nonfinite" in now.alarms:
+        if len(derived) < len(marks) or not derived or "nonfinite" in context.alarms:
             return QUIET
-        return Reading(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
+        return Finding(INFO, float(len(derived)), words=(derived[0], marks[derived[0]].word))
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The statistic that is undefined."""
-        return About(reading.words[0])
+        return Subject(finding.words[0])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which statistic, and how it was written."""
-        name, word = reading.words
-        if reading.level >= WARN:
-            return f"{name} has been {word} for {reading.value:.0f} records in a row: no reward reaches the update"
-        others = f" and {reading.value - 1:.0f} more" if reading.value > 1 else ""
+        name, word = finding.words
+        if finding.level >= WARN:
+            return f"{name} has been {word} for {finding.value:.0f} records in a row: no reward reaches the update"
+        others = f" and {finding.value - 1:.0f} more" if finding.value > 1 else ""
         return f"{name}{others} undefined ({word}): an empty batch, not divergence"
 
 
-class MaskedNonFinite(Judge):
+class MaskedNonFinite(Detector):
     """L2: a loss of exactly 0.0 beside a gradient norm that is not a number."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Both in one record is the signature of a trainer that hides NaN losses."""
-        marks = now.observation.nonfinite
+        marks = context.observation.nonfinite
         if not marks:
-            return _NO_MARK
+            return QUIET
         kind = marks.get("grad_norm")
         if kind is None:
-            return QUIET if "grad_norm" in now.values else None
-        if now.values.get("loss") == 0.0:
-            return Reading(CRIT, 0.0, words=(kind.word,))
+            return QUIET if "grad_norm" in context.values else None
+        if context.values.get("loss") == 0.0:
+            return Finding(CRIT, 0.0, words=(kind.word,))
         return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What is hidden behind the 0.0."""
-        return f"loss reads 0.0 while grad_norm is {reading.words[0]}: the trainer replaces NaN losses before logging"
+        return f"loss reads 0.0 while grad_norm is {finding.words[0]}: the trainer replaces NaN losses before logging"
 
 
-class NotUpdating(Judge):
+class NotUpdating(Detector):
     """L3: no gradient although the rewards inside groups differ.
 
     Where nobody logs how many groups are flat, a batch whose answers differ (from
@@ -168,128 +153,104 @@ class NotUpdating(Judge):
     is not at its top must have had a gradient sooner or later: WARN.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.gradient = limits["gradient"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.gradient = thresholds["gradient"]
         self.before: float | None = None
-        gradient = Bound("grad_norm", self.gradient, inf, True)
-        self.rests = Rest((gradient, Bound("reward", inf, -inf))), Rest((gradient, Bound("reward", -inf, inf, True)))
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Gradient below `gradient`; what rewards said holds until answers are generated again."""
-        norm, reward = now.values.get("grad_norm"), now.reward
+        norm, reward = context.values.get("grad_norm"), context.reward
         if norm is None:
             return None
         if reward.count == 0:
-            return self._against_loss(norm, now)
+            return self._against_loss(norm, context)
         if reward.zero_share is None:
-            return None if reward.value is None else self._against_mean(norm, reward.value, now)
-        is_flat = reward.zero_share >= self.limits["zero_share"]
-        if norm >= self.gradient or now.lr == 0.0 or is_flat:
-            return self._rest(norm, now)
-        if now.values.get("reward_std", 1.0) <= self.limits["reward_std"]:
+            return None if reward.value is None else self._against_mean(norm, reward.value, context)
+        is_flat = reward.zero_share >= self.thresholds["zero_share"]
+        if norm >= self.gradient or context.lr == 0.0 or is_flat:
             return QUIET
-        return Reading(CRIT, norm, None, self.gradient)
-
-    def _rest(self, norm: float, now: Moment) -> Reading | Rest:
-        """As long as there is a gradient, and a reward as there is now, or none as now."""
-        if norm < self.gradient or (now.reward.count and now.reward.value is None):
+        if context.values.get("reward_std", 1.0) <= self.thresholds["reward_std"]:
             return QUIET
-        return self.rests[now.reward.count > 0]
+        return Finding(CRIT, norm, None, self.gradient)
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The reward of the record before, where nobody logs how many groups are flat."""
-        for one in reversed(missed):
-            values = one.values
-            if "grad_norm" in values and "reward_std" not in values and "zero_std_frac" not in values:
-                self.before = values.get("score_mean", values.get("reward_mean", self.before))
-                return
-
-    def _against_mean(self, norm: float, value: float, now: Moment) -> Reading | Rest:
+    def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
         """Nobody logs how many groups are flat."""
         before, self.before = self.before, value
-        if norm >= self.gradient or now.lr == 0.0:
-            return self._rest(norm, now)
+        if norm >= self.gradient or context.lr == 0.0:
+            return QUIET
         has_moved = before is not None and value != before
-        is_idle = now.reward.is_high or self._is_flat(now.values) or not has_moved
-        return QUIET if is_idle else Reading(WARN, norm, None, self.gradient)
+        is_idle = context.reward.is_high or self._is_flat(context.values) or not has_moved
+        return QUIET if is_idle else Finding(WARN, norm, None, self.gradient)
 
-    def _against_loss(self, norm: float, now: Moment) -> Reading | Rest | None:
+    def _against_loss(self, norm: float, context: RuleContext) -> Finding | None:
         """Without a reward: a loss that is to fall, and has not, has a gradient."""
-        if not applicability.has_loss_to_minimise(now.algorithm, now.traits):
-            return _NO_REWARD
+        if not applicability.has_loss_to_minimise(context.algorithm, context.traits):
+            return None
         if norm >= self.gradient:
-            return self._rest(norm, now)
-        loss = now.values.get("loss", 0.0)
-        is_idle = now.lr == 0.0 or loss <= self.limits["loss"]
-        return QUIET if is_idle else Reading(CRIT, norm, None, self.gradient, (loss,))
+            return QUIET
+        loss = context.values.get("loss", 0.0)
+        is_idle = context.lr == 0.0 or loss <= self.thresholds["loss"]
+        return QUIET if is_idle else Finding(CRIT, norm, None, self.gradient, (loss,))
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
         """The batch itself says that its answers, or their advantages, do not differ."""
-        reach = self.limits["reward_std"]
+        reach = self.thresholds["reward_std"]
         for high, low in (("reward_max", "reward_min"), ("adv_max", "adv_min")):
             if high in values and low in values and values[high] - values[low] <= reach:
                 return True
         return False
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The contradiction in one line."""
-        reason = f"the loss is {number(reading.extra[0])}" if reading.extra else "rewards differ"
-        return f"gradient norm {reading.value:.1g} although {reason}: the optimiser is not training"
+        reason = f"the loss is {number(finding.extra[0])}" if finding.extra else "rewards differ"
+        return f"gradient norm {finding.value:.1g} although {reason}: the optimiser is not training"
 
 
-class NoLongerLogged(Judge):
+class NoLongerLogged(Detector):
     """L10: a metric that came with every rollout, and then no more, while training goes on.
 
     Only what a run cannot be judged without is watched. It has the cadence that it has
     shown so far: in every record, or in one of so many that reuse a rollout.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.name = ""
         self.found = self.missing = self.longest = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record that has it."""
-        values = now.values
+        values = context.values
         if not self.name:
             self.name = next((name for name in REWARDS if name in values), "")
             if not self.name:
                 return None
-        if self.name in values or now.observation.nonfinite.get(self.name) is not None:
+        if self.name in values or context.observation.nonfinite.get(self.name) is not None:
             self.found += 1
             self.longest = max(self.longest, self.missing)
             self.missing = 0
-            return Rest((Bound(self.name, -inf, inf, True),)) if self.name in values else QUIET
+            return QUIET
         if self._has_others(values):
             self.missing += 1
-        return Reading(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records that have it."""
-        self.found += len(missed)
+        return Finding(WARN, float(self.missing), words=(self.name,)) if self._is_long() else QUIET
 
     def _is_long(self) -> bool:
-        limits = self.limits
-        is_known = self.found >= limits["present"]
-        return is_known and self.missing >= max(limits["missing"], limits["gaps"] * (self.longest + 1))
+        thresholds = self.thresholds
+        is_known = self.found >= thresholds["present"]
+        return is_known and self.missing >= max(thresholds["missing"], thresholds["gaps"] * (self.longest + 1))
 
     def _has_others(self, values: Mapping[str, float]) -> bool:
         """The record is a training record all the same."""
         return "grad_norm" in values or "loss" in values or "policy_loss" in values
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The one that is missing."""
-        return About(reading.words[0])
+        return Subject(finding.words[0])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which one, and for how long."""
-        return f"{reading.words[0]} came regularly and has not been logged for {reading.value:.0f} records"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """How many records lack it."""
-        return (Evidence("records without it", reading.value, Unit.COUNT),)
+        return f"{finding.words[0]} came regularly and has not been logged for {finding.value:.0f} records"
 
 
 RULES = (
@@ -299,11 +260,12 @@ RULES = (
         family="nonfinite",
         group=Group.LEARNING,
         metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
-        judge=NonFiniteValue,
-        judges_always=True,
+        detector=NonFiniteValue,
+        runs_always=True,
         condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
         "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
         "on the second record in a row for the others.",
+        evidence=EvidenceNames("values that are not numbers", unit=Unit.COUNT),
         why="One update with a NaN gradient ruins every weight; what is generated afterwards is one repeated token, "
         "and the reward stays at its floor until the run is stopped.",
         causes=(
@@ -323,11 +285,11 @@ RULES = (
         family="nonfinite",
         group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
-        judge=UndefinedStatistic,
-        judges_always=True,
+        detector=UndefinedStatistic,
+        runs_always=True,
         condition="Not a number in a derived statistic only: INFO. The reward itself undefined for `reward_records` "
         "records in a row after having been a number: CRIT.",
-        limits={"reward_records": 3},
+        thresholds={"reward_records": 3},
         why="Statistics over an empty batch are undefined without anything being wrong with the weights; a reward "
         "that stays undefined means that nothing is being optimised.",
         causes=("all answers of the batch were aborted", "the reward function returned nothing", "an empty mask"),
@@ -340,8 +302,8 @@ RULES = (
         family="nonfinite",
         group=Group.LEARNING,
         metrics=("loss", "grad_norm"),
-        judge=MaskedNonFinite,
-        judges_always=True,
+        detector=MaskedNonFinite,
+        runs_always=True,
         condition="Loss exactly 0.0 in the same record as a gradient norm that is NaN, infinite or null: CRIT at once.",
         why="The trainer keeps the loss curve pretty by replacing NaN, so that the only visible sign is the gradient.",
         causes=("half-precision overflow", "labels that are masked throughout", "an attention kernel fault"),
@@ -354,13 +316,13 @@ RULES = (
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm", "reward_std"),
-        judge=NotUpdating,
+        detector=NotUpdating,
         condition="Gradient norm below `gradient` while the rewards inside groups differ (standard deviation above "
         "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0: CRIT. Where the share of flat "
         "groups is not logged, while the mean reward moves and is not at its top: WARN. Where a loss is minimised, "
         "while it is above `loss`: CRIT.",
-        limits={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6, "loss": 1e-3},
-        patience={CRIT: Patience(5, 5), WARN: Patience(5, 5), INFO: Patience(5, 5)},
+        thresholds={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6, "loss": 1e-3},
+        n_of_m={CRIT: NOfM(5, 5), WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         why="There is something to learn and nothing arrives at the weights: the run burns its machines for nothing.",
         causes=(
             "frozen parameters or an adapter that is not attached",
@@ -377,11 +339,12 @@ RULES = (
         family="nonfinite",
         group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
-        judge=NoLongerLogged,
+        detector=NoLongerLogged,
         condition="The reward came `present` times at least, and is missing in `missing` records in a row that have a "
         "gradient norm or a loss, and in `gaps` times as many as it ever took to come: WARN.",
-        limits={"present": 5, "missing": 5, "gaps": 3.0},
+        thresholds={"present": 5, "missing": 5, "gaps": 3.0},
         applies=applicability.has_reward,
+        evidence=EvidenceNames("records without it", unit=Unit.COUNT),
         why="A trainer that has no reward to report has none to learn from, and every rule on it is blind from here.",
         causes=("a reward function that returns nothing", "a reward service that is down", "a change of the logging"),
         next=("reward_component", "grad_norm", "loss", "aborted_frac"),

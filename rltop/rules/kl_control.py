@@ -7,13 +7,11 @@ because nothing moves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
-from rltop.model import Algorithm, Evidence, Traits, Unit
+from rltop.model import Algorithm, Traits, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, within
-from rltop.rules.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen
 from rltop.units import number
 
@@ -25,48 +23,41 @@ def _has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
     return applicability.has_reference_kl(algorithm, traits) and traits.has_reference
 
 
-class NothingMoves(Judge):
+class NothingMoves(Detector):
     """O14: the KL to the reference stays at nothing although the learning rate is not 0."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Information; WARN where the reward does not move either."""
-        value = now.values.get("kl_ref")
+        value = context.values.get("kl_ref")
         if value is None:
             return None
-        line = self.limits["info"]
+        line = self.thresholds["info"]
         if abs(value) >= line:
-            return within("kl_ref", line, inf) if value > 0.0 else within("kl_ref", -inf, -line)
-        if not now.lr:
             return QUIET
-        reward = now.reward
+        if not context.lr:
+            return QUIET
+        reward = context.reward
         is_flat = reward.count >= _SETTLED and not (reward.is_improving or reward.is_high or reward.is_constant)
-        return Reading(WARN if is_flat else INFO, value, None, self.limits["info"])
+        return Finding(WARN if is_flat else INFO, value, None, self.thresholds["info"])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The level and what it means."""
-        flat = ", and the reward does not rise" if reading.level >= WARN else ""
-        return f"KL to the reference stays at {number(reading.value)}: the weights may not be changing{flat}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Level and line."""
-        return (
-            Evidence("kl_ref", reading.value, Unit.NATS),
-            Evidence("threshold", reading.threshold or 0.0, Unit.NATS),
-        )
+        flat = ", and the reward does not rise" if finding.level >= WARN else ""
+        return f"KL to the reference stays at {number(finding.value)}: the weights may not be changing{flat}"
 
 
-class CoefficientRunaway(Judge):
+class CoefficientRunaway(Detector):
     """O15: the controller of the KL coefficient pulls harder and harder."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen(skip=0, size=5, minimum=3)
         self.last = 0.0
         self.risen = 0
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Several times the start, without having come down for a while."""
-        value = now.values.get("kl_coef")
+        value = context.values.get("kl_coef")
         if value is None:
             return None
         if not self.start.is_final:
@@ -74,13 +65,13 @@ class CoefficientRunaway(Judge):
         self.risen = 0 if value < self.last else self.risen + 1
         self.last = value
         base = self.start.value
-        if not base or value <= self.limits["info"] * base or self.risen < self.limits["records"]:
+        if not base or value <= self.thresholds["info"] * base or self.risen < self.thresholds["records"]:
             return QUIET
-        return Reading(INFO, value, base, self.limits["info"] * base)
+        return Finding(INFO, value, base, self.thresholds["info"] * base)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Start and now."""
-        return f"KL coefficient {number(reading.baseline or 0)} → {number(reading.value)}, and still rising"
+        return f"KL coefficient {number(finding.baseline or 0)} → {number(finding.value)}, and still rising"
 
 
 RULES = (
@@ -90,13 +81,14 @@ RULES = (
         family="kl",
         group=Group.LEARNING,
         metrics=("kl_ref",),
-        judge=NothingMoves,
+        detector=NothingMoves,
         condition="Below `info` in 50 records in a row at a learning rate above 0, with a reference model: INFO; WARN "
         "where the reward has not risen either.",
-        limits={"info": 1e-6},
-        patience={INFO: Patience(50, 50), WARN: Patience(50, 50)},
+        thresholds={"info": 1e-6},
+        n_of_m={INFO: NOfM(50, 50), WARN: NOfM(50, 50)},
         warm_up=50,
         applies=_has_loaded_reference,
+        evidence=EvidenceNames("kl_ref", "", Unit.NATS),
         why="A policy that learns leaves its reference; one that stays on it may not be updated at all.",
         causes=(
             "learning rate far too low",
@@ -113,9 +105,9 @@ RULES = (
         family="kl",
         group=Group.LEARNING,
         metrics=("kl_coef",),
-        judge=CoefficientRunaway,
+        detector=CoefficientRunaway,
         condition="Above `info` times the start and not lower than before for `records` records: INFO.",
-        limits={"info": 5.0, "records": 10},
+        thresholds={"info": 5.0, "records": 10},
         applies=applicability.has_reference_kl,
         why="The controller no longer holds the policy where it should be; soon the penalty is the objective.",
         causes=(

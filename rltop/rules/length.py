@@ -7,15 +7,13 @@ says nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf, ulp
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
+from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
-from rltop.rules.rest import Bound, Rest, logged, within
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent
 
@@ -23,7 +21,7 @@ _MIN_SAMPLES = 10
 _HURT = 0.25
 
 
-class Truncation(Judge):
+class Truncation(Detector):
     """T1: share of answers that were cut off at the maximum length.
 
     There are runs that learn at a share of 1: beyond `crit` it is CRIT only
@@ -31,15 +29,15 @@ class Truncation(Judge):
     start is a setting, which is information until half of the answers are cut.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
-        self.warn, self.crit, self.rise = limits["warn"], limits["crit"], limits["rise"]
+        self.warn, self.crit, self.rise = thresholds["warn"], thresholds["crit"], thresholds["rise"]
         self.lowest = min(self.warn, self.rise) * RELEASE
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Absolute from the first record; the rise once the start is known."""
-        value = now.values.get("truncated_frac")
+        value = context.values.get("truncated_frac")
         if value is None:
             return None
         start = self.start
@@ -47,168 +45,127 @@ class Truncation(Judge):
         if not start.is_final:
             start.push(value)
         if value <= self.lowest:
-            return within("truncated_frac", -inf, self.lowest) if start.is_final else QUIET
+            return QUIET
         if value > self.crit:
-            reward = now.reward
+            reward = context.reward
             level = WARN if reward.count and reward.is_improving else CRIT
-            return Reading(level, value, base, self.crit)
+            return Finding(level, value, base, self.crit)
         return self._against_lines(value, base)
 
-    def _against_lines(self, value: float, base: float | None) -> Reading:
+    def _against_lines(self, value: float, base: float | None) -> Finding:
         factor = RELEASE if self.is_firing else 1.0
-        if value > self.limits["high"] * factor:
-            return Reading(WARN, value, base, self.limits["high"])
+        if value > self.thresholds["high"] * factor:
+            return Finding(WARN, value, base, self.thresholds["high"])
         if base is not None and value > base + self.rise * factor:
-            return Reading(WARN, value, base, base + self.rise)
+            return Finding(WARN, value, base, base + self.rise)
         if value <= self.warn * factor:
             return QUIET
-        return Reading(INFO, value, base, self.warn)
+        return Finding(INFO, value, base, self.warn)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Share, and the share at the start."""
-        start = f" ({percent(reading.baseline)} at the start)" if reading.baseline is not None else ""
-        return f"{percent(reading.value)} of the answers are cut off at the maximum length{start}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Share, start, line."""
-        return (
-            Evidence("truncated_frac", reading.value, Unit.FRACTION),
-            *((Evidence("start", reading.baseline, Unit.FRACTION),) if reading.baseline is not None else ()),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-        )
+        start = f" ({percent(finding.baseline)} at the start)" if finding.baseline is not None else ""
+        return f"{percent(finding.value)} of the answers are cut off at the maximum length{start}"
 
 
-class LengthExplosion(Judge):
+class LengthExplosion(Detector):
     """T2: mean length more than doubles against the 50 records before, or far outgrows the start for nothing."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(50)
         self.start = Frozen(skip=0, size=20, minimum=10)
-        self.warn = limits["warn"]
+        self.warn = thresholds["warn"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """CRIT when answers are cut off with it, or the reward has been lost."""
-        value = now.values.get("response_len_mean")
+        value = context.values.get("response_len_mean")
         if value is None:
             return None
         window, start = self.window, self.start
         if not start.is_final:
             start.push(value)
-        if value <= self.warn * window.floor:
-            window.push(value)
-            # One comparison on the path of every record; what comes after is for runs that have grown.
-            return self._rest() if value <= self.warn * (start.value or value) else self._against_start(value, now)
         usual, known = window.median, window.count
         window.push(value)
         if known < _MIN_SAMPLES or usual <= 0.0 or value <= self.warn * usual:
-            return self._against_start(value, now)
-        reward = now.reward
-        is_cut = now.values.get("truncated_frac", 0.0) > self.limits["truncated"]
+            return self._against_start(value, context)
+        reward = context.reward
+        is_cut = context.values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
         # A reward that only ever wobbled has a range too: the part lost must also be more than its noise.
         is_hurt = reward.count > 0 and reward.best - reward.usual > _HURT * (reward.top - reward.bottom) > 0.0
-        is_hurt = is_hurt and "reward" in now.alarms
-        return Reading(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
+        is_hurt = is_hurt and "reward" in context.alarms
+        return Finding(CRIT if is_cut or is_hurt else WARN, value, usual, self.warn * usual)
 
-    def _rest(self) -> Reading | Rest:
-        if not self.start.is_final:
-            return QUIET
-        pushes, low, _ = self.window.reach()
-        line = self.warn * low
-        if self.start.value:
-            line = min(line, self.warn * self.start.value)
-        return within("response_len_mean", -inf, line, pushes)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        self.window.extend(logged(missed, "response_len_mean"))
-
-    def _against_start(self, value: float, now: Moment) -> Reading:
+    def _against_start(self, value: float, context: RuleContext) -> Finding:
         """Slow growth is learning as long as the reward grows with it."""
         base = self.start.value
-        if base is None or base <= 0.0 or not self.start.is_final or value <= self.limits["grown"] * base:
+        if base is None or base <= 0.0 or not self.start.is_final or value <= self.thresholds["grown"] * base:
             return QUIET
-        reward = now.reward
+        reward = context.reward
         if reward.count == 0 or reward.is_constant or reward.is_improving or reward.is_high:
             return QUIET
-        return Reading(WARN, value, base, self.limits["grown"] * base)
+        return Finding(WARN, value, base, self.thresholds["grown"] * base)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Usual and now."""
-        return f"answers {number(reading.baseline or 0)} → {number(reading.value)} tokens"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Usual, now, line."""
-        return _evidence(reading)
+        return f"answers {number(finding.baseline or 0)} → {number(finding.value)} tokens"
 
 
-class NothingEnds(Judge):
+class NothingEnds(Detector):
     """T9: not one answer ends by itself any more, where some did."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.has_ended = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Counts of end-of-text, or the mean length of the answers that ended: 0 says that none did."""
-        metric = "stop_count" if "stop_count" in now.values else "terminated_len_mean"
-        value = now.values.get(metric)
+        metric = "stop_count" if "stop_count" in context.values else "terminated_len_mean"
+        value = context.values.get(metric)
         if value is None:
             return None
         if value > 0.0:
             self.has_ended = True
-            return Rest((Bound(metric, ulp(0.0), inf, True),))
-        return Reading(WARN, 0.0) if self.has_ended else QUIET
+            return QUIET
+        return Finding(WARN, 0.0) if self.has_ended else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What the zero means."""
         return "0 answers end by themselves: end-of-text is not written any more"
 
 
-class LengthCollapse(Judge):
+class LengthCollapse(Detector):
     """T3: mean length less than half of what it was at the start."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen(skip=0, size=20, minimum=10)
-        self.warn = limits["warn"]
+        self.warn = thresholds["warn"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """CRIT where next to nothing is left."""
-        value = now.values.get("response_len_mean")
+        value = context.values.get("response_len_mean")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
         if base is None or value >= self.warn * base / (RELEASE if self.is_firing else 1.0):
-            return QUIET if base is None or not is_settled else within("response_len_mean", self.warn * base, inf)
-        is_nothing = value < self.limits["crit"] * base
-        return Reading(CRIT if is_nothing else WARN, value, base, self.warn * base)
+            return QUIET
+        is_nothing = value < self.thresholds["crit"] * base
+        return Finding(CRIT if is_nothing else WARN, value, base, self.warn * base)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Start and now."""
-        gone = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
+        gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         return (
-            f"answers {number(reading.baseline or 0)} → {number(reading.value)} tokens, {percent(gone)} "
+            f"answers {number(finding.baseline or 0)} → {number(finding.value)} tokens, {percent(gone)} "
             f"shorter than at the start"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Start, now, line."""
-        return _evidence(reading)
 
-
-def _evidence(reading: Reading) -> tuple[Evidence, ...]:
-    return (
-        Evidence("response_len_mean", reading.value, Unit.TOKENS),
-        Evidence("usual", reading.baseline or 0.0, Unit.TOKENS),
-        Evidence("threshold", reading.threshold or 0.0, Unit.TOKENS),
-    )
-
-
-_THREE_OF_FIVE = {level: Patience(3, 5) for level in (INFO, WARN, CRIT)}
+_THREE_OF_FIVE = {level: NOfM(3, 5) for level in (INFO, WARN, CRIT)}
 
 RULES = (
     RuleSpec(
@@ -217,14 +174,15 @@ RULES = (
         family="truncation",
         group=Group.LEARNING,
         metrics=("truncated_frac",),
-        judge=Truncation,
+        detector=Truncation,
         condition="In 5 of 10 records: above `warn`: INFO; above the start by `rise`, or above `high`: "
         "WARN. Above `crit` in 3 "
         "records in a row: CRIT "
         "unless the reward is improving.",
-        limits={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
-        patience={INFO: Patience(5, 10), WARN: Patience(5, 10), CRIT: Patience(3, 3)},
+        thresholds={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
+        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("truncated_frac", "start", Unit.FRACTION),
         why="An answer that is cut off is scored on half a thought, and the policy learns from the noise.",
         causes=(
             "the maximum length is too small",
@@ -241,16 +199,17 @@ RULES = (
         family="length",
         group=Group.LEARNING,
         metrics=("response_len_mean",),
-        judge=LengthExplosion,
+        detector=LengthExplosion,
         condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
         "`truncated` cut off or a "
         "quarter of the reward's range lost after a verdict on the reward. Above `grown`× the first 20 records while "
         "the reward stands no higher than at the start: WARN.",
-        limits={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
-        patience=_THREE_OF_FIVE,
+        thresholds={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
+        n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("response_len_mean", "usual", Unit.TOKENS),
         why="Answers that double within a few records are loops, not reasoning.",
         causes=("a policy that repeats itself", "end-of-text unlearned", "a reward for length", "a change of data"),
         next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
@@ -262,13 +221,14 @@ RULES = (
         family="length",
         group=Group.LEARNING,
         metrics=("response_len_mean",),
-        judge=LengthCollapse,
+        detector=LengthCollapse,
         condition="Below `warn` of the run's first records in 3 of 5: WARN; below `crit` of them: CRIT.",
-        limits={"warn": 0.5, "crit": 0.1},
-        patience=_THREE_OF_FIVE,
+        thresholds={"warn": 0.5, "crit": 0.1},
+        n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("response_len_mean", "usual", Unit.TOKENS),
         why="Answers half as long as at the start have dropped something; the reward need not notice.",
         causes=("a reward that short answers satisfy", "a length penalty", "a collapse onto one answer"),
         next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
@@ -280,9 +240,9 @@ RULES = (
         family="truncation",
         group=Group.LEARNING,
         metrics=("stop_count", "terminated_len_mean"),
-        judge=NothingEnds,
+        detector=NothingEnds,
         condition="No answer ended by itself in 5 records in a row, after some had: WARN.",
-        patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
+        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
         applies=applicability.has_rollouts,
         why="A policy that has forgotten how to stop is scored on what happens to stand before the cut.",
         causes=("end-of-text is not learned, or stop tokens are not set", "answers that loop", "a collapse"),
@@ -296,15 +256,15 @@ RULES = (
         family="truncation",
         group=Group.LEARNING,
         metrics=("prompt_clip_frac",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="prompt_clip_frac",
             text="{value} of the prompts are cut off, line {line}",
             unit=Unit.FRACTION,
         ),
         condition="Above `info` in 5 of 10 records: INFO.",
-        limits={"info": 0.05},
-        patience={INFO: Patience(5, 10)},
+        thresholds={"info": 0.05},
+        n_of_m={INFO: NOfM(5, 10)},
         applies=applicability.has_rollouts,
         why="A prompt without its end asks something else.",
         causes=("the maximum prompt length is too small",),

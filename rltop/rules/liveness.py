@@ -52,7 +52,7 @@ class _Pauses:
         """Take a gap in; `is_named`: the row says that it saved or evaluated."""
         usual = self._usual
         self.records += 1
-        if is_named or (usual.count >= _MIN_GAPS and gap_s > factor * usual.ceiling and gap_s > factor * usual.median):
+        if is_named or (usual.count >= _MIN_GAPS and gap_s > factor * usual.median):
             self._held.append((self.records, gap_s))
         usual.push(gap_s)
 
@@ -88,8 +88,8 @@ class Liveness:
         is_finished: the trainer has said that it is done.
     """
 
-    def __init__(self, limits: dict[str, float] | None = None) -> None:
-        self.limits = {**LIMITS, **(limits or {})}
+    def __init__(self, thresholds: dict[str, float] | None = None) -> None:
+        self.thresholds = {**LIMITS, **(thresholds or {})}
         self._gaps: deque[float] = deque(maxlen=_HELD_GAPS)
         self._last_time_s: float | None = None
         self._last_arrived_s: float | None = None
@@ -124,7 +124,7 @@ class Liveness:
         is_named = save > 0.0 or values.get("time_eval", 0.0) > 0.0
         if gap is not None and gap > 0.0:
             self._gaps.append(gap)
-            self._pauses.push(gap, self.limits["warn_median"], is_named=is_named)
+            self._pauses.push(gap, self.thresholds["warn_median"], is_named=is_named)
         self._last_arrived_s = arrived_s
         if observation.time_s is not None:
             self._last_time_s = observation.time_s
@@ -144,17 +144,20 @@ class Liveness:
         W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99). Where a pause that comes back
         (a checkpoint, a validation) is due, W waits for 1.5 and C for 3 times the longest of them.
         """
-        limits = self.limits
+        thresholds = self.thresholds
         if len(self._gaps) < _MIN_GAPS:
-            first = limits["first_record_s"] + lag_s
+            first = thresholds["first_record_s"] + lag_s
             return Silence(first, first, float("inf"))
         ordered = sorted(self._gaps)
         median = median_of(ordered)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-        due = limits["pause"] * self._pauses.due_s
-        warn = max(limits["warn_s"], limits["warn_median"] * median, limits["warn_p99"] * p99, due) + lag_s
-        crit = max(limits["crit_s"], limits["crit_median"] * median, limits["crit_p99"] * p99, 2.0 * due) + lag_s
-        quiet = min(warn, max(limits["quiet_s"], limits["quiet_median"] * median, p99) + lag_s)
+        due = thresholds["pause"] * self._pauses.due_s
+        warn = max(thresholds["warn_s"], thresholds["warn_median"] * median, thresholds["warn_p99"] * p99, due) + lag_s
+        crit = (
+            max(thresholds["crit_s"], thresholds["crit_median"] * median, thresholds["crit_p99"] * p99, 2.0 * due)
+            + lag_s
+        )
+        quiet = min(warn, max(thresholds["quiet_s"], thresholds["quiet_median"] * median, p99) + lag_s)
         return Silence(quiet, warn, max(crit, warn))
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
@@ -205,7 +208,7 @@ class Liveness:
 
     def clone(self) -> Liveness:
         """An independent copy."""
-        twin = Liveness(self.limits)
+        twin = Liveness(self.thresholds)
         twin._gaps = self._gaps.copy()
         twin._pauses = self._pauses.clone()
         twin._last_time_s, twin._last_arrived_s = self._last_time_s, self._last_arrived_s
@@ -225,14 +228,14 @@ SPEC = RuleSpec(
     family="liveness",
     group=Group.SYSTEM,
     metrics=("time_step",),
-    judge=None,
+    detector=None,
     condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
     "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
     "checkpoint interval has been seen; at least `pause` × the longest pause where one that comes back "
     "(checkpoint, validation) is due; `first_record_s` where no gap is known yet. Quiet, without a "
     "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer said that it is done, and "
     "never within the lag of a network file system.",
-    limits=LIMITS,
+    thresholds=LIMITS,
     why="A hang in a collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "
     "and nothing is printed.",
     causes=(

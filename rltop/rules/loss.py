@@ -6,103 +6,66 @@ construction, changes sign freely, and may rise while the policy learns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, logged
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.rolling import MAD_TO_SIGMA, AskedWindow, Frozen
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.units import number
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
-_MIN_REST = 4
 
 
-class LossJump(Judge):
+class LossJump(Detector):
     """O5: the loss far outside what it has been, in units of its own spread."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.loss = AskedWindow(_WINDOW)
-        self.reach = limits["warn"] * limits["floor"]
-        self.sigmas = limits["warn"] * MAD_TO_SIGMA
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.loss = Window(_WINDOW)
+        self.reach = thresholds["warn"] * thresholds["floor"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The median of 50 records before; the spread is only computed when the distance could count."""
-        value = now.values.get("loss")
+        value = context.values.get("loss")
         if value is None:
-            value = now.values.get("policy_loss")
+            value = context.values.get("policy_loss")
             if value is None:
                 return None
         window = self.loss
-        is_near = window.ceiling - self.reach <= value <= window.floor + self.reach
-        if is_near or window.count < _MIN_SAMPLES:
-            window.push(value)
-            return self._rest("loss" in now.values)
         median = window.median
         distance = value - median
-        if abs(value) <= abs(median) or (self.sigmas > 0.0 and window.has_spread(abs(distance) / self.sigmas)):
+        if abs(distance) <= self.reach or window.count < _MIN_SAMPLES or abs(value) <= abs(median):
             window.push(value)
             return QUIET
         spread = window.mad * MAD_TO_SIGMA
         window.push(value)
-        line = self.limits["warn"] * max(spread, self.limits["floor"])
+        line = self.thresholds["warn"] * max(spread, self.thresholds["floor"])
         if abs(distance) <= line:
             return QUIET
-        level = INFO if now.is_lr_rising else WARN
-        if abs(value) > self.limits["crit"] * max(abs(median), spread, self.limits["floor"]) and level is WARN:
+        level = INFO if context.is_lr_rising else WARN
+        if abs(value) > self.thresholds["crit"] * max(abs(median), spread, self.thresholds["floor"]) and level is WARN:
             level = CRIT
-        return Reading(level, value, median, median + (line if distance > 0 else -line))
+        return Finding(level, value, median, median + (line if distance > 0 else -line))
 
-    def _rest(self, is_loss: bool) -> Reading | Rest:
-        """As long as the loss is certainly near to its median, whatever its spread."""
-        pushes, low, high = self.loss.reach()
-        bottom, top = high - self.reach, low + self.reach
-        if pushes < _MIN_REST or bottom >= top:
-            return QUIET
-        if is_loss:
-            return Rest((Bound("loss", bottom, top, True),), pushes)
-        return Rest((Bound("loss", inf, -inf), Bound("policy_loss", bottom, top)), pushes)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on."""
-        losses = logged(missed, "loss")
-        if len(losses) == len(missed):
-            self.loss.extend(losses)
-            return
-        both = [(one.values.get("loss"), one.values.get("policy_loss")) for one in missed]
-        values = [other if loss is None else loss for loss, other in both]
-        self.loss.extend([value for value in values if value is not None])
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and usual."""
-        return f"loss {number(reading.value)}, usually {number(reading.baseline or 0)}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Value, usual value, line."""
-        return (
-            Evidence("loss", reading.value),
-            Evidence("usual", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-        )
+        return f"loss {number(finding.value)}, usually {number(finding.baseline or 0)}"
 
 
-class LossDiverging(Judge):
+class LossDiverging(Detector):
     """O16: a loss that is to fall stands well above everything: its best level and its start."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.level = AskedWindow(10)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.level = Window(10)
         self.start = Frozen(skip=0, size=20, minimum=5)
         self.best = float("inf")
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Medians of ten against the best of them; only for objectives that should fall."""
-        value = now.values.get("loss")
+        value = context.values.get("loss")
         if value is None:
             return None
         level = self.level
@@ -110,34 +73,26 @@ class LossDiverging(Judge):
         if not self.start.is_final:
             self.start.push(value)
         start = self.start.value
-        if start is None or start <= 0.0 or value <= self.limits["warn"] * start:
+        if start is None or start <= 0.0 or value <= self.thresholds["warn"] * start:
             self._note_best()
             return QUIET
         usual = level.median
         line = max(
-            self.limits["warn"] * start,
-            self.best + max(self.limits["floor"], abs(self.best)),
-            start + self.limits["sigmas"] * self.start.spread,
+            self.thresholds["warn"] * start,
+            self.best + max(self.thresholds["floor"], abs(self.best)),
+            start + self.thresholds["sigmas"] * self.start.spread,
         )
         self._note_best()
-        return Reading(WARN, usual, self.best, line) if usual > line else QUIET
+        return Finding(WARN, usual, self.best, line) if usual > line else QUIET
 
     def _note_best(self) -> None:
         level = self.level
-        if level.count == level.size and level.floor < self.best:
+        if level.count == level.size:
             self.best = min(self.best, level.median)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Best level and now."""
-        return f"loss {number(reading.value)} (median of ten), its best was {number(reading.baseline or 0)}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Level, best, line."""
-        return (
-            Evidence("loss", reading.value),
-            Evidence("best level", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-        )
+        return f"loss {number(finding.value)} (median of ten), its best was {number(finding.baseline or 0)}"
 
 
 RULES = (
@@ -147,14 +102,15 @@ RULES = (
         family="loss",
         group=Group.LEARNING,
         metrics=("loss", "policy_loss"),
-        judge=LossJump,
+        detector=LossJump,
         condition="Farther than `warn` × max(1.4826 MAD, `floor`) from the median of the 50 records before, and "
         "larger, in 3 "
         "of 5 records: WARN. More than `crit`× its usual size in 3 of 5: CRIT. INFO only while the learning rate "
         "warms up.",
-        limits={"warn": 10.0, "floor": 0.02, "crit": 100.0},
-        patience={WARN: Patience(3, 5), CRIT: Patience(3, 5), INFO: Patience(3, 5)},
+        thresholds={"warn": 10.0, "floor": 0.02, "crit": 100.0},
+        n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
+        evidence=EvidenceNames("loss", "usual"),
         why="A loss that leaves its range and stays there is an update that went wrong; its level as such says little.",
         causes=("learning rate too high", "a KL term that blows up", "a change of data"),
         next=("grad_norm", "kl_ref", "lr", "entropy", "reward_mean"),
@@ -166,13 +122,14 @@ RULES = (
         family="loss",
         group=Group.LEARNING,
         metrics=("loss",),
-        judge=LossDiverging,
+        detector=LossDiverging,
         condition="Objectives that should fall: median of ten above `warn` times the start, above its best by as much "
         "again (at least `floor`), and out of the start by `sigmas` robust deviations, in 3 of 5 records: WARN.",
-        limits={"warn": 2.0, "floor": 0.2, "sigmas": 4.0},
-        patience={INFO: Patience(3, 5), WARN: Patience(3, 5)},
+        thresholds={"warn": 2.0, "floor": 0.2, "sigmas": 4.0},
+        n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
         warm_up=10,
         applies=applicability.has_loss_to_minimise,
+        evidence=EvidenceNames("loss", "best level"),
         why="A supervised loss above where it began has lost what the model knew before.",
         causes=("learning rate too high", "a change of data", "half precision that overflows"),
         next=("grad_norm", "lr", "val_loss", "token_accuracy"),

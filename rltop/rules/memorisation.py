@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Unit
-from rltop.rules.context import Moment
-from rltop.rules.rule import INFO, QUIET, WARN, Judge, Reading
-from rltop.stats.rolling import AskedWindow
+from rltop.model import Evidence
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding
+from rltop.stats.rolling import Window
 from rltop.units import number, percent
 
 _LEVEL = 10
@@ -45,7 +45,7 @@ class _Best:
             self.best, self.since = value, 0
 
 
-class LearnedByHeart(Judge):
+class LearnedByHeart(Detector):
     """D2 and RM1: training accuracy of nearly 1, with an evaluation that says otherwise.
 
     It says so by an accuracy that is lower, or by a loss that rises from its best and
@@ -54,11 +54,11 @@ class LearnedByHeart(Judge):
     is evaluated, pairs that were all seen several times over speak for themselves.
     """
 
-    def __init__(self, limits: Mapping[str, float], *, metric: str, not_better: int) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float], *, metric: str, not_better: int) -> None:
+        super().__init__(thresholds)
         self.metric, self.not_better = metric, not_better
-        self.window = AskedWindow(_LEVEL)
-        self.losses = AskedWindow(_LEVEL)
+        self.window = Window(_LEVEL)
+        self.losses = Window(_LEVEL)
         self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
 
     def clone(self) -> LearnedByHeart:
@@ -67,9 +67,9 @@ class LearnedByHeart(Judge):
         twin.accuracy, twin.loss = self.accuracy.clone(), self.loss.clone()
         return twin
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Median of ten records against the newest evaluation."""
-        values = now.values
+        values = context.values
         self.accuracy.observe(values.get("val_acc"))
         self.loss.observe(values.get("val_loss"))
         loss, value = values.get("loss"), values.get(self.metric)
@@ -81,49 +81,49 @@ class LearnedByHeart(Judge):
         if self.window.count < _LEVEL:
             return QUIET
         usual = self.window.median
-        if usual < self.limits["warn"] and not self._is_far_apart(usual):
+        if usual < self.thresholds["warn"] and not self._is_far_apart(usual):
             return QUIET
-        is_known = usual >= self.limits["warn"] and (self._is_worse(usual) or self._is_dearer())
+        is_known = usual >= self.thresholds["warn"] and (self._is_worse(usual) or self._is_dearer())
         level = WARN if is_known or self._is_far_apart(usual) or self._is_worn_out(values.get("epoch")) else INFO
         loss_now = math.nan if self.loss.newest is None else self.loss.newest
-        return Reading(level, usual, self.accuracy.newest, self.limits["warn"], (loss_now, values.get("epoch", 0.0)))
+        return Finding(
+            level, usual, self.accuracy.newest, self.thresholds["warn"], (loss_now, values.get("epoch", 0.0))
+        )
 
     def _is_worse(self, accuracy: float) -> bool:
         newest = self.accuracy.newest
-        return newest is not None and newest < accuracy - self.limits["gap"] and self.accuracy.since >= self.not_better
+        return (
+            newest is not None and newest < accuracy - self.thresholds["gap"] and self.accuracy.since >= self.not_better
+        )
 
     def _is_far_apart(self, accuracy: float) -> bool:
         """No luck of an evaluation of fifty pairs (four of its standard errors are 0.28) makes up for the distance."""
-        return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.limits["apart"]
+        return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.thresholds["apart"]
 
     def _is_worn_out(self, epoch: float | None) -> bool:
         is_unchecked = self.accuracy.newest is None and self.loss.newest is None
-        return is_unchecked and epoch is not None and epoch >= self.limits["epochs"]
+        return is_unchecked and epoch is not None and epoch >= self.thresholds["epochs"]
 
     def _is_dearer(self) -> bool:
         newest, best = self.loss.newest, self.loss.best
         if newest is None or best is None or self.losses.count < _LEVEL or self.loss.since < _NOT_BETTER:
             return False
-        return newest > _RISEN * best and newest > self.limits["behind"] * self.losses.median
+        return newest > _RISEN * best and newest > self.thresholds["behind"] * self.losses.median
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Training and evaluation."""
-        text = f"training accuracy {percent(reading.value)}"
-        loss = reading.extra[0]
-        if reading.level >= WARN and self._is_dearer():
+        text = f"training accuracy {percent(finding.value)}"
+        loss = finding.extra[0]
+        if finding.level >= WARN and self._is_dearer():
             return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
-        if reading.baseline is not None:
-            return f"{text}, evaluation {percent(reading.baseline)}"
+        if finding.baseline is not None:
+            return f"{text}, evaluation {percent(finding.baseline)}"
         if not math.isnan(loss):
             return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
-        seen = f" on pairs seen {number(reading.extra[1])} times" if reading.level >= WARN else ""
+        seen = f" on pairs seen {number(finding.extra[1])} times" if finding.level >= WARN else ""
         return f"{text}{seen} and no evaluation to compare it with"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Training and evaluation."""
-        parts = [Evidence("training accuracy", reading.value, Unit.FRACTION)]
-        if reading.baseline is not None:
-            parts.append(Evidence("evaluation accuracy", reading.baseline, Unit.FRACTION))
-        if not math.isnan(reading.extra[0]):
-            parts.append(Evidence("evaluation loss", reading.extra[0]))
-        return tuple(parts)
+        loss = finding.extra[0]
+        return (*names.of(finding), *(() if math.isnan(loss) else (Evidence("evaluation loss", loss),)))

@@ -9,12 +9,11 @@ the end is judged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, logged
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.model import Unit
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import BlockTrend
 from rltop.units import number, percent
 
@@ -28,102 +27,92 @@ def _reserved(values: Mapping[str, float]) -> float | None:
     return next((values[name] for name in _RESERVED if name in values), None)
 
 
-class DeviceMemory(Judge):
+class DeviceMemory(Detector):
     """H1: GPU memory near the end of the device, or new peaks in quick succession."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.size = limits["size_gb"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.size = thresholds["size_gb"]
         self.highest = 0.0
         self.peaks: deque[int] = deque(maxlen=_PEAKS)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Level against the size where it is known, and how often the peak has moved."""
-        value = _reserved(now.values)
+        value = _reserved(context.values)
         if value is None:
             return None
-        limits = self.limits
-        if value > self.highest * (1.0 + limits["step"]):
+        thresholds = self.thresholds
+        if value > self.highest * (1.0 + thresholds["step"]):
             self.highest = value
-            if now.record > limits["wait"]:
-                self.peaks.append(now.record)
-        since = now.record - _PEAK_RECORDS
+            if context.record > thresholds["wait"]:
+                self.peaks.append(context.record)
+        since = context.record - _PEAK_RECORDS
         if self.size > 0.0:
             share = value / self.size
             factor = RELEASE if self.is_firing else 1.0
             # Allocators fill the device by design: near the end only a level that still rises is a risk.
             rises = bool(self.peaks) and self.peaks[-1] > since
-            if share > limits["warn"] * factor and (rises or self.is_firing):
-                return Reading(CRIT if share > limits["crit"] and rises else WARN, value, self.size, None, (share,))
+            if share > thresholds["warn"] * factor and (rises or self.is_firing):
+                return Finding(CRIT if share > thresholds["crit"] and rises else WARN, value, self.size, None, (share,))
         if len(self.peaks) == _PEAKS and self.peaks[0] > since:
-            return Reading(INFO, value, None, None)
+            return Finding(INFO, value, None, None)
         return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Level, size, or the peaks."""
-        if reading.baseline is None:
-            return f"GPU memory has set {_PEAKS} new peaks in {_PEAK_RECORDS} records, now {number(reading.value)} GB"
-        return f"GPU memory {number(reading.value)} of {number(reading.baseline)} GB ({percent(reading.extra[0])})"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Level and size."""
-        size = () if reading.baseline is None else (Evidence("device", reading.baseline, Unit.GIGABYTES),)
-        return (Evidence("in use", reading.value, Unit.GIGABYTES), *size)
+        if finding.baseline is None:
+            return f"GPU memory has set {_PEAKS} new peaks in {_PEAK_RECORDS} records, now {number(finding.value)} GB"
+        return f"GPU memory {number(finding.value)} of {number(finding.baseline)} GB ({percent(finding.extra[0])})"
 
 
-class HostLeak(Judge):
+class HostLeak(Detector):
     """H2: host memory climbs steadily over a hundred records."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.size = limits["size_gb"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.size = thresholds["size_gb"]
         self.trend = BlockTrend(block=10, count=10)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Speaks once per block of ten records."""
-        value = now.values.get("mem_cpu_gb")
+        value = context.values.get("mem_cpu_gb")
         if value is None:
             return None
         if not self.trend.push(value) or not self.trend.is_full:
-            wanted = self.trend.wanted
-            return Rest((), wanted - 1, True) if wanted > 1 else None
-        trend, limits = self.trend, self.limits
-        if trend.monotony < limits["monotony"] or trend.growth < limits["crit"]:
+            return None
+        trend, thresholds = self.trend, self.thresholds
+        if trend.monotony < thresholds["monotony"] or trend.growth < thresholds["crit"]:
             return QUIET
         first, last = trend.medians[0], trend.medians[-1]
         per_record = (last - first) / (trend.block * (trend.count - 1))
-        if self.size > 0.0 and last + limits["ahead"] * per_record > self.size:
-            return Reading(CRIT, last, first, self.size, (per_record,))
-        return Reading(WARN, last, first, None, (per_record,)) if trend.growth >= limits["warn"] else QUIET
+        if self.size > 0.0 and last + thresholds["ahead"] * per_record > self.size:
+            return Finding(CRIT, last, first, self.size, (per_record,))
+        return Finding(WARN, last, first, None, (per_record,)) if trend.growth >= thresholds["warn"] else QUIET
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend(logged(missed, "mem_cpu_gb"))
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """From what to what, and how fast."""
-        end = f", {number(reading.threshold)} GB are there" if reading.threshold is not None else ""
+        end = f", {number(finding.threshold)} GB are there" if finding.threshold is not None else ""
         return (
-            f"host memory {number(reading.baseline or 0)} → {number(reading.value)} GB in 100 records "
-            f"({number(reading.extra[0])} GB per record{end})"
+            f"host memory {number(finding.baseline or 0)} → {number(finding.value)} GB in 100 records "
+            f"({number(finding.extra[0])} GB per record{end})"
         )
 
 
-class OutOfMemoryAhead(Judge):
+class OutOfMemoryAhead(Detector):
     """H3: the largest load so far, on a device that is nearly full."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.size = limits["size_gb"]
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.size = thresholds["size_gb"]
         self.metric = ""
         self.highest = 0.0
         self.seen = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Tokens of the fullest rank, else the longest answer."""
         if self.size <= 0.0:
-            return Rest(is_silent=True)
-        values = now.values
+            return None
+        values = context.values
         if not self.metric:
             self.metric = next((name for name in _LOADS if name in values), "")
         load, used = values.get(self.metric), _reserved(values)
@@ -131,17 +120,17 @@ class OutOfMemoryAhead(Judge):
             return None
         before, self.highest = self.highest, max(self.highest, load)
         self.seen += 1
-        if self.seen <= self.limits["wait"] or load <= self.limits["warn"] * before:
+        if self.seen <= self.thresholds["wait"] or load <= self.thresholds["warn"] * before:
             return QUIET
-        if used <= self.limits["used"] * self.size:
+        if used <= self.thresholds["used"] * self.size:
             return QUIET
-        return Reading(WARN, load, before, self.limits["warn"] * before, (used / self.size,))
+        return Finding(WARN, load, before, self.thresholds["warn"] * before, (used / self.size,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Load, largest before, and how full the device is."""
         return (
-            f"{self.metric} {number(reading.value)}, at most {number(reading.baseline or 0)} before, "
-            f"with GPU memory at {percent(reading.extra[0])}"
+            f"{self.metric} {number(finding.value)}, at most {number(finding.baseline or 0)} before, "
+            f"with GPU memory at {percent(finding.extra[0])}"
         )
 
 
@@ -155,11 +144,12 @@ RULES = (
         family="memory",
         group=Group.SYSTEM,
         metrics=_RESERVED,
-        judge=DeviceMemory,
+        detector=DeviceMemory,
         condition="Reserved memory above `warn` of the device while its peak rises: WARN, above `crit`: CRIT, in "
         "2 of 3 records. Three new peaks of `step` or more in 20 records, after the first `wait`: INFO. " + _SIZE,
-        limits={"size_gb": 0.0, "warn": 0.92, "crit": 0.97, "step": 0.01, "wait": 30},
-        patience={WARN: Patience(2, 3), CRIT: Patience(2, 3), INFO: Patience(1, 1)},
+        thresholds={"size_gb": 0.0, "warn": 0.92, "crit": 0.97, "step": 0.01, "wait": 30},
+        n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(1, 1)},
+        evidence=EvidenceNames("in use", "device", Unit.GIGABYTES, threshold=""),
         why="The next longer batch may not fit.",
         causes=("longer sequences", "a rank with more tokens than the others", "fragmentation", "a leak"),
         next=_NEXT,
@@ -171,11 +161,11 @@ RULES = (
         family="memory",
         group=Group.SYSTEM,
         metrics=("mem_cpu_gb",),
-        judge=HostLeak,
+        detector=HostLeak,
         condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) over 100 records, by "
         "more than `warn`×: WARN; by `crit`× and reaching `size_gb` within `ahead` records: CRIT. `size_gb` is the "
         "memory of the host, 0 means not known.",
-        limits={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50},
+        thresholds={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50},
         warm_up=100,
         why="The kernel ends the process that asks for the last page.",
         causes=("rollouts or metrics that are kept", "a data loader that copies", "another job on the node"),
@@ -188,10 +178,10 @@ RULES = (
         family="memory",
         group=Group.SYSTEM,
         metrics=_LOADS,
-        judge=OutOfMemoryAhead,
+        detector=OutOfMemoryAhead,
         condition="More than `warn`× the largest load so far, after `wait` records, with GPU memory above `used` of "
         "the device. " + _SIZE,
-        limits={"size_gb": 0.0, "warn": 1.2, "used": 0.85, "wait": 20},
+        thresholds={"size_gb": 0.0, "warn": 1.2, "used": 0.85, "wait": 20},
         why="Peak memory follows the longest sequences of the fullest rank.",
         causes=("answers that grow", "prompts without a limit", "balancing switched off"),
         next=_NEXT,

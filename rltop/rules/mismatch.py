@@ -6,17 +6,28 @@ single spikes. Largest values are ignored: one token near 1 is ordinary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Observation
+from rltop.model import Level
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
-from rltop.rules.rest import Rest, logged, within
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.rule import (
+    CRIT,
+    INFO,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+    Subject,
+)
 from rltop.stats.persistence import BlockTrend
-from rltop.stats.rolling import AskedWindow, Ema, Frozen
+from rltop.stats.rolling import Ema, Frozen, Window
 from rltop.units import number
 
 _MEDIAN_OF = 5
@@ -24,7 +35,7 @@ _FIRST_RECORDS = 2
 _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean")
 
 
-class MismatchKl(Judge):
+class MismatchKl(Detector):
     """M1: KL between the sampler's and the trainer's log-probabilities.
 
     Estimates may be signed: the median of five counts, in size. A run that has
@@ -32,180 +43,163 @@ class MismatchKl(Judge):
     against three times that level.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.window = AskedWindow(_MEDIAN_OF)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.window = Window(_MEDIAN_OF)
         self.small = 0
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Absolute lines, raised by what is ordinary for this run."""
-        value = now.values.get("off_policy_kl")
+        value = context.values.get("off_policy_kl")
         if value is None:
             return None
-        window, start, limits = self.window, self.start, self.limits
+        window, start, thresholds = self.window, self.start, self.thresholds
         window.push(value)
         if not start.is_final:
             start.push(abs(value))
-        self.small = self.small + 1 if abs(value) <= limits["warn"] * RELEASE else 0
-        if self.small > _MEDIAN_OF // 2 and start.is_final:
-            line = limits["warn"] * RELEASE
-            return within("off_policy_kl", -line, line)
+        self.small = self.small + 1 if abs(value) <= thresholds["warn"] * RELEASE else 0
         if self.small > _MEDIAN_OF // 2 or window.count < _MEDIAN_OF:
             return QUIET
         return self._against_start(abs(window.median), start.value)
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Estimates that were all small."""
-        values = logged(missed, "off_policy_kl")
-        self.window.extend(values)
-        self.small += len(values)
-
-    def _against_start(self, size: float, base: float | None) -> Reading:
-        limits = self.limits
-        if size > limits["absolute"]:
-            return Reading(CRIT, size, base, limits["absolute"])
-        ordinary = limits["rise"] * base if base is not None else limits["absolute"]
-        warn = max(limits["warn"], ordinary) * (RELEASE if self.is_firing else 1.0)
-        crit = max(limits["crit"], ordinary)
+    def _against_start(self, size: float, base: float | None) -> Finding:
+        thresholds = self.thresholds
+        if size > thresholds["absolute"]:
+            return Finding(CRIT, size, base, thresholds["absolute"])
+        ordinary = thresholds["rise"] * base if base is not None else thresholds["absolute"]
+        warn = max(thresholds["warn"], ordinary) * (RELEASE if self.is_firing else 1.0)
+        crit = max(thresholds["crit"], ordinary)
         if size > crit:
-            return Reading(CRIT, size, base, crit)
+            return Finding(CRIT, size, base, crit)
         if size > warn:
-            return Reading(WARN, size, base, warn)
-        return Reading(INFO, size, base, limits["warn"]) if size > limits["warn"] else QUIET
+            return Finding(WARN, size, base, warn)
+        return Finding(INFO, size, base, thresholds["warn"]) if size > thresholds["warn"] else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Level and ordinary level."""
-        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
-        return f"sampler and trainer disagree by {number(reading.value)} nats per token{start}"
+        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
+        return f"sampler and trainer disagree by {number(finding.value)} nats per token{start}"
 
 
-class MismatchTrend(Judge):
+class MismatchTrend(Detector):
     """M2: the disagreement climbs steadily: the KL, else the mean difference of log-probabilities."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.trend = BlockTrend(block=5, count=10)
         self.metric = ""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Speaks once per block of five records."""
-        values = now.values
+        values = context.values
         if not self.metric:
             self.metric = next((name for name in _DISTANCES if name in values), "")
         value = values.get(self.metric)
         if value is None:
             return None
         if not self.trend.push(abs(value)) or not self.trend.is_full:
-            wanted = self.trend.wanted
-            return Rest((), wanted - 1, True) if wanted > 1 else None
+            return None
         trend = self.trend
-        if trend.growth < self.limits["warn"] or trend.monotony < self.limits["monotony"]:
+        if trend.growth < self.thresholds["warn"] or trend.monotony < self.thresholds["monotony"]:
             return QUIET
-        if trend.medians[-1] < self.limits["floor"]:
+        if trend.medians[-1] < self.thresholds["floor"]:
             return QUIET
-        return Reading(WARN, trend.medians[-1], trend.medians[0], None, (trend.growth,))
+        return Finding(WARN, trend.medians[-1], trend.medians[0], None, (trend.growth,))
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend([abs(value) for value in logged(missed, self.metric)])
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How much in how long."""
-        return f"disagreement of sampler and trainer has grown {number(reading.extra[0])}× in 50 records"
+        return f"disagreement of sampler and trainer has grown {number(finding.extra[0])}× in 50 records"
 
 
-class ProbabilityError(Judge):
+class ProbabilityError(Detector):
     """M5: mean factor between the probabilities of sampler and trainer.
 
     A single spike that comes back is acceptable, the average is what counts.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.average = Ema(10)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Average of ten against the lines; a lone spike is information."""
-        value = now.values.get("mult_prob_error")
+        value = context.values.get("mult_prob_error")
         if value is None:
             return None
-        limits = self.limits
+        thresholds = self.thresholds
         usual = self.average.value
         # One infinite-looking record must not hold the average up for the rest of the run.
-        average = self.average.push(min(value, usual + limits["reach"]) if self.average.count else value)
-        warn = 1.0 + (limits["warn"] - 1.0) * (RELEASE if self.is_firing else 1.0)
+        average = self.average.push(min(value, usual + thresholds["reach"]) if self.average.count else value)
+        warn = 1.0 + (thresholds["warn"] - 1.0) * (RELEASE if self.is_firing else 1.0)
         if self.average.count >= _MEDIAN_OF and average > warn:
-            is_far = average > limits["crit"]
-            return Reading(CRIT if is_far else WARN, average, usual, limits["crit" if is_far else "warn"])
-        return Reading(INFO, value, usual, limits["warn"]) if value > limits["warn"] else QUIET
+            is_far = average > thresholds["crit"]
+            return Finding(CRIT if is_far else WARN, average, usual, thresholds["crit" if is_far else "warn"])
+        return Finding(INFO, value, usual, thresholds["warn"]) if value > thresholds["warn"] else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The factor."""
-        how = "in one record" if reading.level is INFO else "on average"
-        return f"token probabilities of sampler and trainer differ by a factor of {number(reading.value)} {how}"
+        how = "in one record" if finding.level is INFO else "on average"
+        return f"token probabilities of sampler and trainer differ by a factor of {number(finding.value)} {how}"
 
 
-class FirstUpdate(Judge):
+class FirstUpdate(Detector):
     """M9: the policy differs from itself before it has been trained.
 
     Only where the first rows of a run are seen: a resumed policy has every right
     to be away from its reference, and an asynchronous one from its sampler.
     """
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The first two records, and both must show it."""
-        if now.record > _FIRST_RECORDS:
-            return Rest(is_silent=True)
-        if now.observation.step > _FIRST_RECORDS or now.observation.segment:
+        if context.record > _FIRST_RECORDS:
             return None
-        reference = now.values.get("kl_ref")
-        if reference is not None and not now.traits.kl_is_sequence_sum and abs(reference) > self.limits["reference"]:
-            level = WARN if abs(reference) > self.limits["warn"] else INFO
-            return Reading(level, reference, 0.0, self.limits["reference"], words=("reference",))
-        step = now.values.get("kl_old")
-        if step is not None and not now.traits.is_async and abs(step) > self.limits["step"]:
-            return Reading(INFO, step, 0.0, self.limits["step"], words=("sampler",))
+        if context.observation.step > _FIRST_RECORDS or context.observation.segment:
+            return None
+        reference = context.values.get("kl_ref")
+        if (
+            reference is not None
+            and not context.traits.kl_is_sequence_sum
+            and abs(reference) > self.thresholds["reference"]
+        ):
+            level = WARN if abs(reference) > self.thresholds["warn"] else INFO
+            return Finding(level, reference, 0.0, self.thresholds["reference"], words=("reference",))
+        step = context.values.get("kl_old")
+        if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
+            return Finding(INFO, step, 0.0, self.thresholds["step"], words=("sampler",))
         return QUIET if reference is not None or step is not None else None
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The distance that should be 0."""
-        return About("kl_ref" if reading.words[0] == "reference" else "kl_old")
+        return Subject("kl_ref" if finding.words[0] == "reference" else "kl_old")
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How far, and from what."""
         return (
-            f"first updates are already {number(reading.value)} nats per token away from the {reading.words[0]}: "
+            f"first updates are already {number(finding.value)} nats per token away from the {finding.words[0]}: "
             "log-probabilities are computed differently"
         )
 
 
-class PearsonLow(Judge):
+class PearsonLow(Detector):
     """M4: correlation of the probabilities of sampler and trainer.
 
     Says nothing where entropy is next to nothing: all probabilities are 1 then.
     """
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Below the lines."""
-        value = now.values.get("rollout_prob_corr")
-        if value is None or now.values.get("entropy", 1.0) < self.limits["entropy"]:
+        value = context.values.get("rollout_prob_corr")
+        if value is None or context.values.get("entropy", 1.0) < self.thresholds["entropy"]:
             return None
-        if value >= self.limits["warn"]:
-            return within("rollout_prob_corr", self.limits["warn"], inf)
-        level: Level = CRIT if value < self.limits["crit"] else WARN
-        return Reading(level, value, None, self.limits["crit" if level is CRIT else "warn"])
+        if value >= self.thresholds["warn"]:
+            return QUIET
+        level: Level = CRIT if value < self.thresholds["crit"] else WARN
+        return Finding(level, value, None, self.thresholds["crit" if level is CRIT else "warn"])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The correlation."""
-        return f"probabilities of sampler and trainer correlate at {number(reading.value)} only"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Correlation and line."""
-        return (
-            Evidence("rollout_prob_corr", reading.value),
-            Evidence("threshold", reading.threshold or 0.0),
-        )
+        return f"probabilities of sampler and trainer correlate at {number(finding.value)} only"
 
 
 CAUSES = (
@@ -217,7 +211,7 @@ CAUSES = (
     "stale rollouts",
 )
 NEXT = ("grad_norm", "staleness_mean", "time_weight_sync", "entropy", "clip_frac", "reward_mean")
-SLOW = {level: Patience(5, 10) for level in (INFO, WARN)} | {CRIT: Patience(3, 5)}
+SLOW = {level: NOfM(5, 10) for level in (INFO, WARN)} | {CRIT: NOfM(3, 5)}
 
 RULES = (
     RuleSpec(
@@ -226,12 +220,12 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("off_policy_kl",),
-        judge=MismatchKl,
+        detector=MismatchKl,
         condition="Median of five above `warn` and above `rise`× the run's start, 5 of 10 records: WARN; above "
         "`crit` likewise, 3 of 5: CRIT. Above `absolute`: CRIT without asking for the start. High from the "
         "start: INFO.",
-        limits={"warn": 0.01, "crit": 0.1, "rise": 3.0, "absolute": 1.0},
-        patience=SLOW,
+        thresholds={"warn": 0.01, "crit": 0.1, "rise": 3.0, "absolute": 1.0},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="The policy is trained on text that, by its own probabilities, another model wrote.",
         causes=CAUSES,
@@ -244,10 +238,10 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=_DISTANCES,
-        judge=MismatchTrend,
+        detector=MismatchTrend,
         condition="Medians of five records rise monotonically (Kendall's tau above `monotony`) by more than "
         "`warn`× over 50 records, to above `floor`.",
-        limits={"warn": 2.0, "floor": 0.003, "monotony": 0.55},
+        thresholds={"warn": 2.0, "floor": 0.003, "monotony": 0.55},
         warm_up=50,
         applies=applicability.has_rollouts,
         why="A climb of the disagreement is the earliest sign of an off-policy collapse.",
@@ -261,14 +255,14 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("rollout_prob_diff_mean",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="rollout_prob_diff_mean",
             text="token probabilities of sampler and trainer differ by {value} on average, line {line}",
         ),
         condition="Above `info` or `warn` in 5 of 10 records, above `crit` in 3 of 5.",
-        limits={"info": 0.005, "warn": 0.01, "crit": 0.05},
-        patience=SLOW,
+        thresholds={"info": 0.005, "warn": 0.01, "crit": 0.05},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="Differences of more than a hundredth on average are a fault, not rounding.",
         causes=CAUSES,
@@ -281,11 +275,12 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("rollout_prob_corr",),
-        judge=PearsonLow,
+        detector=PearsonLow,
         condition="Below `warn` in 5 of 10 records: WARN; below `crit` in 3 of 5: CRIT; silent below `entropy` nats.",
-        limits={"warn": 0.98, "crit": 0.9, "entropy": 0.05},
-        patience=SLOW,
+        thresholds={"warn": 0.98, "crit": 0.9, "entropy": 0.05},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("rollout_prob_corr", ""),
         why="Probabilities that do not even correlate belong to different inputs.",
         causes=CAUSES,
         next=NEXT,
@@ -298,11 +293,11 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("mult_prob_error",),
-        judge=ProbabilityError,
+        detector=ProbabilityError,
         condition="Average of ten records above `warn`, 3 of 5 records: WARN; above `crit`: CRIT. One record above "
         "`warn`: INFO. A record counts for `reach` above the average at most.",
-        limits={"warn": 1.05, "crit": 1.2, "reach": 0.2},
-        patience={WARN: Patience(3, 5), CRIT: Patience(3, 5), INFO: Patience(1, 1)},
+        thresholds={"warn": 1.05, "crit": 1.2, "reach": 0.2},
+        n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(1, 1)},
         warm_up=_MEDIAN_OF,
         applies=applicability.has_rollouts,
         why="Probabilities that are off by more than a few hundredths come from different inputs or weights.",
@@ -316,12 +311,12 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("kl_ref", "kl_old"),
-        judge=FirstUpdate,
+        detector=FirstUpdate,
         condition="Both of the first two records of a run that starts at step 0 to 2: KL to the reference per token "
         "above `reference`, or step KL above `step` (not in asynchronous training): INFO; the former above `warn`: "
         "WARN.",
-        limits={"reference": 0.05, "step": 0.01, "warn": 0.3},
-        patience={WARN: Patience(2, 2), INFO: Patience(2, 2)},
+        thresholds={"reference": 0.05, "step": 0.01, "warn": 0.3},
+        n_of_m={WARN: NOfM(2, 2), INFO: NOfM(2, 2)},
         applies=applicability.has_rollouts,
         why="Policy, sampler and reference are the same weights then: a difference is a fault in how they are read.",
         causes=(

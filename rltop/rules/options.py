@@ -51,12 +51,12 @@ class EngineOptions(Struct):
             found.update(self.by_profile.get(name, {}).get(rule, {}))
         return found
 
-    def limits(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
+    def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
         """Thresholds of a rule by name as they hold under `profiles`; raises `KeyError` for an unknown rule."""
         from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 
         own = self.settings(rule, profiles)
-        return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].limits.items()}
+        return {name: float(own.get(name, limit)) for name, limit in registry.BY_ID[rule].thresholds.items()}
 
     def silenced(self, profiles: Sequence[str] = ()) -> frozenset[str]:
         """Ids of the rules that the user switches off under `profiles`; not those that a profile brings along."""
@@ -101,7 +101,7 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
         if spec is None:
             raise ConfigError(f"[{table}.{rule}]: there is no rule {rule!r}", _did_you_mean(rule, list(specs)))
         for name, value in settings.items():
-            known = [*spec.limits, "enabled"]
+            known = [*spec.thresholds, "enabled"]
             if name not in known:
                 raise ConfigError(f"[{table}.{rule}] {name}: no such setting", _did_you_mean(name, known))
             if name == "enabled":

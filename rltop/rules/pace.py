@@ -6,14 +6,13 @@ Beside `performance`, which asks whether the usual step became slower.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation, Unit
-from rltop.rules.context import Moment
+from rltop.model import Unit
+from rltop.rules.context import RuleContext
 from rltop.rules.performance import Work, own_time
-from rltop.rules.rest import Bound, Rest, while_absent
-from rltop.rules.rule import INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.persistence import OfLast
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, number, percent
 
@@ -26,44 +25,37 @@ _EVALUATIONS = 2
 """So many evaluations in steps of the usual length, and none in a longer one: the step does not contain them."""
 
 
-def _seconds(now: Moment) -> float | None:
+def _seconds(context: RuleContext) -> float | None:
     """Seconds of a step, checkpoint and validation taken out, or None."""
-    values = now.values
+    values = context.values
     seconds = values.get("time_step")
     if "time_save" in values or "time_eval" in values:
-        seconds = own_time(now.observation)
+        seconds = own_time(context.observation)
     return seconds if seconds is not None and seconds > 0.0 else None
 
 
-_NO_TIME = while_absent("time_step")
-
-
-def _no_longer_than(line: float) -> Rest:
-    return Rest((Bound("time_step", -math.inf, line, True),))
-
-
-class LongerForLonger(Judge):
+class LongerForLonger(Detector):
     """P2: the step takes longer because there is more to do in it; time per token is as it was."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.work = Work()
         self.start = Frozen()
         self.per_token = Frozen()
-        self.warn = limits["info"]
+        self.warn = thresholds["info"]
         self.line = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Against the run's own start."""
-        values = now.values
+        values = context.values
         seconds = values.get("time_step")
         if seconds is None:
-            return _NO_TIME
+            return None
         if seconds <= self.line:
             # What a checkpoint may have added to it is nothing to ask for.
             self.work.total = values.get("num_tokens")
-            return _no_longer_than(self.line)
-        tokens, seconds = self.work.of(values), _seconds(now)
+            return QUIET
+        tokens, seconds = self.work.of(values), _seconds(context)
         if seconds is None or not tokens:
             return None
         start, base = self.start, self.start.value
@@ -75,61 +67,53 @@ class LongerForLonger(Judge):
         if base is None or seconds <= self.warn * base:
             return QUIET
         usual = self.per_token.value
-        if usual is None or seconds / tokens > self.limits["per_token"] * usual:
+        if usual is None or seconds / tokens > self.thresholds["per_token"] * usual:
             return QUIET
-        return Reading(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
+        return Finding(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Steps of the usual length."""
-        self.work.pass_over(missed)
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now, at the start, and how much more there is to do."""
-        base = reading.baseline or 0.0
+        base = finding.baseline or 0.0
         what = "answers" if self.work.is_length else "tokens of the step"
         return (
-            f"step {duration(reading.value)}, {duration(base)} at the start: {what} {number(reading.extra[0])}×, "
+            f"step {duration(finding.value)}, {duration(base)} at the start: {what} {number(finding.extra[0])}×, "
             "time per token as before"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Now, start, line."""
-        return _levels(reading)
 
-
-class SlowNowAndThen(Judge):
+class SlowNowAndThen(Detector):
     """P16: most steps take what they always took, and every few records one takes a multiple of it.
 
     Five of eight never see that. A run that is so from its start (a step in which
     validation hides, a cache that is cleared) is not accused of it.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.work = Work()
         self.start = Frozen()
         self.per_token = Frozen()
         self.head: list[tuple[float, float | None]] = []
         self.evaluated: list[float] = []
         self.is_outside = False
-        self.slow = OfLast(int(limits["n"]), int(limits["m"]))
-        self.raised = OfLast(int(limits["n"]), int(limits["m"]))
+        self.slow = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
+        self.raised = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
         self.line = 0.0
         self.newest = 0.0
         self.has_rollouts = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Slow records among the last `m`; those with an evaluation or a checkpoint do not count."""
-        values, slow, start = now.values, self.slow, self.start
+        values, slow, start = context.values, self.slow, self.start
         seconds = values.get("time_step")
         if seconds is not None and seconds <= self.line and start.is_final:
             self.work.total = values.get("num_tokens")
             if not slow.bits:
-                return _no_longer_than(self.line)
+                return QUIET
             slow.push(False)
             self.raised.push(seconds > _RAISED * (start.value or 0.0))
             return self._count()
-        tokens, seconds = self.work.of(values), _seconds(now)
+        tokens, seconds = self.work.of(values), _seconds(context)
         if seconds is None or "time_save" in values or "time_eval" in values:
             return None
         if "val_score" in values and not self._holds_no_evaluation(seconds):
@@ -143,10 +127,6 @@ class SlowNowAndThen(Judge):
             self._learn(seconds, tokens)
         return self._compare(seconds, tokens)
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Steps of the usual length."""
-        self.work.pass_over(missed)
-
     def _holds_no_evaluation(self, seconds: float) -> bool:
         """Whether evaluations are known to lie outside the step time, so that this record is one like the others."""
         base = self.start.value
@@ -159,7 +139,7 @@ class SlowNowAndThen(Judge):
             self.evaluated.append(seconds)
         return self.is_outside
 
-    def _compare(self, seconds: float, tokens: float | None) -> Reading:
+    def _compare(self, seconds: float, tokens: float | None) -> Finding:
         """One more record, where what is usual is known."""
         if self.start.value is None:
             return QUIET
@@ -168,7 +148,9 @@ class SlowNowAndThen(Judge):
 
     def _take(self, seconds: float, tokens: float | None) -> None:
         usual = self.per_token.value
-        is_longer = bool(tokens and usual) and seconds <= self.limits["per_token"] * (usual or 0.0) * (tokens or 0.0)
+        is_longer = bool(tokens and usual) and seconds <= self.thresholds["per_token"] * (usual or 0.0) * (
+            tokens or 0.0
+        )
         is_slow = seconds > self.line and not is_longer
         self.slow.push(is_slow)
         self.raised.push(False)
@@ -177,7 +159,7 @@ class SlowNowAndThen(Judge):
 
     def _learn(self, seconds: float, tokens: float | None) -> None:
         """The usual step of the start, and the line; what is slow there already is this run's way."""
-        start, limits = self.start, self.limits
+        start, thresholds = self.start, self.thresholds
         was_known = start.value is not None
         if not was_known:
             self.head.append((seconds, tokens))
@@ -187,8 +169,8 @@ class SlowNowAndThen(Judge):
         base = start.value
         if base is None:
             return
-        factor = max(limits["warn"], math.exp(limits["sigmas"] * start.log_spread))
-        self.line = base * (max(factor, limits["short_warn"]) if base < limits["short_s"] else factor)
+        factor = max(thresholds["warn"], math.exp(thresholds["sigmas"] * start.log_spread))
+        self.line = base * (max(factor, thresholds["short_warn"]) if base < thresholds["short_s"] else factor)
         if sum(one > self.line for one, _ in self.head[1:]) > max(1.0, _RARE * len(self.head)):
             self.line = math.inf
         if not was_known:
@@ -196,34 +178,22 @@ class SlowNowAndThen(Judge):
             for one, work in self.head[_SKIPPED:-1]:
                 self._take(one, work)
 
-    def _count(self) -> Reading:
+    def _count(self) -> Finding:
         """Enough of them, and since the first not so many that the usual step itself is slow."""
         slow = self.slow
         found = slow.bits.bit_count()
         if found < slow.n or found > (slow.oldest + 1) // 2 or self.raised.is_met:
             return QUIET
-        return Reading(WARN, self.newest, self.start.value, self.line, (float(found), float(slow.m)))
+        return Finding(WARN, self.newest, self.start.value, self.line, (float(found), float(slow.m)))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How often, and how slow."""
-        found, held = reading.extra
-        base = reading.baseline or 0.0
+        found, held = finding.extra
+        base = finding.baseline or 0.0
         return (
-            f"{found:.0f} of the last {held:.0f} steps ({percent(found / held)}) took about {duration(reading.value)}, "
+            f"{found:.0f} of the last {held:.0f} steps ({percent(found / held)}) took about {duration(finding.value)}, "
             f"the others {duration(base)}"
         )
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """A slow step, the usual one, the line."""
-        return _levels(reading)
-
-
-def _levels(reading: Reading) -> tuple[Evidence, ...]:
-    return (
-        Evidence("step", reading.value, Unit.SECONDS),
-        Evidence("at the start", reading.baseline or 0.0, Unit.SECONDS),
-        Evidence("threshold", reading.threshold or 0.0, Unit.SECONDS),
-    )
 
 
 RULES = (
@@ -233,13 +203,14 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step", "total_tokens", "num_tokens", "response_len_mean"),
-        judge=LongerForLonger,
+        detector=LongerForLonger,
         condition="Step time above `info`× the run's start in 5 of 8 records, and time per token (per token of the "
         "mean answer where none are counted) within `per_token`× of it: INFO.",
-        limits={"info": 1.3, "per_token": 1.2},
-        patience={INFO: Patience(5, 8)},
+        thresholds={"info": 1.3, "per_token": 1.2},
+        n_of_m={INFO: NOfM(5, 8)},
         warm_up=13,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("step", "at the start", Unit.SECONDS),
         why="The machines are as fast as they were; the answers are longer. Whether that is wanted is the question.",
         causes=("longer answers", "longer prompts", "a larger batch"),
         next=("response_len_mean", "total_tokens", "truncated_frac", "reward_mean"),
@@ -251,17 +222,18 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step",),
-        judge=SlowNowAndThen,
+        detector=SlowNowAndThen,
         condition="At least `n` of the last `m` records without checkpoint and validation (those with one count where "
         "two early ones, and all of them, took the usual time: it lies outside the step), and at most half of "
         "those since the first of them, above "
         "`warn`× the run's start (or exp(`sigmas` × its own noise), or `short_warn`× for steps shorter than `short_s` "
         "seconds) and above `per_token`× its time per token, and not more than one record in twenty of that start: "
         "WARN.",
-        limits={"n": 3, "m": 15, "warn": 1.8, "sigmas": 4.0, "per_token": 1.4, "short_s": 1.0, "short_warn": 3.0},
-        calm=10,
+        thresholds={"n": 3, "m": 15, "warn": 1.8, "sigmas": 4.0, "per_token": 1.4, "short_s": 1.0, "short_warn": 3.0},
+        clear_after=10,
         warm_up=16,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("step", "at the start", Unit.SECONDS),
         why="The time is lost in single steps, so that no average and no usual step shows it.",
         causes=(
             "one answer or tool call that takes far longer than the rest",

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from rltop.model import Evidence
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.preference import StuckAtChance
-from rltop.rules.rule import INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.persistence import OfLast
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import number
 
@@ -17,80 +17,80 @@ _LEVEL = 10
 _MIN_SAMPLES = 10
 
 
-class MarginRunsAway(Judge):
+class MarginRunsAway(Detector):
     """D4: the margin on training pairs grows far beyond what evaluation pairs show."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(_LEVEL)
         self.evaluated: float | None = None
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Median of ten against the newest evaluation, and against a line that only informs."""
-        values, limits = now.values, self.limits
+        values, thresholds = context.values, self.thresholds
         self.evaluated = values.get("val_margin", self.evaluated)
         value = values.get("dpo_margin")
         if value is None:
             return None
         self.window.push(value)
-        if self.window.ceiling <= limits["floor"] or self.window.count < _LEVEL:
+        if self.window.median <= thresholds["floor"] or self.window.count < _LEVEL:
             return QUIET
         level, evaluated = self.window.median, self.evaluated
-        if evaluated is not None and level > limits["floor"] and level > limits["warn"] * max(evaluated, 0.0):
-            return Reading(WARN, level, evaluated, limits["warn"] * max(evaluated, 0.0))
-        return Reading(INFO, level, evaluated, limits["info"]) if level > limits["info"] else QUIET
+        if evaluated is not None and level > thresholds["floor"] and level > thresholds["warn"] * max(evaluated, 0.0):
+            return Finding(WARN, level, evaluated, thresholds["warn"] * max(evaluated, 0.0))
+        return Finding(INFO, level, evaluated, thresholds["info"]) if level > thresholds["info"] else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Training margin and evaluation margin."""
-        if reading.baseline is None:
-            return f"reward margin {number(reading.value)} on training pairs, and no evaluation to compare it with"
+        if finding.baseline is None:
+            return f"reward margin {number(finding.value)} on training pairs, and no evaluation to compare it with"
         return (
-            f"reward margin {number(reading.value)} on training pairs, {number(reading.baseline)} on evaluation pairs"
+            f"reward margin {number(finding.value)} on training pairs, {number(finding.baseline)} on evaluation pairs"
         )
 
 
-class UnpairedKl(Judge):
+class UnpairedKl(Detector):
     """K2: the batch estimate of the KL jumps; on most healthy records it is 0."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(50)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """A ratio with an absolute floor, because the usual value may be 0."""
-        value = now.values.get("kl_ref")
+        value = context.values.get("kl_ref")
         if value is None:
             return None
-        window, limits = self.window, self.limits
-        if value <= limits["floor"]:
+        window, thresholds = self.window, self.thresholds
+        if value <= thresholds["floor"]:
             window.push(value)
             return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        if known < _MIN_SAMPLES or value <= limits["warn"] * usual:
+        if known < _MIN_SAMPLES or value <= thresholds["warn"] * usual:
             return QUIET
-        return Reading(WARN, value, usual, max(limits["floor"], limits["warn"] * usual))
+        return Finding(WARN, value, usual, max(thresholds["floor"], thresholds["warn"] * usual))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and usual."""
-        return f"KL estimate {number(reading.value)}, usually {number(reading.baseline or 0)}"
+        return f"KL estimate {number(finding.value)}, usually {number(finding.baseline or 0)}"
 
 
-class ClassMissing(Judge):
+class ClassMissing(Detector):
     """K3: batches without a single chosen, or a single rejected, answer.
 
     Small batches lack one class or the other by chance. That it is nearly always the
     same one is the proportion of the data: the loss weighs what it never gets to see.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.lasting = OfLast(int(limits["n"]), int(limits["m"]))
-        self.chosen, self.rejected = (OfLast(int(limits["most"]), int(limits["of"])) for _ in range(2))
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.lasting = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
+        self.chosen, self.rejected = (NOfMCounter(int(thresholds["most"]), int(thresholds["of"])) for _ in range(2))
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """One of the two rewards is there, the other is not, or is not a number."""
-        values = now.values
+        values = context.values
         has_chosen, has_rejected = "dpo_chosen" in values, "dpo_rejected" in values
         if not (has_chosen or has_rejected):
             return None
@@ -100,36 +100,36 @@ class ClassMissing(Judge):
             name, lacking, other = (
                 ("chosen", self.chosen, self.rejected) if lacks_chosen else ("rejected", self.rejected, self.chosen)
             )
-            if other.bits.bit_count() <= self.limits["other"]:
-                return Reading(WARN, float(lacking.bits.bit_count()), self.limits["of"], words=(name,))
+            if other.bits.bit_count() <= self.thresholds["other"]:
+                return Finding(WARN, float(lacking.bits.bit_count()), self.thresholds["of"], words=(name,))
         if not is_often or has_chosen is has_rejected:
             return QUIET
         name = "rejected" if has_chosen else "chosen"
-        return Reading(INFO, float(self.lasting.bits.bit_count()), self.limits["m"], words=(name,))
+        return Finding(INFO, float(self.lasting.bits.bit_count()), self.thresholds["m"], words=(name,))
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The class that is missing."""
-        return About(f"dpo_{reading.words[0]}")
+        return Subject(f"dpo_{finding.words[0]}")
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which class, how often."""
-        many = "most" if reading.level >= WARN else "some"
+        many = "most" if finding.level >= WARN else "some"
         return (
-            f"no {reading.words[0]} answer in {many} batches ({reading.value:.0f} of the last "
-            f"{reading.baseline or 0.0:.0f} lack {'it' if reading.level >= WARN else 'a class'})"
+            f"no {finding.words[0]} answer in {many} batches ({finding.value:.0f} of the last "
+            f"{finding.baseline or 0.0:.0f} lack {'it' if finding.level >= WARN else 'a class'})"
         )
 
 
-class ScoreScale(Judge):
+class ScoreScale(Detector):
     """RM3: the scores of a reward model wander off, or spread: information, only differences are trained."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Level against half the range, and the range against the run's start."""
-        values, limits = now.values, self.limits
+        values, thresholds = context.values, self.thresholds
         low, high, mean = (values.get(name) for name in ("rm_reward_min", "rm_reward_max", "rm_reward_mean"))
         if low is None or high is None or mean is None:
             return None
@@ -137,23 +137,23 @@ class ScoreScale(Judge):
         base = self.start.value
         if not self.start.is_final:
             self.start.push(reach)
-        if base is not None and base > 0.0 and reach > limits["spread"] * base:
-            return Reading(INFO, reach, base, limits["spread"] * base, words=("range of scores",))
-        if reach > 0.0 and abs(mean) > limits["level"] * reach / 2.0:
-            return Reading(INFO, mean, None, limits["level"] * reach / 2.0, words=("mean score",))
+        if base is not None and base > 0.0 and reach > thresholds["spread"] * base:
+            return Finding(INFO, reach, base, thresholds["spread"] * base, words=("range of scores",))
+        if reach > 0.0 and abs(mean) > thresholds["level"] * reach / 2.0:
+            return Finding(INFO, mean, None, thresholds["level"] * reach / 2.0, words=("mean score",))
         return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What, and against what."""
-        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
-        return f"{reading.words[0]} {number(reading.value)}{start}: scores are hard to compare with earlier ones"
+        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
+        return f"{finding.words[0]} {number(finding.value)}{start}: scores are hard to compare with earlier ones"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Number and line."""
-        return (Evidence(reading.words[0], reading.value), Evidence("threshold", reading.threshold or 0.0))
+        return names._replace(value=finding.words[0]).of(finding)
 
 
-_SLOW = {level: Patience(10, 15) for level in (INFO, WARN)}
+_SLOW = {level: NOfM(10, 15) for level in (INFO, WARN)}
 
 RULES = (
     RuleSpec(
@@ -162,11 +162,11 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_margin",),
-        judge=MarginRunsAway,
+        detector=MarginRunsAway,
         condition="Margin (median of ten) above `floor` and `warn`× that of the newest evaluation in 10 of 15 records: "
         "WARN; above `info`: INFO.",
-        limits={"info": 10.0, "warn": 5.0, "floor": 1.0},
-        patience=_SLOW,
+        thresholds={"info": 10.0, "warn": 5.0, "floor": 1.0},
+        n_of_m=_SLOW,
         warm_up=_LEVEL,
         applies=applicability.is_pairwise,
         why="What grows is the distance on these very pairs, and with it the distance from the reference.",
@@ -180,12 +180,12 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("loss", "dpo_margin"),
-        judge=lambda limits: StuckAtChance(limits, start=0.5, word="one half"),
+        detector=lambda thresholds: StuckAtChance(thresholds, start=0.5, word="one half"),
         condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of one half "
         "and margin within `margin` of 0, neither of which (means of 50) has moved by more than two standard errors.",
-        limits={"wait": 50, "loss": 0.005, "margin": 0.02},
-        patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
-        calm=5,
+        thresholds={"wait": 50, "loss": 0.005, "margin": 0.02},
+        n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
+        clear_after=5,
         warm_up=50,
         applies=applicability.is_kto,
         why="That is where training begins; staying there, the model learns no preference.",
@@ -199,10 +199,10 @@ RULES = (
         family="kl",
         group=Group.LEARNING,
         metrics=("kl_ref",),
-        judge=UnpairedKl,
+        detector=UnpairedKl,
         condition="Above `floor` and above `warn`× the median of the 50 records before in 3 of 5.",
-        limits={"warn": 5.0, "floor": 1.0},
-        patience={WARN: Patience(3, 5), INFO: Patience(3, 5)},
+        thresholds={"warn": 5.0, "floor": 1.0},
+        n_of_m={WARN: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.is_kto,
         why="The estimate is the zero point of the loss: where it jumps, good answers count as bad.",
@@ -216,11 +216,11 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_chosen", "dpo_rejected"),
-        judge=ClassMissing,
+        detector=ClassMissing,
         condition="`n` of the last `m` records log a reward for one of chosen and rejected only: INFO. The same class "
         "is missing in `most` of the last `of`, and the other in `other` at most: WARN.",
-        limits={"n": 3, "m": 10, "most": 8, "of": 10, "other": 1},
-        calm=10,
+        thresholds={"n": 3, "m": 10, "most": 8, "of": 10, "other": 1},
+        clear_after=10,
         applies=applicability.is_kto,
         why="Without both classes in a batch its statistics are undefined, and its gradient pulls one way.",
         causes=("classes that are far from balanced", "batches that are too small"),
@@ -234,12 +234,13 @@ RULES = (
         group=Group.LEARNING,
         metrics=("rm_reward_mean", "rm_reward_min", "rm_reward_max"),
         measures="range of scores",
-        judge=ScoreScale,
+        detector=ScoreScale,
         condition="Range of scores above `spread`× the run's start, or mean farther from 0 than `level`× half the "
         "range, in 10 of 15 records: INFO.",
-        limits={"spread": 5.0, "level": 5.0},
-        patience=_SLOW,
+        thresholds={"spread": 5.0, "level": 5.0},
+        n_of_m=_SLOW,
         applies=applicability.is_reward_model,
+        evidence=EvidenceNames("", ""),
         why="Pairs fix differences only; a level or spread that wanders makes thresholds and KL terms meaningless.",
         causes=("no centring term", "too many epochs", "learning rate too high"),
         next=("rm_margin", "rm_accuracy", "val_acc", "lr"),

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from rltop.model import Evidence, Observation, Unit
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen, median_of
 from rltop.units import duration, number
 
@@ -48,9 +47,6 @@ def own_time(observation: Observation) -> float | None:
     return total
 
 
-_UNDISTURBED = tuple(Bound(extra, math.inf, -math.inf) for extra in _EXTRA_STAGES)
-
-
 class Work:
     """How much there was to do in each step, in tokens, as well as the run says.
 
@@ -75,11 +71,6 @@ class Work:
             return running - before if before is not None and running > before else None
         self.is_length = before is None
         return values.get("response_len_mean") if self.is_length else None
-
-    def pass_over(self, missed: Sequence[Observation]) -> None:
-        """Keep the run's tokens up over records that all have a step time, or none of them."""
-        if "time_step" in missed[-1].values:
-            self.total = missed[-1].values.get("num_tokens")
 
     def clone(self) -> Work:
         """An independent copy."""
@@ -107,7 +98,7 @@ class _Kind:
         return twin
 
 
-class StepSlower(Judge):
+class StepSlower(Detector):
     """P1: step time against the run's own start.
 
     The line is `warn` times the start, or as many times as the start's own noise
@@ -117,12 +108,11 @@ class StepSlower(Judge):
     deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is information alone.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.kinds = (_Kind(), _Kind())
         self.work = Work()
-        self.rest: Rest | None = None
-        self.warn = limits["warn"]
+        self.warn = thresholds["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
 
     def clone(self) -> StepSlower:
@@ -131,42 +121,26 @@ class StepSlower(Judge):
         twin.kinds = (self.kinds[0].clone(), self.kinds[1].clone())
         return twin
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Records with a rollout and records that reuse one have baselines of their own."""
-        values = now.values
+        values = context.values
         seconds = values.get("time_step")
         if "time_save" in values or "time_eval" in values:
-            seconds = own_time(now.observation)
+            seconds = own_time(context.observation)
         if seconds is None or seconds <= 0.0:
             return None
         kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
-        kind.recent.append(now.observation.stages)
+        kind.recent.append(context.observation.stages)
         start = kind.start
         base = start.value
         if start.is_final and base is not None and seconds <= self.warn * base:
             if seconds <= kind.creep_line and kind.crept <= 0.0:
                 self.work.total = values.get("num_tokens")
-                return self._rest(values, min(self.warn * base, kind.creep_line))
+                return QUIET
             return self._creeping(kind, seconds, base, self.work.of(values))
-        return self._against_start(kind, seconds, self.work.of(values), now.observation.stages)
+        return self._against_start(kind, seconds, self.work.of(values), context.observation.stages)
 
-    def _rest(self, values: Mapping[str, float], line: float) -> Reading | Rest:
-        """As long as records are of the same kind, without a checkpoint, and take no longer than usual."""
-        sign = "response_len_mean" if "response_len_mean" in values else "reward_mean"
-        if sign not in values:
-            return QUIET
-        known = self.rest
-        if known is None or known.bounds[0].high != line or known.bounds[1].metric != sign:
-            usual = Bound("time_step", math.ulp(0.0), line, True), Bound(sign, -math.inf, math.inf, True)
-            known = self.rest = Rest((*usual, *_UNDISTURBED))
-        return known
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Steps with a rollout of their own, none of them slow."""
-        self.kinds[1].recent.extend(one.stages for one in missed)
-        self.work.pass_over(missed)
-
-    def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Reading:
+    def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Finding:
         """Below the line: is it a little slower, again and again?"""
         factor, usual = seconds / base, kind.per_token.value
         if tokens and usual:
@@ -175,12 +149,12 @@ class StepSlower(Judge):
         z = (factor - 1.0) / sigma
         # Within one deviation nothing is added: such a record need not be looked at while the sum is 0.
         kind.creep_line = base * (1.0 + sigma)
-        kind.crept = min(max(0.0, kind.crept + min(z, _CREEP_REACH) - 1.0), 2.0 * self.limits["creep"])
-        if kind.crept <= self.limits["creep"]:
+        kind.crept = min(max(0.0, kind.crept + min(z, _CREEP_REACH) - 1.0), 2.0 * self.thresholds["creep"])
+        if kind.crept <= self.thresholds["creep"]:
             return QUIET
-        return Reading(INFO, seconds, base, self.warn * base)
+        return Finding(INFO, seconds, base, self.warn * base)
 
-    def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, stages: Mapping[str, float]) -> Reading:
+    def _against_start(self, kind: _Kind, seconds: float, tokens: float | None, stages: Mapping[str, float]) -> Finding:
         start, per_token = kind.start, seconds / tokens if tokens else None
         base, base_per_token = start.value, kind.per_token.value
         if not start.is_final:
@@ -189,7 +163,7 @@ class StepSlower(Judge):
         is_longer = (
             per_token is not None
             and base_per_token is not None
-            and per_token <= self.limits["per_token"] * base_per_token
+            and per_token <= self.thresholds["per_token"] * base_per_token
         )
         if base is None or seconds <= self.warn * base or seconds <= warn * base or is_longer:
             start.push(seconds)
@@ -198,15 +172,15 @@ class StepSlower(Judge):
             return QUIET
         start.pass_over()
         self.slow = (tuple(kind.head), tuple(kind.recent))
-        return Reading(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
+        return Finding(CRIT if seconds > crit * base else WARN, seconds, base, warn * base)
 
     def _lines(self, start: Frozen, base: float) -> tuple[float, float]:
         """Factors for WARN and CRIT, as the run's own noise and scale ask for."""
-        limits = self.limits
-        warn = max(limits["warn"], math.exp(limits["sigmas"] * start.log_spread))
-        if base < limits["short_s"]:
-            warn = max(warn, limits["short_warn"])
-        return warn, max(limits["crit"], warn * limits["crit"] / limits["warn"])
+        thresholds = self.thresholds
+        warn = max(thresholds["warn"], math.exp(thresholds["sigmas"] * start.log_spread))
+        if base < thresholds["short_s"]:
+            warn = max(warn, thresholds["short_warn"])
+        return warn, max(thresholds["crit"], warn * thresholds["crit"] / thresholds["warn"])
 
     def _blame(self) -> tuple[str, float, float]:
         """The stage with the largest growth: its name, seconds now, seconds at the start."""
@@ -224,105 +198,96 @@ class StepSlower(Judge):
                     found = (name, after, before)
         return found
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and at the start, and the stage that explains it."""
-        base = reading.baseline or 0.0
-        text = f"step {duration(reading.value)}, {duration(base)} at the start"
-        if reading.level is INFO:
+        base = finding.baseline or 0.0
+        text = f"step {duration(finding.value)}, {duration(base)} at the start"
+        if finding.level is INFO:
             return f"{text}: a little slower for long"
         name, after, before = self._blame()
         if not name:
             return text
         grown = after - before
-        share = f" ({grown / (reading.value - base) * 100:.0f} % of it)" if 0.0 < grown <= reading.value - base else ""
+        share = f" ({grown / (finding.value - base) * 100:.0f} % of it)" if 0.0 < grown <= finding.value - base else ""
         return f"{text}: {name} +{duration(grown)}{share}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Now, start, line, and the stage."""
-        parts = [
-            Evidence("step", reading.value, Unit.SECONDS),
-            Evidence("at the start", reading.baseline or 0.0, Unit.SECONDS),
-            Evidence("threshold", reading.threshold or 0.0, Unit.SECONDS),
-        ]
-        if reading.level is not INFO:
-            name, after, before = self._blame()
-            if name:
-                parts += [
-                    Evidence(f"{name} now", after, Unit.SECONDS),
-                    Evidence(f"{name} at the start", before, Unit.SECONDS),
-                ]
-        return tuple(parts)
+        name, after, before = self._blame() if finding.level is not INFO else ("", 0.0, 0.0)
+        if not name:
+            return names.of(finding)
+        return (
+            *names.of(finding),
+            Evidence(f"{name} now", after, Unit.SECONDS),
+            Evidence(f"{name} at the start", before, Unit.SECONDS),
+        )
 
 
-class ThroughputDrop(Judge):
+class ThroughputDrop(Detector):
     """P3: throughput against the run's own start, on records without a checkpoint or validation."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Throughput is computed from the step time, so a checkpoint falsifies it."""
-        values = now.values
+        values = context.values
         value = values.get("throughput")
         if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
-        if base is None or value >= base * self.limits["warn"]:
-            is_known = base is not None and is_settled
-            return within("throughput", base * self.limits["warn"], math.inf) if is_known and base else QUIET
-        line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
-        return QUIET if value >= line else Reading(WARN, value, base, line)
+        if base is None or value >= base * self.thresholds["warn"]:
+            return QUIET
+        line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
+        return QUIET if value >= line else Finding(WARN, value, base, line)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and at the start."""
-        return f"throughput {number(reading.value)} tok/s, {number(reading.baseline or 0)} at the start"
+        return f"throughput {number(finding.value)} tok/s, {number(finding.baseline or 0)} at the start"
 
 
-class Utilisation(Judge):
+class Utilisation(Detector):
     """P4: model FLOPs utilisation against the run's own start; there is no level that is right for all.
 
     Fewer tokens in the step use machines worse without anything being wrong with them.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
         self.tokens = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """0 means that the trainer does not know the machine."""
-        value = now.values.get("mfu")
+        value = context.values.get("mfu")
         if value is None or value <= 0.0:
             return None
-        start, tokens = self.start, now.values.get("total_tokens")
-        base, is_settled = start.value, start.is_final
+        start, tokens = self.start, context.values.get("total_tokens")
+        base = start.value
         if not start.is_final:
             start.push(value)
         if tokens is not None and not self.tokens.is_final:
             self.tokens.push(tokens)
-        if base is None or value >= base * self.limits["warn"]:
-            if not base or not is_settled:
-                return QUIET
-            bound = Bound("mfu", base * self.limits["warn"], math.inf)
-            return Rest((bound,) if self.tokens.is_final else (bound, Bound("total_tokens", math.inf, -math.inf)))
-        line = base * min(self.limits["warn"], math.exp(-self.limits["sigmas"] * start.log_spread))
+        if base is None or value >= base * self.thresholds["warn"]:
+            return QUIET
+        line = base * min(self.thresholds["warn"], math.exp(-self.thresholds["sigmas"] * start.log_spread))
         if value >= line:
             return QUIET
         usual = self.tokens.value
-        has_less_to_do = tokens is not None and usual is not None and tokens < self.limits["fewer"] * usual
-        return Reading(INFO if has_less_to_do else WARN, value, base, line)
+        has_less_to_do = tokens is not None and usual is not None and tokens < self.thresholds["fewer"] * usual
+        return Finding(INFO if has_less_to_do else WARN, value, base, line)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and at the start."""
-        fewer = ": fewer tokens in the step" if reading.level is INFO else ""
-        return f"MFU {number(reading.value)}, {number(reading.baseline or 0)} at the start{fewer}"
+        fewer = ": fewer tokens in the step" if finding.level is INFO else ""
+        return f"MFU {number(finding.value)}, {number(finding.baseline or 0)} at the start{fewer}"
 
 
-_FIVE_OF_EIGHT = {level: Patience(5, 8) for level in (INFO, WARN, CRIT)}
+_FIVE_OF_EIGHT = {level: NOfM(5, 8) for level in (INFO, WARN, CRIT)}
 _NEXT = ("time_gen", "group_len_ratio", "time_gen_sample_max", "response_len_max", "total_tokens", "preempted_max")
 
 RULES = (
@@ -332,14 +297,14 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step",),
-        judge=StepSlower,
+        detector=StepSlower,
         condition="Step time without checkpoint and validation above `warn`× the run's start in 5 of 8 records: "
         "WARN; above `crit`×: CRIT. The line is exp(`sigmas` × the start's own noise) where that is "
         "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
         "milliseconds per token (per token of the mean answer where none are counted) are within `per_token`× of the "
         "start: that is P2. INFO where what stays below the line adds up: CUSUM above `creep`. Records without a "
         "rollout of their own are compared with their like; what is above the line is not learned from.",
-        limits={
+        thresholds={
             "warn": 1.3,
             "crit": 2.5,
             "per_token": 1.2,
@@ -348,9 +313,10 @@ RULES = (
             "short_warn": 3.0,
             "creep": 12.0,
         },
-        patience=_FIVE_OF_EIGHT,
+        n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("step", "at the start", Unit.SECONDS),
         why="Every step from here on costs more than it did, for the same work.",
         causes=(
             "a few answers or tool calls that take far longer than the rest",
@@ -368,14 +334,14 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("throughput",),
-        judge=ThroughputDrop,
+        detector=ThroughputDrop,
         condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 "
         "of 8 records "
         "without checkpoint or validation.",
-        limits={"warn": 0.7, "sigmas": 3.0},
-        patience=_FIVE_OF_EIGHT,
+        thresholds={"warn": 0.7, "sigmas": 3.0},
+        n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
-        follows_phase=True,
+        resets_on_phase=True,
         why="The same machines turn out fewer tokens.",
         causes=("stragglers", "shorter answers that leave machines idle", "a slow node", "preemption"),
         next=("time_step", "group_len_ratio", "response_len_mean", "total_tokens", "mfu"),
@@ -387,11 +353,11 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("mfu",),
-        judge=Utilisation,
+        detector=Utilisation,
         condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 of 8 "
         "records; INFO where the step has less than `fewer` of the start's tokens. 0 means not known.",
-        limits={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
-        patience=_FIVE_OF_EIGHT,
+        thresholds={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
+        n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
         why="The same update takes the same machines longer.",
         causes=("sequences that no longer balance", "a slow or throttled device", "shorter sequences", "more padding"),

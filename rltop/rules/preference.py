@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
 
+from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.memorisation import LearnedByHeart
 from rltop.rules.random_labels import Coin
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.rules.validation import LN2
-from rltop.stats.rolling import MAD_TO_SIGMA, AskedWindow, Frozen, mean_and_error, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
 from rltop.units import number, percent
 
 _LEVEL = 10
@@ -34,9 +35,9 @@ class AfterWarmUp:
     def __init__(self) -> None:
         self.records = 0
 
-    def observe(self, now: Moment) -> int:
+    def observe(self, context: RuleContext) -> int:
         """Records since the end of the warm-up, this one included."""
-        self.records = 0 if now.is_lr_rising or now.lr == 0.0 else self.records + 1
+        self.records = 0 if context.is_lr_rising or context.lr == 0.0 else self.records + 1
         return self.records
 
     def clone(self) -> AfterWarmUp:
@@ -46,88 +47,90 @@ class AfterWarmUp:
         return twin
 
 
-class StuckAtChance(Judge):
+class StuckAtChance(Detector):
     """D1 and K1: loss where it starts by construction, with no margin, long after it should have moved."""
 
-    def __init__(self, limits: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
+        super().__init__(thresholds)
         self.loss_at_start, self.word = start, word
-        self.loss = AskedWindow(_LEVEL)
-        self.margin = AskedWindow(_LEVEL)
-        self.sure_wait = int(limits.get("sure_wait", limits["wait"]))
+        self.loss = Window(_LEVEL)
+        self.margin = Window(_LEVEL)
+        self.sure_wait = int(thresholds.get("sure_wait", thresholds["wait"]))
         self.margins: deque[float] = deque(maxlen=_LONG)
         self.losses: deque[float] = deque(maxlen=_LONG)
         self.coin = Coin(self.sure_wait)
         self.settled = AfterWarmUp()
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Medians of ten, because small batches jump; sooner where accuracy and margin leave no doubt."""
-        loss, margin = now.values.get("loss"), now.values.get("dpo_margin")
+        loss, margin = context.values.get("loss"), context.values.get("dpo_margin")
         if loss is None or margin is None:
             return None
         self.loss.push(loss)
         self.margin.push(margin)
         self.margins.append(margin)
         self.losses.append(loss)
-        settled = self.settled.observe(now)
-        is_early = settled < self.limits["wait"]
+        settled = self.settled.observe(context)
+        is_early = settled < self.thresholds["wait"]
         if is_early:
-            self.coin.observe(now.values.get("dpo_accuracy"), margin)
+            self.coin.observe(context.values.get("dpo_accuracy"), margin)
             if settled < self.sure_wait:
                 return QUIET
         if (
-            abs(self.loss.median - self.loss_at_start) >= self.limits["loss"]
-            or abs(self.margin.median) >= self.limits["margin"]
+            abs(self.loss.median - self.loss_at_start) >= self.thresholds["loss"]
+            or abs(self.margin.median) >= self.thresholds["margin"]
         ):
             return QUIET
         if not self._is_certain(is_early):
             return QUIET
-        return Reading(WARN, self.loss.median, self.loss_at_start, None, (self.margin.median,))
+        return Finding(WARN, self.loss.median, self.loss_at_start, None, (self.margin.median,))
 
     def _is_certain(self, is_early: bool) -> bool:
         if is_early:
-            return self.coin.is_certain(self.limits["sure"])
+            return self.coin.is_certain(self.thresholds["sure"])
         # What is small and moves all the same is a low rate at work, not labels without information.
         margin, margin_error = mean_and_error(self.margins)
         loss, loss_error = mean_and_error(self.losses)
-        is_growing = margin > max(_LIKELY * margin_error, _TRIFLE * self.limits["margin"])
-        is_falling = loss < self.loss_at_start - max(_LIKELY * loss_error, _TRIFLE * self.limits["loss"])
+        is_growing = margin > max(_LIKELY * margin_error, _TRIFLE * self.thresholds["margin"])
+        is_falling = loss < self.loss_at_start - max(_LIKELY * loss_error, _TRIFLE * self.thresholds["loss"])
         return not (is_growing or is_falling)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Loss and margin."""
         return (
-            f"loss {number(reading.value)} is still {self.word} and the margin {number(reading.extra[0])}: "
+            f"loss {number(finding.value)} is still {self.word} and the margin {number(finding.extra[0])}: "
             "nothing is learned"
         )
 
 
-class Inverted(Judge):
+class Inverted(Detector):
     """D6: the rejected answer is preferred, by more than the luck of batches explains."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.margins: deque[float] = deque(maxlen=_SHORT)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """A margin below zero after the first records, and the mean of fifteen below it by its error."""
-        margin = now.values.get("dpo_margin")
+        margin = context.values.get("dpo_margin")
         if margin is None:
             return None
         self.margins.append(margin)
-        if margin >= self.limits["warn"] or now.record <= self.limits["wait"] or len(self.margins) < _SHORT:
+        if margin >= self.thresholds["warn"] or context.record <= self.thresholds["wait"] or len(self.margins) < _SHORT:
             return QUIET
         mean, error = mean_and_error(self.margins)
         return (
-            QUIET if mean + _SURE * error >= self.limits["warn"] else Reading(WARN, margin, None, self.limits["warn"])
+            QUIET
+            if mean + _SURE * error >= self.thresholds["warn"]
+            else Finding(WARN, margin, None, self.thresholds["warn"])
         )
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The margin."""
-        return f"reward margin {number(reading.value)}: the rejected answers are preferred; are the labels swapped?"
+        return f"reward margin {number(finding.value)}: the rejected answers are preferred; are the labels swapped?"
 
 
-class ChosenFalls(Judge):
+class ChosenFalls(Detector):
     """D5: the likelihood of the chosen answers falls far below its start.
 
     The start is the first five records: a rate that is far too high moves the next
@@ -136,16 +139,16 @@ class ChosenFalls(Judge):
     off by 0.7 of one record's deviation.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen(skip=0, size=_FEW, minimum=_FEW)
         self.first: tuple[float, ...] = ()
         self.noise = 0.0
-        self.window = AskedWindow(_LEVEL)
+        self.window = Window(_LEVEL)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Relative to the start; log-probabilities are negative."""
-        value = now.values.get("logps_chosen")
+        value = context.values.get("logps_chosen")
         if value is None:
             return None
         self.window.push(value)
@@ -155,62 +158,62 @@ class ChosenFalls(Judge):
             steps = [abs(after - before) for before, after in pairwise(self.first)]
             self.noise = MAD_TO_SIGMA * median_of(steps) / math.sqrt(2.0) if steps else 0.0
         base, level = self.start.value, self.window.median
-        if base is None or base >= 0.0 or level >= base * (1.0 + self.limits["warn"]):
+        if base is None or base >= 0.0 or level >= base * (1.0 + self.thresholds["warn"]):
             return QUIET
-        line = base * (1.0 + self.limits["warn"]) - self.limits["sigmas"] * self.noise
-        return QUIET if level >= line else Reading(WARN, level, base, line)
+        line = base * (1.0 + self.thresholds["warn"]) - self.thresholds["sigmas"] * self.noise
+        return QUIET if level >= line else Finding(WARN, level, base, line)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Start and now."""
         return (
-            f"log-probability of the chosen answers {number(reading.baseline or 0)} → {number(reading.value)}: "
+            f"log-probability of the chosen answers {number(finding.baseline or 0)} → {number(finding.value)}: "
             "likelihood moves away from both answers"
         )
 
 
-class CoinToss(Judge):
+class CoinToss(Detector):
     """RM1b: a reward model that is right half of the time, for long."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.window: deque[float] = deque(maxlen=int(limits["wait"]))
-        self.coin = Coin(int(limits["sure_wait"]))
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.window: deque[float] = deque(maxlen=int(thresholds["wait"]))
+        self.coin = Coin(int(thresholds["sure_wait"]))
         self.settled = AfterWarmUp()
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Mean of all the records that are waited for, as eight pairs say little; sooner where there is no doubt."""
-        value = now.values.get("rm_accuracy")
+        value = context.values.get("rm_accuracy")
         if value is None:
             return None
         self.window.append(value)
-        if now.record < self.limits["wait"]:
-            self.coin.observe(value, now.values.get("rm_margin"))
-            is_settled = self.settled.observe(now) >= self.limits["sure_wait"]
-            if not is_settled or not self.coin.is_certain(self.limits["sure"]):
+        if context.record < self.thresholds["wait"]:
+            self.coin.observe(value, context.values.get("rm_margin"))
+            is_settled = self.settled.observe(context) >= self.thresholds["sure_wait"]
+            if not is_settled or not self.coin.is_certain(self.thresholds["sure"]):
                 return QUIET
         right = sum(self.window) / len(self.window)
-        if now.record >= self.limits["wait"] and right > self.limits["warn"]:
+        if context.record >= self.thresholds["wait"] and right > self.thresholds["warn"]:
             return QUIET
-        return Reading(WARN, right, 0.5, self.limits["warn"])
+        return Finding(WARN, right, 0.5, self.thresholds["warn"])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Accuracy."""
-        return f"the reward model is right in {percent(reading.value)} of the pairs: a coin does as well"
+        return f"the reward model is right in {percent(finding.value)} of the pairs: a coin does as well"
 
 
-class MarginGone(Judge):
+class MarginGone(Detector):
     """RM2: next to no margin between chosen and rejected, or most of it lost."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.window = AskedWindow(_LEVEL)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.window = Window(_LEVEL)
         self.margins: deque[float] = deque(maxlen=2 * _SHORT)
         self.best = 0.0
         self.settled = AfterWarmUp()
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Once the learning rate has stopped rising."""
-        value = now.values.get("rm_margin")
+        value = context.values.get("rm_margin")
         if value is None:
             return None
         window = self.window
@@ -218,14 +221,14 @@ class MarginGone(Judge):
         self.margins.append(value)
         if window.count == _LEVEL and window.median > self.best and self._is_above_noise():
             self.best = window.median
-        if self.settled.observe(now) <= self.limits["wait"]:
+        if self.settled.observe(context) <= self.thresholds["wait"]:
             return QUIET
         # A margin that swings by more than the line says nothing by being below it.
-        if abs(value) < self.limits["warn"] or (value < 0.0 and self._is_inverted()):
-            return Reading(WARN, value, self.best, self.limits["warn"])
-        line = self.limits["lost"] * self.best
+        if abs(value) < self.thresholds["warn"] or (value < 0.0 and self._is_inverted()):
+            return Finding(WARN, value, self.best, self.thresholds["warn"])
+        line = self.thresholds["lost"] * self.best
         if self.best > 0.0 and window.median < line:
-            return Reading(WARN, value, self.best, line)
+            return Finding(WARN, value, self.best, line)
         return QUIET
 
     def _is_above_noise(self) -> bool:
@@ -238,16 +241,16 @@ class MarginGone(Judge):
         mean, error = mean_and_error(list(self.margins)[-_SHORT:])
         return mean + _SURE * error < 0.0
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Margin and best."""
         return (
-            f"reward margin {number(reading.value)} (best {number(reading.baseline or 0)}): chosen and "
+            f"reward margin {number(finding.value)} (best {number(finding.baseline or 0)}): chosen and "
             f"rejected score alike"
         )
 
 
 _LABELS = ("labels that carry no information", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
-_SLOW = {level: Patience(10, 15) for level in (INFO, WARN, CRIT)}
+_SLOW = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
 
 RULES = (
     RuleSpec(
@@ -256,15 +259,15 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("loss", "dpo_margin"),
-        judge=StuckAtChance,
+        detector=StuckAtChance,
         condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of ln 2 "
         "and margin within "
         "`margin` of 0, neither of which (means of 50) has moved by more than two standard errors; "
         "`sure_wait` records are enough where accuracy and margin are within two standard errors of "
         "one half and 0 and exclude an accuracy of `sure`.",
-        limits={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
-        patience={WARN: Patience(5, 5), INFO: Patience(5, 5)},
-        calm=5,
+        thresholds={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
+        n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
+        clear_after=5,
         warm_up=25,
         applies=applicability.is_preference,
         why="That is where training begins; staying there, the model learns no preference.",
@@ -279,15 +282,16 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_accuracy",),
-        judge=lambda limits: LearnedByHeart(limits, metric="dpo_accuracy", not_better=2),
+        detector=lambda thresholds: LearnedByHeart(thresholds, metric="dpo_accuracy", not_better=2),
         condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
         "has not improved "
         "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
         "loss, or nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an "
         "evaluation accuracy `apart` below it: WARN.",
-        limits={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
-        patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
+        thresholds={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
+        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_pairwise,
+        evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
         why="Pairs that are all told apart teach nothing more; what grows now is the margin on these pairs only.",
         causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
         next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
@@ -300,12 +304,12 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("logps_chosen", "dpo_chosen"),
-        judge=ChosenFalls,
+        detector=ChosenFalls,
         condition="Log-probability of the chosen answers (median of ten) more than `warn` of the first five records, "
         "and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both answers alone are "
         "normal and say nothing.",
-        limits={"warn": 0.3, "sigmas": 2.0},
-        patience={level: Patience(5, 8) for level in (INFO, WARN, CRIT)},
+        thresholds={"warn": 0.3, "sigmas": 2.0},
+        n_of_m={level: NOfM(5, 8) for level in (INFO, WARN, CRIT)},
         warm_up=_LEVEL,
         applies=applicability.is_preference,
         why="Likelihood is displaced to answers that nobody ranked.",
@@ -319,11 +323,11 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_margin",),
-        judge=Inverted,
+        detector=Inverted,
         condition="Margin below `warn`, and the mean of fifteen below it by more than three standard errors, in 10 of "
         "15 records after the first `wait`.",
-        limits={"warn": 0.0, "wait": 50},
-        patience=_SLOW,
+        thresholds={"warn": 0.0, "wait": 50},
+        n_of_m=_SLOW,
         warm_up=50,
         applies=applicability.is_pairwise,
         why="The model learns to prefer what was rejected.",
@@ -337,14 +341,15 @@ RULES = (
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_accuracy",),
-        judge=lambda limits: LearnedByHeart(limits, metric="rm_accuracy", not_better=0),
+        detector=lambda thresholds: LearnedByHeart(thresholds, metric="rm_accuracy", not_better=0),
         condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower, or "
         "evaluation loss 2 % above its best for two evaluations and more than `behind` of the training loss, or "
         "nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an evaluation "
         "accuracy `apart` below it: WARN.",
-        limits={"warn": 0.98, "gap": 0.15, "behind": 2.0, "apart": 0.3, "epochs": 2.0},
-        patience={INFO: Patience(5, 5), WARN: Patience(3, 3)},
+        thresholds={"warn": 0.98, "gap": 0.15, "behind": 2.0, "apart": 0.3, "epochs": 2.0},
+        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_reward_model,
+        evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
         why="A reward model that knows its pairs by heart scores surface, not quality.",
         causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
         next=("val_acc", "val_loss", "rm_margin", "lr"),
@@ -357,12 +362,12 @@ RULES = (
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_accuracy",),
-        judge=CoinToss,
+        detector=CoinToss,
         condition="Accuracy (mean of `wait` records) at or below `warn` after `wait` records; `sure_wait` records "
         "after the learning rate's warm-up are enough where accuracy and margin are within two standard errors of one "
         "half and 0 and exclude an accuracy of `sure`.",
-        limits={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
-        patience={INFO: Patience(5, 5), WARN: Patience(5, 5)},
+        thresholds={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
+        n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
         warm_up=25,
         applies=applicability.is_reward_model,
         why="What such a model rewards is noise.",
@@ -376,12 +381,12 @@ RULES = (
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_margin",),
-        judge=MarginGone,
+        detector=MarginGone,
         condition="Margin within `warn` of 0, or below it with the mean of fifteen by three standard errors, in 10 of "
         "15 records, from `wait` records after the learning rate's warm-up on, or its median of ten below `lost` of "
         "the best that stood seven standard errors above 0.",
-        limits={"warn": 0.02, "lost": 0.2, "wait": 20},
-        patience=_SLOW,
+        thresholds={"warn": 0.02, "lost": 0.2, "wait": 20},
+        n_of_m=_SLOW,
         applies=applicability.is_reward_model,
         why="Chosen and rejected answers score alike: the model does not discriminate.",
         causes=_LABELS,

@@ -108,6 +108,13 @@ def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
     return tuple(found)
 
 
+def sentence(profile: ActiveProfile) -> str:
+    """That a profile is at work, why, and which rules have thresholds of their own for it."""
+    name, reason = profile
+    because = reason if reason == CONFIGURED else f"because {reason}"
+    return f"profile {name}, {because}: lines of its own for {', '.join(PROFILES[name].rules)}"
+
+
 def _key_with(words: tuple[str, ...], identity: Identity) -> str:
     if not words:
         return ""
@@ -122,7 +129,7 @@ RULES = (
         family="facts",
         group=Group.SYSTEM,
         metrics=(),
-        judge=None,
+        detector=None,
         condition="The run gave itself away as one of a kind with thresholds of its own, or the user named the kind: a "
         "fact, said once. " + " ".join(f"{one.name}: {one.about}" for one in PROFILES.values()),
         is_fact=True,

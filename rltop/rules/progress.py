@@ -7,13 +7,11 @@ scale is somebody's decision.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.model import Evidence, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, while_absent, within
-from rltop.rules.rule import INFO, QUIET, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import median_of
 from rltop.units import number, percent
 
@@ -24,111 +22,99 @@ _STILL_LATER = 0.5
 _STRIDE = 5
 
 
-_NOT_YET = Rest((), _STRIDE - 1)
-
-
-class Plateau(Judge):
+class Plateau(Detector):
     """R3: no new best level for a hundred records or a quarter of the run."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.best = float("-inf")
         self.since = 0
         self.is_told = False
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Looks at every fifth reward; silent on a solved task and at the end of a schedule."""
-        reward = now.reward
-        left = -reward.count % _STRIDE
-        if left or reward.value is None or reward.count < _MIN_RECORDS:
-            return Rest((), left - 1, True) if left > 1 else None
+        reward = context.reward
+        if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
+            return None
         if reward.usual > self.best:
             if reward.usual > self.best + _NEW_BEST * (reward.top - reward.bottom):
                 self.since = reward.count
                 self.best = reward.usual
                 self.is_told = False
-            return _NOT_YET
+            return QUIET
         waited = reward.count - self.since
-        if waited < self.limits["records"]:
-            return within("reward_level", -inf, self.best, int(self.limits["records"]) - waited - 1)
-        if waited < self.limits["share"] * reward.count:
-            return _NOT_YET
+        if waited < self.thresholds["records"]:
+            return QUIET
+        if waited < self.thresholds["share"] * reward.count:
+            return QUIET
         reach = reward.top - reward.bottom
         is_still = self.best - reward.usual <= (_STILL_LATER if self.is_told else _STILL) * reach
-        if reward.is_constant or reward.is_solved or now.is_ending or not is_still:
-            return _NOT_YET
+        if reward.is_constant or reward.is_solved or context.is_ending or not is_still:
+            return QUIET
         self.is_told = True
-        return Reading(INFO, reward.usual, self.best, None, (float(waited),))
+        return Finding(INFO, reward.usual, self.best, None, (float(waited),))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Level and how long."""
         return (
-            f"reward {number(reading.value)}: no new best (of {number(reading.baseline or 0)}) in "
-            f"{reading.extra[0]:,.0f} records"
+            f"reward {number(finding.value)}: no new best (of {number(finding.baseline or 0)}) in "
+            f"{finding.extra[0]:,.0f} records"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Level, best, how long."""
-        return (
-            Evidence("reward", reading.value),
-            Evidence("best level", reading.baseline or 0.0),
-            Evidence("records since", reading.extra[0], Unit.COUNT),
-        )
+        return (*names.of(finding), Evidence("records since", finding.extra[0], Unit.COUNT))
 
 
-class Saturated(Judge):
+class Saturated(Detector):
     """R4: the reward stands at its top and nearly every group agrees."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """What the moment knows of the reward."""
-        reward = now.reward
+        reward = context.reward
         if reward.value is None or reward.zero_share is None:
-            return while_absent("zero_share")
-        if reward.zero_share <= self.limits["info"]:
-            return within("zero_share", -inf, self.limits["info"])
+            return None
+        if reward.zero_share <= self.thresholds["info"]:
+            return QUIET
         if not reward.is_solved:
             return QUIET
-        return Reading(INFO, reward.zero_share, None, self.limits["info"], (reward.usual,))
+        return Finding(INFO, reward.zero_share, None, self.thresholds["info"], (reward.usual,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Level and share."""
         return (
-            f"task solved: reward {number(reading.extra[0])}, {percent(reading.value)} of the groups agree and teach "
+            f"task solved: reward {number(finding.extra[0])}, {percent(finding.value)} of the groups agree and teach "
             f"nothing"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Level and share."""
-        return (
-            Evidence("groups without difference", reading.value, Unit.FRACTION),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-            Evidence("reward", reading.extra[0]),
-        )
+        return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
-class ScaleJump(Judge):
+class ScaleJump(Detector):
     """R12: the reward leaves everything that it has ever covered, by several times that range."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.low, self.high = float("inf"), float("-inf")
         self.known = 0
         self.outside: tuple[float, ...] = ()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Three records outside in a row, each far out; one is an outlier."""
-        value = now.reward.value
+        value = context.reward.value
         if value is None:
             return None
         if self.low <= value <= self.high:
             if self.outside:
                 self._take(self.outside)
             self.known += 1
-            return QUIET if self.known < _MIN_RECORDS else within("reward", self.low, self.high)
+            return QUIET
         if self.known < _MIN_RECORDS:
             self._take((value,))
             return QUIET
-        reach = self.limits["info"] * (self.high - self.low)
+        reach = self.thresholds["info"] * (self.high - self.low)
         if reach <= 0.0 or self.low - reach <= value <= self.high + reach:
             self._take((*self.outside, value))
             return QUIET
@@ -138,24 +124,24 @@ class ScaleJump(Judge):
         before = self.low, self.high
         level = median_of(list(self.outside))
         self._take(self.outside)
-        return Reading(INFO, level, None, None, before)
+        return Finding(INFO, level, None, None, before)
 
     def _take(self, values: tuple[float, ...]) -> None:
         self.low, self.high = min(self.low, *values), max(self.high, *values)
         self.known += len(values)
         self.outside = ()
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The old range and the new level."""
-        low, high = reading.extra
+        low, high = finding.extra
         return (
-            f"reward {number(reading.value)}, was between {number(low)} and {number(high)}: was its function changed?"
+            f"reward {number(finding.value)}, was between {number(low)} and {number(high)}: was its function changed?"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """New level and old range."""
-        low, high = reading.extra
-        return (Evidence("reward", reading.value), Evidence("lowest before", low), Evidence("highest before", high))
+        low, high = finding.extra
+        return (*names.of(finding), Evidence("lowest before", low), Evidence("highest before", high))
 
 
 _METRICS = ("score_mean", "reward_mean")
@@ -167,14 +153,15 @@ RULES = (
         family="reward",
         group=Group.LEARNING,
         metrics=_METRICS,
-        judge=Plateau,
+        detector=Plateau,
         condition="No new best median of ten in `records` records and in `share` of the run, while the reward stays "
         "within a tenth of its range of that best: INFO. Silent on a solved task, on a constant reward and in the "
         "last of a schedule.",
-        limits={"records": 100, "share": 0.25},
+        thresholds={"records": 100, "share": 0.25},
         warm_up=100,
         applies=applicability.has_reward,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("reward", "best level", threshold=""),
         why="Most runs end on a plateau; it is worth knowing when it began, because what follows costs as much.",
         causes=("the task is learned as far as it goes", "exploration is used up", "learning rate too low"),
         next=("val_score", "entropy", "zero_std_frac", "lr", "kl_ref"),
@@ -186,12 +173,13 @@ RULES = (
         family="groups",
         group=Group.LEARNING,
         metrics=("zero_std_frac", "reward_std", *_METRICS),
-        judge=Saturated,
+        detector=Saturated,
         condition="Reward in the top 3 % of its range and more than `info` of the groups without any difference, 10 "
         "records in a row: INFO.",
-        limits={"info": 0.8},
-        patience={INFO: Patience(10, 10)},
+        thresholds={"info": 0.8},
+        n_of_m={INFO: NOfM(10, 10)},
         applies=applicability.compares_groups,
+        evidence=EvidenceNames("groups without difference", "", Unit.FRACTION),
         why="What is solved teaches nothing more: stop, or take harder prompts.",
         causes=("prompts that have become too easy", "a reward with a trivial maximum"),
         next=("val_score", "zero_std_frac", "entropy", "grad_norm"),
@@ -203,12 +191,13 @@ RULES = (
         family="facts",
         group=Group.LEARNING,
         metrics=_METRICS,
-        judge=ScaleJump,
+        detector=ScaleJump,
         condition="Three records in a row outside everything seen before, by more than `info` times its range: a fact.",
-        limits={"info": 5.0},
+        thresholds={"info": 5.0},
         is_fact=True,
         warm_up=_MIN_RECORDS,
         applies=applicability.has_reward,
+        evidence=EvidenceNames("reward", "", threshold=""),
         why="A reward that moves that far was rescaled or replaced, and what other rules compare with went with it.",
         causes=("another reward function or weight", "a resume with other settings", "a reward model that was swapped"),
         next=("reward_component", "reward_std", "reward_max", "val_score"),

@@ -11,9 +11,8 @@ from collections import deque
 from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest, while_absent
-from rltop.rules.rule import QUIET, RELEASE, WARN, Group, Judge, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, RuleSpec
 from rltop.stats.ranks import Lag, compare
 from rltop.units import duration, percent
 
@@ -21,27 +20,24 @@ _WANTED, _OF = 5, 10
 _MASK = (1 << _OF) - 1
 
 
-_NO_RANKS = while_absent("ranks")
-
-
-class RankStraggler(Judge):
+class RankStraggler(Detector):
     """P15: the same rank behind the median of its group in the same stage.
 
     Keeps its own patience, one for each rank and stage that was behind of late.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.behind: dict[tuple[str, str], int] = {}
         self.newest: deque[tuple[int, int]] = deque(maxlen=_OF)
         self.since: tuple[int, int] | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The rank that is furthest behind of those that have been for 5 of 10 steps."""
-        times = now.observation.ranks
+        times = context.observation.ranks
         if not times:
-            return _NO_RANKS
-        self.newest.append((now.observation.record, now.observation.step))
+            return None
+        self.newest.append((context.observation.record, context.observation.step))
         lags = {(lag.rank, lag.stage): lag for lag in compare(times)}
         is_behind = {place for place, lag in lags.items() if lag.behind_s > self._line(lag)}
         for place in is_behind | self.behind.keys():
@@ -55,7 +51,7 @@ class RankStraggler(Judge):
         worst = max(lasting, key=lambda lag: (lag.behind_s, lag.stage, lag.rank))
         self.since = self.newest[-self.behind[worst.rank, worst.stage].bit_length()]
         extra = (worst.seconds, float(worst.ranks), worst.step_s)
-        return Reading(WARN, worst.behind_s, worst.usual_s, self._line(worst), extra, (worst.rank, worst.stage))
+        return Finding(WARN, worst.behind_s, worst.usual_s, self._line(worst), extra, (worst.rank, worst.stage))
 
     def began(self) -> tuple[int, int] | None:
         """The first of the steps in which the rank was behind."""
@@ -63,29 +59,31 @@ class RankStraggler(Judge):
 
     def _line(self, lag: Lag) -> float:
         """Seconds behind from which a rank is a straggler: each of three reasons must hold."""
-        limits = self.limits
-        line = max(limits["rise"] * lag.usual_s, limits["sigmas"] * lag.sigma_s, limits["share"] * lag.step_s)
+        thresholds = self.thresholds
+        line = max(
+            thresholds["rise"] * lag.usual_s, thresholds["sigmas"] * lag.sigma_s, thresholds["share"] * lag.step_s
+        )
         return line * (RELEASE if self.is_firing else 1.0)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which rank, which stage, how far behind."""
-        rank, stage = reading.words
-        seconds, ranks, step_s = reading.extra
-        usual = reading.baseline or 0.0
-        part = f", {percent(reading.value / step_s)} of the step" if step_s > 0.0 else ""
+        rank, stage = finding.words
+        seconds, ranks, step_s = finding.extra
+        usual = finding.baseline or 0.0
+        part = f", {percent(finding.value / step_s)} of the step" if step_s > 0.0 else ""
         return (
-            f"{rank} is {duration(reading.value)} behind the other {ranks - 1:.0f} in {stage}: {duration(seconds)} "
+            f"{rank} is {duration(finding.value)} behind the other {ranks - 1:.0f} in {stage}: {duration(seconds)} "
             f"against a median of {duration(usual)}{part}"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Behind, its time, median, line."""
         return (
-            Evidence("behind", reading.value, Unit.SECONDS),
-            Evidence("slowest rank", reading.extra[0], Unit.SECONDS),
-            Evidence("median", reading.baseline or 0.0, Unit.SECONDS),
-            Evidence("ranks", reading.extra[1], Unit.COUNT),
-            Evidence("threshold", reading.threshold or 0.0, Unit.SECONDS),
+            Evidence("behind", finding.value, Unit.SECONDS),
+            Evidence("slowest rank", finding.extra[0], Unit.SECONDS),
+            Evidence("median", finding.baseline or 0.0, Unit.SECONDS),
+            Evidence("ranks", finding.extra[1], Unit.COUNT),
+            Evidence("threshold", finding.threshold or 0.0, Unit.SECONDS),
         )
 
 
@@ -96,13 +94,13 @@ RULES = (
         family="straggler",
         group=Group.SYSTEM,
         metrics=(),
-        judge=RankStraggler,
+        detector=RankStraggler,
         condition="The same rank behind the median of its worker group in the same stage by more than `rise` of that "
         "median, `sigmas` robust standard deviations of the ranks, and `share` of what the group's step takes, in 5 of "
         "10 steps: WARN. Where each rank writes a stream of its own.",
-        limits={"rise": 0.2, "sigmas": 4.0, "share": 0.05},
-        calm=10,
-        judges_always=True,
+        thresholds={"rise": 0.2, "sigmas": 4.0, "share": 0.05},
+        clear_after=10,
+        runs_always=True,
         needs_ranks=True,
         why="A collective waits for its slowest rank: what one rank is behind, all the others idle, on every step.",
         causes=(

@@ -96,5 +96,5 @@ ALL_SPECS: tuple[RuleSpec, ...] = tuple(spec for module in MODULES for spec in m
 BY_ID: Mapping[str, RuleSpec] = MappingProxyType({spec.id: spec for spec in ALL_SPECS})
 """Every rule by its id."""
 
-SPECS: tuple[RuleSpec, ...] = tuple(spec for spec in ALL_SPECS if spec.judge is not None)
+SPECS: tuple[RuleSpec, ...] = tuple(spec for spec in ALL_SPECS if spec.detector is not None)
 """The rules that judge records."""

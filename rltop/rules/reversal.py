@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 from rltop.model import Algorithm, Evidence, Traits
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.rules.validation import LN2
-from rltop.stats.rolling import AskedWindow, mean_and_error, median_of
+from rltop.stats.rolling import Window, mean_and_error, median_of
 from rltop.units import number
 
 _HELD, _RECENT, _IN_A_ROW = 20, 5, 3
@@ -26,7 +26,7 @@ _LEVEL = 10
 _NEAR_LN2 = 0.1
 
 
-class PreferenceLost(Judge):
+class PreferenceLost(Detector):
     """D8 and RM4: the margin leaves, from one record to the next, the level that it had.
 
     The median of the newest five records against the mean of the twenty before them: next to
@@ -34,19 +34,19 @@ class PreferenceLost(Judge):
     the rejected answers ahead, where all of the twenty together stood well above 0.
     """
 
-    def __init__(self, limits: Mapping[str, float], *, metric: str) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float], *, metric: str) -> None:
+        super().__init__(thresholds)
         self.metric = metric
         self.held: deque[float] = deque(maxlen=_HELD)
         self.recent: deque[float] = deque(maxlen=_RECENT)
         self.usual = 0.0
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """One comparison on a record like those before it."""
-        value = now.values.get(self.metric)
+        value = context.values.get(self.metric)
         if value is None:
             return None
-        held, recent, lost = self.held, self.recent, self.limits["lost"]
+        held, recent, lost = self.held, self.recent, self.thresholds["lost"]
         if len(recent) == _RECENT and not self.is_firing:
             held.append(recent[0])
             self.usual += (recent[0] - self.usual) / len(held)
@@ -59,54 +59,49 @@ class PreferenceLost(Judge):
         sigma = error * math.sqrt(len(held))
         few = [recent[-i] for i in range(1, _IN_A_ROW + 1)]
         now_at = median_of(list(recent))
-        is_gone = now_at < lost * usual and usual - now_at > self.limits["sigmas"] * math.hypot(
+        is_gone = now_at < lost * usual and usual - now_at > self.thresholds["sigmas"] * math.hypot(
             error, sigma / math.sqrt(_RECENT)
         )
         if not is_gone:
             now_at = max(few)
-            if now_at > 0.0 or usual < self.limits["reversed"] * sigma:
+            if now_at > 0.0 or usual < self.thresholds["reversed"] * sigma:
                 return QUIET
-        return Reading(WARN, now_at, usual, lost * usual, (sigma,))
+        return Finding(WARN, now_at, usual, lost * usual, (sigma,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Level and now."""
-        what = "the rejected answers are preferred" if reading.value <= 0.0 else "next to nothing is told apart"
-        return f"reward margin {number(reading.baseline or 0)} → {number(reading.value)} at once: {what}"
+        what = "the rejected answers are preferred" if finding.value <= 0.0 else "next to nothing is told apart"
+        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)} at once: {what}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Level, now, line, noise."""
-        return (
-            Evidence(self.metric, reading.value),
-            Evidence("usual", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-            Evidence("noise of one record", reading.extra[0]),
-        )
+        return (*names.of(finding), Evidence("noise of one record", finding.extra[0]))
 
 
-class WorseThanChance(Judge):
+class WorseThanChance(Detector):
     """D9: a loss that begins at ln 2, where nothing is known yet, and stands above it."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.level = AskedWindow(_LEVEL)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.level = Window(_LEVEL)
         self.is_logistic: bool | None = None
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Median of ten, because a batch of two jumps; other losses do not begin there and mean something else."""
-        value = now.values.get("loss")
+        value = context.values.get("loss")
         if value is None or self.is_logistic is False:
             return None
         if self.is_logistic is None:
             self.is_logistic = abs(value - LN2) < _NEAR_LN2
         self.level.push(value)
-        usual, line = self.level.median, self.limits["warn"] * LN2
-        if self.level.count < self.limits["records"] or usual <= line or value <= LN2:
+        usual, line = self.level.median, self.thresholds["warn"] * LN2
+        if self.level.count < self.thresholds["records"] or usual <= line or value <= LN2:
             return QUIET
-        return Reading(WARN, usual, LN2, line)
+        return Finding(WARN, usual, LN2, line)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now, and what guessing costs."""
-        return f"loss {number(reading.value)} (median of ten): guessing would cost {number(LN2)}"
+        return f"loss {number(finding.value)} (median of ten): guessing would cost {number(LN2)}"
 
 
 def _has_logistic_loss(algorithm: Algorithm, traits: Traits) -> bool:
@@ -129,10 +124,11 @@ RULES = (
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_margin",),
-        judge=lambda limits: PreferenceLost(limits, metric="dpo_margin"),
+        detector=lambda thresholds: PreferenceLost(thresholds, metric="dpo_margin"),
         condition=_LOST_CONDITION,
-        limits=_LOST,
+        thresholds=_LOST,
         applies=applicability.is_pairwise,
+        evidence=EvidenceNames("dpo_margin", "usual"),
         why=_LOST_WHY,
         causes=_LOST_CAUSES,
         next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected", "lr"),
@@ -145,10 +141,11 @@ RULES = (
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_margin",),
-        judge=lambda limits: PreferenceLost(limits, metric="rm_margin"),
+        detector=lambda thresholds: PreferenceLost(thresholds, metric="rm_margin"),
         condition=_LOST_CONDITION,
-        limits=_LOST,
+        thresholds=_LOST,
         applies=applicability.is_reward_model,
+        evidence=EvidenceNames("rm_margin", "usual"),
         why=_LOST_WHY,
         causes=_LOST_CAUSES,
         next=("rm_accuracy", "loss", "lr", "val_acc"),
@@ -160,11 +157,11 @@ RULES = (
         family="loss",
         group=Group.LEARNING,
         metrics=("loss",),
-        judge=WorseThanChance,
+        detector=WorseThanChance,
         condition="A loss whose first record lies within 0.1 of ln 2, and then (median of ten, of `records` at least) "
         "above `warn` times that, in 3 of 5 records: WARN.",
-        limits={"warn": 1.3, "records": 5},
-        patience={level: Patience(3, 5) for level in (INFO, WARN, CRIT)},
+        thresholds={"warn": 1.3, "records": 5},
+        n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=5,
         applies=_has_logistic_loss,
         why="A model that knew nothing would do better: what is learned in one batch is unlearned in the next.",

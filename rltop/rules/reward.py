@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Observation
+from rltop.model import Evidence
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, while_absent
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.persistence import DatedOfLast
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
 from rltop.units import number
 
@@ -33,7 +32,7 @@ _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
 """Mean absolute second difference to the deviation of a level: its variance is 1 + 4 + 1 times that of one."""
 
 
-class RewardCrash(Judge):
+class RewardCrash(Detector):
     """R1: the reward falls out of the range that it had learned.
 
     Level: median of ten. Now: median of the last three, which must have lost a
@@ -45,8 +44,8 @@ class RewardCrash(Judge):
     that a batch of eight and a run of thirty records are judged by it too.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.recent: deque[float] = deque(maxlen=_RECENT)
         self.noise = Ema(30)
         self.best = float("-inf")
@@ -61,9 +60,9 @@ class RewardCrash(Judge):
         self.floor = float("-inf")
         self.below: list[float] = []
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Best level so far against the last three records."""
-        reward = now.reward
+        reward = context.reward
         value = reward.value
         if value is None:
             return None
@@ -88,11 +87,11 @@ class RewardCrash(Judge):
         elif level < self.worst:
             self.worst = level
         if self.best - value <= self.single_line and self.best - level <= self.level_line and not self.is_firing:
-            return self._judge_below() if len(self.below) >= self.limits["streak"] else QUIET
-        reading = self._judge_drop(reward.count)
-        if reading is QUIET:
-            reading = self._judge_level(level, reward.count)
-        return self._judge_below() if reading is QUIET else reading
+            return self._judge_below() if len(self.below) >= self.thresholds["streak"] else QUIET
+        finding = self._judge_drop(reward.count)
+        if finding is QUIET:
+            finding = self._judge_level(level, reward.count)
+        return self._judge_below() if finding is QUIET else finding
 
     def _note_level(self, level: float) -> None:
         """How the level swings; its second difference, because a steady climb has none of it."""
@@ -107,30 +106,30 @@ class RewardCrash(Judge):
         self.worst = min(self.worst, level)
         self.single_line, self.level_line = self._noise("sigmas")[1], self._noise("slow_sigmas")[1]
 
-    def _judge_drop(self, count: int) -> Reading:
-        limits, best = self.limits, self.best
+    def _judge_drop(self, count: int) -> Finding:
+        thresholds, best = self.thresholds, self.best
         recent = median_of(list(self.recent))
         drop = best - recent
-        learned = max(best - min(self.worst, self.initial), limits["share"] * abs(best))
+        learned = max(best - min(self.worst, self.initial), thresholds["share"] * abs(best))
         sigma, noise = self._noise("sigmas")
-        part = limits["warn"] * learned if count >= _SETTLED else limits["early"] * abs(self.initial)
+        part = thresholds["warn"] * learned if count >= _SETTLED else thresholds["early"] * abs(self.initial)
         line = max(part, noise)
         if line <= 0.0 or drop <= line:
             return QUIET
         # How slowly the level swings is not known of a young run: its noise counts double.
-        beyond = limits["beyond"] if count >= 2 * _SETTLED else 2.0
-        is_deep = count >= _SETTLED and drop > max(limits["crit"] * learned, beyond * noise)
-        return Reading(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
+        beyond = thresholds["beyond"] if count >= 2 * _SETTLED else 2.0
+        is_deep = count >= _SETTLED and drop > max(thresholds["crit"] * learned, beyond * noise)
+        return Finding(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
 
-    def _judge_level(self, level: float, count: int) -> Reading:
+    def _judge_level(self, level: float, count: int) -> Finding:
         """The loss of the level, against how uncertain a median of ten is."""
-        limits, best = self.limits, self.best
-        learned = max(best - min(self.worst, self.initial), limits["share"] * abs(best))
+        thresholds, best = self.thresholds, self.best
+        learned = max(best - min(self.worst, self.initial), thresholds["share"] * abs(best))
         sigma, noise = self._noise("slow_sigmas")
-        line = max(limits["slow"] * learned, noise)
+        line = max(thresholds["slow"] * learned, noise)
         if count < 2 * _SETTLED or line <= 0.0 or best - level <= line:
             return QUIET
-        return Reading(WARN, level, best, best - line, (sigma,))
+        return Finding(WARN, level, best, best - line, (sigma,))
 
     def _hold(self, value: float) -> None:
         """A record like those before it: it joins them, and so do the few that seemed to leave."""
@@ -146,41 +145,33 @@ class RewardCrash(Judge):
         if len(held) == _FEW or (leaves is not None and leaves <= self.floor):
             self.floor = min(held)
 
-    def _judge_below(self) -> Reading:
+    def _judge_below(self) -> Finding:
         """The streak below everything, where it also means something: against range, level and spread."""
-        below, limits = self.below, self.limits
-        if len(below) < limits["streak"] or len(self.held) < _FEW:
+        below, thresholds = self.below, self.thresholds
+        if len(below) < thresholds["streak"] or len(self.held) < _FEW:
             return QUIET
         held = list(self.held)
         usual, recent = median_of(held), median_of(below)
         sigma = MAD_TO_SIGMA * mad_of(held)
-        learned = max(self.best - min(self.worst, self.initial), limits["share"] * abs(usual))
-        line = max(limits["warn"] * learned, limits["streak_sigmas"] * sigma)
-        return QUIET if usual - recent <= line else Reading(WARN, recent, usual, usual - line, (sigma,))
+        learned = max(self.best - min(self.worst, self.initial), thresholds["share"] * abs(usual))
+        line = max(thresholds["warn"] * learned, thresholds["streak_sigmas"] * sigma)
+        return QUIET if usual - recent <= line else Finding(WARN, recent, usual, usual - line, (sigma,))
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
         """Deviation of one record, and the loss that neither records nor levels make by chance."""
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
         wander = _WANDER_TO_SIGMA * self.wander_at_best
-        return sigma, max(self.limits[sigmas] * sigma, self.limits["wander"] * wander)
+        return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Best level and now."""
         return (
-            f"reward {number(reading.baseline or 0)} → {number(reading.value)} (against the best level of ten records)"
+            f"reward {number(finding.baseline or 0)} → {number(finding.value)} (against the best level of ten records)"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, line, noise."""
-        return (
-            Evidence("reward lately", reading.value),
-            Evidence("best level", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-            Evidence("noise of one record", reading.extra[0]),
-        )
-
-
-_REWARDED = Bound("reward", -math.inf, math.inf, True)
+        return (*names.of(finding), Evidence("noise of one record", finding.extra[0]))
 
 
 class _Sameness:
@@ -191,14 +182,18 @@ class _Sameness:
     to the power of its length is the chance that it came by itself.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        self.chance, self.least, self.most = math.log(limits["chance"]), int(limits["least"]), int(limits["most"])
-        self.seen = DatedOfLast(self.most, self.most)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        self.chance, self.least, self.most = (
+            math.log(thresholds["chance"]),
+            int(thresholds["least"]),
+            int(thresholds["most"]),
+        )
+        self.seen = DatedNOfMCounter(self.most, self.most)
         self.varied = self.same = self.streak = 0
 
-    def push(self, is_same: bool, now: Moment) -> bool:
+    def push(self, is_same: bool, context: RuleContext) -> bool:
         """Take one record in; says whether as many in a row are the same now as it takes."""
-        seen = now.observation
+        seen = context.observation
         is_long = self.seen.push_at(is_same, seen.record, seen.step)
         if not is_same:
             self.varied += 1
@@ -209,10 +204,6 @@ class _Sameness:
         if self.streak < self.least or not self.varied:
             return False
         return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < self.chance
-
-    def pass_over(self, missed: Sequence[Observation]) -> None:
-        """Records that are not the same, after one that was not: of those in a row only the number is asked."""
-        self.varied += len(missed)
 
     @property
     def began(self) -> tuple[int, int] | None:
@@ -227,81 +218,61 @@ class _Sameness:
         return twin
 
 
-class RewardPinned(Judge):
+class RewardPinned(Detector):
     """R2: every sample of the batch gets the same reward."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.sameness = _Sameness(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.sameness = _Sameness(thresholds)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Smallest equals largest; muted where it has been so since the start."""
-        high, low = now.values.get("reward_max"), now.values.get("reward_min")
-        reward = now.reward
+        high, low = context.values.get("reward_max"), context.values.get("reward_min")
+        reward = context.reward
         if high is None or low is None or reward.value is None:
             return None
-        if not self.sameness.push(high - low <= self.limits["spread"], now):
-            quarter = 0.25 * (high - low)
-            if self.sameness.streak or quarter <= self.limits["spread"]:
-                return QUIET
-            ends = (
-                Bound("reward_max", high - quarter, math.inf, True),
-                Bound("reward_min", -math.inf, low + quarter, True),
-            )
-            return Rest((*ends, _REWARDED), HELD_RECORDS)
+        if not self.sameness.push(high - low <= self.thresholds["spread"], context):
+            return QUIET
         if reward.is_high:
             return QUIET
         fell = reward.best - reward.value > 0.5 * (reward.top - reward.bottom)
-        return Reading(CRIT if fell else WARN, reward.value, reward.best)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records whose rewards differ."""
-        self.sameness.pass_over(missed)
+        return Finding(CRIT if fell else WARN, reward.value, reward.best)
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records in a row."""
         return self.sameness.began
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The one value."""
-        return f"every sample scores {number(reading.value)}"
+        return f"every sample scores {number(finding.value)}"
 
 
-class RewardWithoutSpread(Judge):
+class RewardWithoutSpread(Detector):
     """R11: no spread of rewards although the maximum is not reached."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
-        self.sameness = _Sameness(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.sameness = _Sameness(thresholds)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Standard deviation of nothing, after it had been something."""
-        std = now.values.get("reward_std")
-        reward = now.reward
-        if std is None:
-            return while_absent("reward_std")
-        if reward.value is None:
+        std = context.values.get("reward_std")
+        reward = context.reward
+        if std is None or reward.value is None:
             return None
-        if not self.sameness.push(std < self.limits["std"], now):
-            is_calm = not self.sameness.streak
-            bounds = (Bound("reward_std", self.limits["std"], math.inf, True), _REWARDED)
-            return Rest(bounds, HELD_RECORDS) if is_calm else QUIET
+        if not self.sameness.push(std < self.thresholds["std"], context):
+            return QUIET
         if reward.is_high or reward.is_solved:
             return QUIET
-        return Reading(WARN, std, None, self.limits["std"], (reward.value,))
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Records whose rewards differ."""
-        if "reward_std" in missed[-1].values:
-            self.sameness.pass_over(missed)
+        return Finding(WARN, std, None, self.thresholds["std"], (reward.value,))
 
     def began(self) -> tuple[int, int] | None:
         """The first of the records without spread."""
         return self.sameness.began
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The level at which it sits."""
-        return f"rewards do not differ any more (all {number(reading.extra[0])}): no gradient comes from them"
+        return f"rewards do not differ any more (all {number(finding.extra[0])}): no gradient comes from them"
 
 
 _NEXT = (
@@ -317,14 +288,14 @@ RULES = (
         family="reward",
         group=Group.LEARNING,
         metrics=_METRICS,
-        judge=RewardCrash,
+        detector=RewardCrash,
         condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
         "least `share` of its level) and its noise, which is `sigmas` deviations of single records or `wander` of the "
         "level itself, 2 of 3 records: WARN; more than `crit` of that range and `beyond` times the noise: CRIT. Or "
         "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
         "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range and "
         "`streak_sigmas` of their spread: WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
-        limits={
+        thresholds={
             "warn": 0.25,
             "crit": 0.5,
             "sigmas": 4.0,
@@ -337,11 +308,12 @@ RULES = (
             "streak": 5,
             "streak_sigmas": 1.5,
         },
-        patience={INFO: Patience(2, 3), WARN: Patience(2, 3), CRIT: Patience(2, 3)},
-        calm=5,
+        n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
+        clear_after=5,
         warm_up=_EARLY,
         applies=applicability.has_reward,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("reward lately", "best level"),
         why="The policy has left the region that the reward understands, or has collapsed.",
         causes=(
             "a collapse of the policy (see entropy, gradient, KL)",
@@ -359,12 +331,12 @@ RULES = (
         family="reward",
         group=Group.LEARNING,
         metrics=(*_METRICS, "reward_max", "reward_min"),
-        judge=RewardPinned,
+        detector=RewardPinned,
         condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, after "
         "those before, it is less likely than `chance` (`least` at least, `most` at most), after they had differed, "
         "and not at the top: WARN; CRIT where that is far below the best.",
-        limits={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10},
-        calm=5,
+        thresholds={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10},
+        clear_after=5,
         applies=applicability.has_reward,
         why="When every sample scores the same, the advantage is zero and nothing is learned.",
         causes=(
@@ -381,12 +353,12 @@ RULES = (
         family="reward",
         group=Group.LEARNING,
         metrics=("reward_std", *_METRICS),
-        judge=RewardWithoutSpread,
+        detector=RewardWithoutSpread,
         condition="Standard deviation below `std` in so many records in a row that, after those before, it is less "
         "likely than `chance` (`least` at least, `most` at most), after it had been above, with the reward not at its "
         "top, or at a top that it came to from one record to the next.",
-        limits={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
-        calm=5,
+        thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
+        clear_after=5,
         applies=applicability.has_reward,
         why="Without differences between answers there is no gradient.",
         causes=("a policy that writes one text", "a reward function that returns a constant", "a task far too hard"),

@@ -7,13 +7,11 @@ of the reward that pays for the loss of another. Validation is what decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from rltop.model import Evidence, Label, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
-from rltop.rules.rule import INFO, QUIET, WARN, About, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.units import number, percent
 
@@ -22,97 +20,96 @@ _MAX_PARTS = 32
 """Parts of a reward that are followed; a stream that invents a key per row is not."""
 
 
-class LengthHack(Judge):
+class LengthHack(Detector):
     """R8: reward rises while the answers shrink to less than half."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Length against the first ten records, reward against its own start."""
-        length = now.values.get("response_len_mean")
-        if length is None or now.reward.value is None:
+        length = context.values.get("response_len_mean")
+        if length is None or context.reward.value is None:
             return None
         base = self.length
         if not base.is_final:
             base.push(length)
             return QUIET
         start = base.value or 0.0
-        if length >= self.limits["length"] * start:
-            return within("response_len_mean", self.limits["length"] * start, inf)
-        if not now.reward.is_improving:
+        if length >= self.thresholds["length"] * start:
             return QUIET
-        return Reading(WARN, length, start, self.limits["length"] * start, (now.reward.start, now.reward.usual))
+        if not context.reward.is_improving:
+            return QUIET
+        return Finding(
+            WARN, length, start, self.thresholds["length"] * start, (context.reward.start, context.reward.usual)
+        )
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Both movements."""
-        shorter = 1.0 - reading.value / reading.baseline if reading.baseline else 0.0
-        before, after = reading.extra
+        shorter = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
+        before, after = finding.extra
         return f"reward {number(before)} → {number(after)} while answers became {percent(shorter)} shorter"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Length and reward, before and after."""
-        return _length_and_reward(reading)
+        return (
+            *names.of(finding),
+            Evidence("reward at the start", finding.extra[0]),
+            Evidence("reward now", finding.extra[1]),
+        )
 
 
-class LengthInflation(Judge):
+class LengthInflation(Detector):
     """R9: reward rises while the answers more than double, and validation does not follow."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
         self.best: float | None = None
         self.flat_for = 0
         self.evaluations = 0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Information where there is no validation to ask; nothing where validation rises too."""
-        score = now.values.get("val_score")
+        score = context.values.get("val_score")
         if score is not None:
             self.evaluations += 1
             is_better = self.best is None or score > self.best
             self.best = score if self.best is None or is_better else self.best
             self.flat_for = 0 if is_better else self.flat_for + 1
-        length = now.values.get("response_len_mean")
-        if length is None or now.reward.value is None:
+        length = context.values.get("response_len_mean")
+        if length is None or context.reward.value is None:
             return None
         base = self.length
         if not base.is_final:
             base.push(length)
             return QUIET
         start = base.value or 0.0
-        line = self.limits["length"] * start
-        if length <= line and score is None:
-            return Rest((Bound("response_len_mean", -inf, line), Bound("val_score", inf, -inf)))
-        if length <= line or not now.reward.is_improving:
+        line = self.thresholds["length"] * start
+        if length <= line or not context.reward.is_improving:
             return QUIET
-        needed = self.limits["evaluations"]
+        needed = self.thresholds["evaluations"]
         if self.evaluations and self.flat_for < needed:
             return QUIET
         level = WARN if self.flat_for >= needed else INFO
-        numbers = now.reward.start, now.reward.usual, float(self.flat_for)
-        return Reading(level, length, start, line, numbers)
+        numbers = context.reward.start, context.reward.usual, float(self.flat_for)
+        return Finding(level, length, start, line, numbers)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Both movements, and what validation says."""
-        before, after, flat_for = reading.extra
-        factor = number(reading.value / reading.baseline) if reading.baseline else "many"
-        told = f", {flat_for:.0f} evaluations no better" if reading.level >= WARN else ""
+        before, after, flat_for = finding.extra
+        factor = number(finding.value / finding.baseline) if finding.baseline else "many"
+        told = f", {flat_for:.0f} evaluations no better" if finding.level >= WARN else ""
         return f"reward {number(before)} → {number(after)} while answers became {factor}× longer{told}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Length and reward, before and after."""
-        return _length_and_reward(reading)
-
-
-def _length_and_reward(reading: Reading) -> tuple[Evidence, ...]:
-    return (
-        Evidence("response_len_mean", reading.value, Unit.TOKENS),
-        Evidence("length at the start", reading.baseline or 0.0, Unit.TOKENS),
-        Evidence("reward at the start", reading.extra[0]),
-        Evidence("reward now", reading.extra[1]),
-    )
+        return (
+            *names.of(finding),
+            Evidence("reward at the start", finding.extra[0]),
+            Evidence("reward now", finding.extra[1]),
+        )
 
 
 class _Part:
@@ -133,11 +130,11 @@ class _Part:
         return twin
 
 
-class PartTraded(Judge):
+class PartTraded(Detector):
     """R10: one part of the reward loses much of its best level while the sum rises."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.parts: dict[str, _Part] = {}
 
     def clone(self) -> PartTraded:
@@ -146,20 +143,20 @@ class PartTraded(Judge):
         twin.parts = {name: part.clone() for name, part in self.parts.items()}
         return twin
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Medians of ten; the deepest relative loss speaks."""
-        found = now.observation.instances.get("reward_component")
-        if found is None or len(found) < 2 or now.reward.value is None:
+        found = context.observation.instances.get("reward_component")
+        if found is None or len(found) < 2 or context.reward.value is None:
             return None
         worst: tuple[float, str, float, float] | None = None
         for name, value in found.items():
-            lost = self._lost(name, value, now.reward.usual)
+            lost = self._lost(name, value, context.reward.usual)
             if lost is not None and (worst is None or lost[0] > worst[0]):
                 worst = lost[0], name, lost[1], lost[2]
         if worst is None:
             return QUIET
         _, name, level, best = worst
-        return Reading(WARN, level, best, self.limits["warn"] * best, (now.reward.usual,), (name,))
+        return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name,))
 
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:
         """(share lost, level now, best level) where the part has fallen and the sum has risen since its best."""
@@ -172,42 +169,37 @@ class PartTraded(Judge):
         window.push(value)
         if window.count < _LEVEL:
             return None
-        if window.floor > part.best or (window.ceiling > part.best and window.median > part.best):
-            part.best, part.noise, part.reward = window.median, MAD_TO_SIGMA * window.mad, reward
-            return None
-        line = self.limits["warn"] * part.best
-        if part.best <= 0.0 or value >= line or window.floor >= line:
-            return None
         level = window.median
-        is_real = part.best - level > self.limits["sigmas"] * part.noise
-        if level >= line or not is_real or reward <= part.reward + self.limits["gain"] * abs(part.reward):
+        if level > part.best:
+            part.best, part.noise, part.reward = level, MAD_TO_SIGMA * window.mad, reward
+            return None
+        line = self.thresholds["warn"] * part.best
+        if part.best <= 0.0 or value >= line or level >= line:
+            return None
+        is_real = part.best - level > self.thresholds["sigmas"] * part.noise
+        if not is_real or reward <= part.reward + self.thresholds["gain"] * abs(part.reward):
             return None
         return 1.0 - level / part.best, level, part.best
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The part that fell."""
-        return About("reward_component", reading.words[0])
+        return Subject("reward_component", finding.words[0])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The part, and the sum."""
-        name = Label.of(reading.words[0]).display
+        name = Label.of(finding.words[0]).display
         return (
-            f"reward part {name} {number(reading.baseline or 0)} → {number(reading.value)} while the sum rises to "
-            f"{number(reading.extra[0])}"
+            f"reward part {name} {number(finding.baseline or 0)} → {number(finding.value)} while the sum rises to "
+            f"{number(finding.extra[0])}"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Part now and at best, line, sum."""
-        return (
-            Evidence("part", reading.value),
-            Evidence("its best level", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-            Evidence("reward", reading.extra[0]),
-        )
+        return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
 _METRICS = ("score_mean", "reward_mean")
-_TEN = {INFO: Patience(10, 15), WARN: Patience(10, 15)}
+_TEN = {INFO: NOfM(10, 15), WARN: NOfM(10, 15)}
 
 RULES = (
     RuleSpec(
@@ -216,14 +208,15 @@ RULES = (
         family="length",
         group=Group.LEARNING,
         metrics=("response_len_mean", *_METRICS),
-        judge=LengthHack,
+        detector=LengthHack,
         condition="Mean length below `length` of the first ten records while the reward has risen by a tenth of "
         "its range, 10 of 15 records.",
-        limits={"length": 0.5},
-        patience=_TEN,
+        thresholds={"length": 0.5},
+        n_of_m=_TEN,
         warm_up=_LEVEL,
         applies=applicability.has_reward,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("response_len_mean", "length at the start", Unit.TOKENS, threshold=""),
         why="Reward that rises while the answers disappear is usually earned by something other than the task.",
         causes=("a format or length term that dominates", "a reward that short answers satisfy", "a length penalty"),
         next=("reward_component", "val_score", "entropy", "response_len_mean", "kl_ref"),
@@ -235,15 +228,16 @@ RULES = (
         family="length",
         group=Group.LEARNING,
         metrics=("response_len_mean", *_METRICS),
-        judge=LengthInflation,
+        detector=LengthInflation,
         condition="Mean length above `length` times the first ten records while the reward has risen by a tenth of "
         "its range, 10 of 15 records: INFO without validation, WARN where `evaluations` evaluations in a row were no "
         "better than the best before; silent while validation rises.",
-        limits={"length": 2.0, "evaluations": 3},
-        patience=_TEN,
+        thresholds={"length": 2.0, "evaluations": 3},
+        n_of_m=_TEN,
         warm_up=_LEVEL,
         applies=applicability.has_reward,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("response_len_mean", "length at the start", Unit.TOKENS, threshold=""),
         why="Reasoning makes answers longer and better; a reward that pays for length makes them longer only.",
         causes=("a reward that long answers satisfy", "a loss that favours length", "answers that repeat themselves"),
         next=("val_score", "truncated_frac", "reward_component", "entropy", "kl_ref"),
@@ -255,15 +249,16 @@ RULES = (
         family="reward",
         group=Group.LEARNING,
         metrics=("reward_component", *_METRICS),
-        judge=PartTraded,
+        detector=PartTraded,
         condition="Median of ten of one part of the reward below `warn` of its best, lower by more than `sigmas` "
         "standard deviations of single records, while the whole has risen by more than `gain` of itself since that "
         "best, 5 of 8 records.",
-        limits={"warn": 0.6, "sigmas": 2.5, "gain": 0.05},
-        patience={INFO: Patience(5, 8), WARN: Patience(5, 8)},
+        thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05},
+        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=_LEVEL,
         applies=applicability.has_reward,
-        follows_phase=True,
+        resets_on_phase=True,
+        evidence=EvidenceNames("part", "its best level"),
         why="The policy gives up what you want for what is easy; the sum does not show it.",
         causes=("weights that favour the easy part", "a format term that can be had without the task", "a loophole"),
         next=("reward_component", "val_score", "response_len_mean", "kl_ref"),

@@ -1,8 +1,8 @@
-"""The rule framework: from "this record looks bad" to a verdict that holds.
+"""What a rule is: its specification (data) and its detector (state).
 
-Owns what a rule is (`RuleSpec`: data), what looks at records (`Judge`: state)
-and the life of a verdict (`Rule`: pending, firing, escalated, recovered). Knows
-no metric by name and no clock: everything is counted in records.
+Owns `RuleSpec`, `Detector` and the `Finding` that a detector has about a record;
+what becomes of findings is `alert_state`'s business. Knows no metric by name and
+no clock: everything is counted in records.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
 
-from rltop.model import Algorithm, Evidence, Level, Observation, Traits
-from rltop.rules.context import Moment
-from rltop.rules.rest import Rest
+from rltop.model import Algorithm, Evidence, Level, Traits, Unit
+from rltop.rules.context import RuleContext
 from rltop.structs import NamedTuple, Struct, field
 
 OK = Level.OK
 INFO = Level.INFO
 WARN = Level.WARN
 CRIT = Level.CRIT
-MIN_CALM_RECORDS = 3
+MIN_CLEAR_AFTER = 3
 """A verdict needs at least this many good records in a row to clear."""
 RELEASE = 0.8
 """A verdict on a value above a line holds until the value is below this part of the line."""
@@ -36,7 +35,7 @@ class Group(enum.StrEnum):
     SYSTEM = "system"
 
 
-class Patience(NamedTuple):
+class NOfM(NamedTuple):
     """How long something must last: in `n` of the last `m` records that say anything about it."""
 
     n: int
@@ -46,19 +45,19 @@ class Patience(NamedTuple):
         return "at once" if self.n == 1 == self.m else f"{self.n} of {self.m} records"
 
 
-AT_ONCE = Patience(1, 1)
+AT_ONCE = NOfM(1, 1)
 
 
-class Reading(NamedTuple):
-    """What a judge saw in one record.
+class Finding(NamedTuple):
+    """What a detector found in one record.
 
     Attributes:
         level: how bad this record is on its own; OK is not bad.
         value: the number it rests on.
         baseline: what it was compared with, or None.
         threshold: the line that was crossed, in the unit of `value`, or None.
-        extra: further numbers, in an order that the judge knows.
-        words: further text, in an order that the judge knows.
+        extra: further numbers, in an order that the detector knows.
+        words: further text, in an order that the detector knows.
     """
 
     level: Level
@@ -69,7 +68,30 @@ class Reading(NamedTuple):
     words: tuple[str, ...] = ()
 
 
-class About(NamedTuple):
+class EvidenceNames(NamedTuple):
+    """What the numbers of a finding are called in the evidence; "" leaves one out.
+
+    Attributes:
+        value, baseline, threshold: the names; a number that a finding has not got is left out too.
+        unit: of all three.
+    """
+
+    value: str = "value"
+    baseline: str = "baseline"
+    unit: Unit = Unit.NONE
+    threshold: str = "threshold"
+
+    def of(self, finding: Finding) -> tuple[Evidence, ...]:
+        """The numbers of a finding by their names."""
+        numbers = (
+            (self.value, finding.value),
+            (self.baseline, finding.baseline),
+            (self.threshold, finding.threshold),
+        )
+        return tuple([Evidence(name, number, self.unit) for name, number in numbers if name and number is not None])
+
+
+class Subject(NamedTuple):
     """What a verdict speaks of.
 
     Attributes:
@@ -81,59 +103,60 @@ class About(NamedTuple):
     instance: str = ""
 
 
-QUIET = Reading(OK)
-"""The one reading of a record with nothing wrong; compared by identity on the fast path."""
+QUIET = Finding(OK)
+"""The one finding of a record with nothing wrong; compared by identity on the fast path."""
 
 
-class Judge(ABC):
+class Detector(ABC):
     """Looks at records one by one and says how bad each of them is.
 
     State lives in attributes that are immutable, plain containers, or have
     `clone`; thresholds come in by name and may be overridden by the user.
 
     Attributes:
-        limits: thresholds by name.
-        is_firing: the rule fires at WARN or above now; a judge may then hold on
+        thresholds: by name.
+        is_firing: the rule fires at WARN or above now; a detector may then hold on
             to a lower line (`RELEASE`), so that a value at the line does not flicker.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        self.limits = limits
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        self.thresholds = thresholds
         self.is_firing = False
 
     @abstractmethod
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """How bad this record is; None where it says nothing about the matter.
 
-        Must return `QUIET` itself, not an equal copy, when nothing is wrong; or a
-        `Rest`, which says that besides and that the next records need not be read.
+        Every rule that a run logs something for is asked about every record, in the
+        order of the file. Must return `QUIET` itself, not an equal copy, when nothing
+        is wrong.
         """
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:  # noqa: B027 - most judges learn nothing while they rest
-        """Take in what a rest has left out: the records between the last one read and the next one."""
-
     @abstractmethod
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """One sentence with the numbers and their units."""
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """The numbers behind the sentence, by name."""
-        parts = [Evidence("value", reading.value)]
-        if reading.baseline is not None:
-            parts.append(Evidence("baseline", reading.baseline))
-        if reading.threshold is not None:
-            parts.append(Evidence("threshold", reading.threshold))
-        return tuple(parts)
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
+        """The numbers behind the sentence.
 
-    def about(self, reading: Reading) -> About | None:
+        Args:
+            finding: what the verdict rests on.
+            names: what the rule calls value, baseline and threshold.
+
+        Returns:
+            These three, as far as there are any; a detector with more to show adds to them.
+        """
+        return names.of(finding)
+
+    def subject(self, finding: Finding) -> Subject | None:
         """What the sentence speaks of, where that need not be the first of the rule's metrics that is logged."""
         return None
 
     def began(self) -> tuple[int, int] | None:
-        """(Record, step) at which the verdict began, where the judge dates it better than its own readings do."""
+        """(Record, step) at which the verdict began, where the detector dates it better than its findings do."""
         return None
 
-    def take_checkpoints(self, steps: Sequence[int]) -> None:  # noqa: B027 - most judges have no use for them
+    def take_checkpoints(self, steps: Sequence[int]) -> None:  # noqa: B027 - most detectors have no use for them
         """Steps of which a checkpoint is known to exist, in any order."""
 
     def clone(self) -> Self:
@@ -148,7 +171,7 @@ class Judge(ABC):
 
 
 _NEVER_CHANGES = frozenset({float, int, bool, str, tuple, type(None), MappingProxyType})
-"""Most of a judge's state: shared by a copy without a look at it."""
+"""Most of a detector's state: shared by a copy without a look at it."""
 
 
 def _copied(value: object) -> object:
@@ -172,19 +195,20 @@ class RuleSpec(Struct):
         group: learning or system.
         metrics: canonical names it looks at; the first is what a verdict speaks of.
         measures: what is compared with the thresholds, where it is not the first metric itself.
-        judge: makes the state that reads records, from the thresholds; None
+        detector: makes what looks at the records, from the thresholds; None
             where something else decides (silence needs a clock, restarts a file).
         condition: what fires, in words, with the names of the thresholds.
-        limits: thresholds by name, overridable as `[rules.<id>] <name> = <number>`.
-        patience: how long each level must last.
-        calm: good records in a row that end a verdict, where more than the patience's m.
+        thresholds: by name, overridable as `[rules.<id>] <name> = <number>`.
+        n_of_m: how long each level must last.
+        clear_after: good records in a row that end a verdict, where more than the m of `n_of_m`.
         warm_up: records before the rule can fire (0: from the first record).
         applies: whether it makes sense for an algorithm with these traits.
-        is_fact: INFO readings are facts about the run, not a state that lasts.
-        judges_always: looks at every record, not only at those of runs that log one of `metrics`.
+        is_fact: INFO findings are facts about the run, not a state that lasts.
+        runs_always: looks at every record, not only at those of runs that log one of `metrics`.
         needs_ranks: says something only of runs whose ranks each say what they did.
-        takes_late: also judges rows that belong to an earlier step (evaluations).
-        follows_phase: compares with what a new phase of the run makes meaningless, and begins anew with it.
+        accepts_late: also judges rows that belong to an earlier step (evaluations).
+        resets_on_phase: compares with what a new phase of the run makes meaningless, and begins anew with it.
+        evidence: what the numbers of its findings are called.
         why: why it matters.
         causes: likely causes, likeliest first.
         next: canonical names of what to look at next, in order.
@@ -196,26 +220,27 @@ class RuleSpec(Struct):
     family: str
     group: Group
     metrics: tuple[str, ...]
-    judge: Callable[[Mapping[str, float]], Judge] | None
+    detector: Callable[[Mapping[str, float]], Detector] | None
     condition: str
     measures: str = ""
-    limits: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    patience: Mapping[Level, Patience] = field(default_factory=lambda: MappingProxyType({}))
-    calm: int = MIN_CALM_RECORDS
+    thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    n_of_m: Mapping[Level, NOfM] = field(default_factory=lambda: MappingProxyType({}))
+    clear_after: int = MIN_CLEAR_AFTER
     warm_up: int = 0
     applies: Callable[[Algorithm, Traits], bool] = _always
     is_fact: bool = False
-    judges_always: bool = False
+    runs_always: bool = False
     needs_ranks: bool = False
-    takes_late: bool = False
-    follows_phase: bool = False
+    accepts_late: bool = False
+    resets_on_phase: bool = False
+    evidence: EvidenceNames = EvidenceNames()
     why: str = ""
     causes: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
     sources: str = ""
 
-    def patience_for(self, level: Level) -> Patience:
+    def n_of_m_for(self, level: Level) -> NOfM:
         """How long `level` must last: as named, else as the next worse level that is named, else at once."""
         return next(
-            (self.patience[worse] for worse in (INFO, WARN, CRIT) if worse >= level and worse in self.patience), AT_ONCE
+            (self.n_of_m[worse] for worse in (INFO, WARN, CRIT) if worse >= level and worse in self.n_of_m), AT_ONCE
         )

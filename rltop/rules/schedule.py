@@ -6,90 +6,67 @@ jump together; on its own it is information.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import inf, ulp
+from collections.abc import Mapping
+from math import inf
 
-from rltop.model import Evidence, Observation
-from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, within
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.units import number
 
 _STEADY = 1.5
 _UNSTABLE = ("gradient", "loss", "kl", "clip", "ratio", "entropy", "nonfinite", "collapse")
-_NEAR = 1.2
-"""Between this part below and above, no two rates are far enough from each other to be a jump."""
 
 
-_LEARNING = Rest((Bound("lr", ulp(0.0), inf, True),))
-
-
-class LearningRateChange(Judge):
+class LearningRateChange(Detector):
     """L8: the learning rate jumps where no smooth schedule explains it."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.last: float | None = None
         self.last_ratio = 1.0
         self.highest = 0.0
         self.settled = 0
-        self.jumped: Reading | None = None
+        self.jumped: Finding | None = None
         self.jumped_for = 0
-        self.raised: Reading | None = None
+        self.raised: Finding | None = None
         self.raised_at = 0
         self.place: tuple[int, int] | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Compare with the record before, and with everything before that."""
-        value = now.values.get("lr")
+        value = context.values.get("lr")
         if value is None:
             return None
         before = self.last
         if self.raised is not None:
-            self._look_for_consequences(now)
+            self._look_for_consequences(context)
         if value == before and self.jumped is None:
             self.settled += value > 0.0
             self.last_ratio = 1.0
-            if value > 0.0 and self.settled >= self.limits["settled"]:
-                return within("lr", value, value)
-            return self._rest(value)
-        reading = self._compare(value, before)
-        if reading.level == INFO and reading.extra[0] > 1.0:
-            self.raised, self.raised_at = reading, now.record
-            self.place = now.observation.record, now.observation.step
+            return QUIET
+        finding = self._compare(value, before)
+        if finding.level == INFO and finding.extra[0] > 1.0:
+            self.raised, self.raised_at = finding, context.record
+            self.place = context.observation.record, context.observation.step
         self.last = value
         # What still rises is a warm-up; what has stopped to has shown its height.
         self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
-        return self._rest(value) if reading is QUIET else reading
+        return finding
 
-    def _look_for_consequences(self, now: Moment) -> None:
+    def _look_for_consequences(self, context: RuleContext) -> None:
         """A rate that was raised, by less than is a fault as such, just before the optimiser lost its footing."""
-        near = self.limits["near"]
+        near = self.thresholds["near"]
         assert self.raised is not None
-        if any(abs(now.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):
+        if any(abs(context.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):
             self.jumped, self.jumped_for, self.raised = self.raised._replace(level=WARN, words=("shaken",)), 0, None
-        elif now.record - self.raised_at > near:
+        elif context.record - self.raised_at > near:
             self.raised = None
 
-    def _rest(self, value: float) -> Reading | Rest:
-        if value <= 0.0 or self.jumped is not None or self.raised is not None or self.limits["info"] < _NEAR * _NEAR:
-            return QUIET
-        return within("lr", value / _NEAR, value * _NEAR, HELD_RECORDS)
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """Rates near to each other."""
-        for value in logged(missed, "lr"):
-            before = self.last or value
-            self.settled = 0 if value > before else self.settled + 1
-            self.last_ratio = value / before
-            self.last = value
-            self.highest = max(self.highest, value)
-
-    def _compare(self, value: float, before: float | None) -> Reading:
+    def _compare(self, value: float, before: float | None) -> Finding:
         if self.jumped is not None:
             self.jumped_for += 1
-            if self.jumped_for < self.limits["shown"]:
+            if self.jumped_for < self.thresholds["shown"]:
                 self.last_ratio = 1.0
                 return self.jumped
             self.jumped, self.jumped_for = None, 0
@@ -99,63 +76,55 @@ class LearningRateChange(Judge):
         ratio = value / before
         was_steady = 1.0 / _STEADY <= self.last_ratio <= _STEADY
         self.last_ratio = ratio
-        if not was_steady or 1.0 / self.limits["info"] <= ratio <= self.limits["info"]:
+        if not was_steady or 1.0 / self.thresholds["info"] <= ratio <= self.thresholds["info"]:
             return QUIET
-        is_new_height = value >= self.limits["warn"] * self.highest and self.settled >= self.limits["settled"]
-        reading = Reading(WARN if is_new_height else INFO, value, before, None, (ratio,))
-        self.jumped = reading if is_new_height else None
-        return reading
+        is_new_height = value >= self.thresholds["warn"] * self.highest and self.settled >= self.thresholds["settled"]
+        finding = Finding(WARN if is_new_height else INFO, value, before, None, (ratio,))
+        self.jumped = finding if is_new_height else None
+        return finding
 
     def began(self) -> tuple[int, int] | None:
         """Where it was raised, if what came of it is the verdict."""
         return self.place if self.jumped is not None and self.jumped.words else None
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """From what to what."""
-        ratio = reading.extra[0]
+        ratio = finding.extra[0]
         how = f"{number(ratio)} times higher" if ratio > 1 else f"{number(1 / ratio)} times lower"
-        unseen = " than it has ever been in this run" if reading.level >= WARN else ""
-        if reading.words:
+        unseen = " than it has ever been in this run" if finding.level >= WARN else ""
+        if finding.words:
             unseen = ", and the optimiser lost its footing within a few records"
-        return f"learning rate {reading.baseline:.3g} → {reading.value:.3g}: {how}{unseen}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Both rates."""
-        return (Evidence("lr", reading.value), Evidence("lr before", reading.baseline or 0.0))
+        return f"learning rate {finding.baseline:.3g} → {finding.value:.3g}: {how}{unseen}"
 
 
-class StuckLearningRate(Judge):
+class StuckLearningRate(Detector):
     """L9: the learning rate stays 0 while gradients flow, or went there without a schedule that leads to it."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.last = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Zero for long is information; from a height, or together with a NaN gradient, it is a fault."""
-        value = now.values.get("lr")
+        value = context.values.get("lr")
         if value is None:
             return None
         if value != 0.0:
             self.last = value
-            return _LEARNING if value > 0.0 else QUIET
-        is_skipping = now.record <= self.limits["until"] and "grad_norm" in now.observation.nonfinite
+            return QUIET
+        is_skipping = context.record <= self.thresholds["until"] and "grad_norm" in context.observation.nonfinite
         if is_skipping:
-            return Reading(CRIT, 0.0)
-        if self.last > self.limits["height"] * now.top_lr:
-            return Reading(WARN, 0.0, self.last)
-        return QUIET if now.record > self.limits["until"] else Reading(INFO, 0.0)
+            return Finding(CRIT, 0.0)
+        if self.last > self.thresholds["height"] * context.top_lr:
+            return Finding(WARN, 0.0, self.last)
+        return QUIET if context.record > self.thresholds["until"] else Finding(INFO, 0.0)
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The newest rate that is not 0."""
-        self.last = missed[-1].values["lr"]
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """What the three cases mean."""
-        if reading.level >= CRIT:
+        if finding.level >= CRIT:
             return "learning rate stuck at 0 with gradients that are not numbers: every update is skipped"
-        if reading.level >= WARN:
-            return f"learning rate {reading.baseline or 0.0:.3g} → 0 at once: nothing is learned any more"
+        if finding.level >= WARN:
+            return f"learning rate {finding.baseline or 0.0:.3g} → 0 at once: nothing is learned any more"
         return "learning rate still 0: warm-up has not begun"
 
 
@@ -166,7 +135,7 @@ RULES = (
         family="liveness",
         group=Group.SYSTEM,
         metrics=(),
-        judge=None,
+        detector=None,
         condition="The trainer's own rows repeat a step already passed, or the file was truncated: a fact; a new "
         "segment begins and every baseline with it.",
         is_fact=True,
@@ -181,14 +150,15 @@ RULES = (
         family="lr",
         group=Group.LEARNING,
         metrics=("lr",),
-        judge=LearningRateChange,
+        detector=LearningRateChange,
         condition="Changed by more than `info` times between two records of a steady schedule: a fact. WARN, for "
         "`shown` records, where it is `warn` times above everything before, after `settled` records in which it did "
         "not rise: no warm-up or restart of a schedule does that. Or where a verdict on gradient, loss, KL, clipping, "
         "ratio or entropy begins within `near` records of a rise.",
-        limits={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10, "near": 5},
-        patience={},
+        thresholds={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10, "near": 5},
+        n_of_m={},
         is_fact=True,
+        evidence=EvidenceNames("lr", "lr before", threshold=""),
         why="When loss, KL and gradient jump together, the schedule is the first thing to check.",
         causes=("a scheduler that was restarted on resume", "the end of warm-up", "a wrong number in a phase's config"),
         next=("kl_ref", "kl_old", "clip_frac", "grad_norm", "entropy"),
@@ -200,11 +170,11 @@ RULES = (
         family="lr",
         group=Group.LEARNING,
         metrics=("lr",),
-        judge=StuckLearningRate,
+        detector=StuckLearningRate,
         condition="Exactly 0 in 10 records in a row among the first `until`: INFO; CRIT with a gradient that is not a "
         "number. Exactly 0 in 5 in a row, from above `height` of its largest at once: WARN.",
-        limits={"until": 200, "height": 0.3},
-        patience={INFO: Patience(10, 10), WARN: Patience(5, 5), CRIT: Patience(3, 3)},
+        thresholds={"until": 200, "height": 0.3},
+        n_of_m={INFO: NOfM(10, 10), WARN: NOfM(5, 5), CRIT: NOfM(3, 3)},
         why="Nothing is learned while it is 0; a schedule that ends there comes down to it.",
         causes=(
             "warm-up measured in the wrong unit",

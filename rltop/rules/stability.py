@@ -7,15 +7,13 @@ well; what counts is repetition, size, or a steady climb.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
-from math import inf, nextafter
+from collections.abc import Mapping
 
-from rltop.model import Evidence, Level, Observation
+from rltop.model import Evidence, Level
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, beside, logged
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
-from rltop.stats.persistence import BlockTrend, OfLast
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number
 
@@ -24,167 +22,145 @@ _MIN_SAMPLES = 10
 _HUGE_SAMPLES = 5
 _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
-_NO_WARM_UP = (Bound("lr_rises", inf, -inf),)
 _NO_CONTRAST = 0.99
-_CONTRAST = Bound("zero_share", -inf, nextafter(_NO_CONTRAST, 0.0))
 
 
-class GradientSpike(Judge):
+class GradientSpike(Detector):
     """O1: gradient norm against the median of the 50 records before it.
 
     The base never falls below a fifth of the run's own start, so that a solved
     task, whose gradient is almost nothing, does not make a spike of everything.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.window = Window(_WINDOW)
         self.start = Frozen()
         self.losses: deque[float] = deque(maxlen=_WINDOW)
-        self.raised = OfLast(3, 10)
-        self.spiking = OfLast(3, 10)
-        self.info, self.warn, self.crit = limits["info"], limits["warn"], limits["crit"]
+        self.raised = NOfMCounter(3, 10)
+        self.spiking = NOfMCounter(3, 10)
+        self.info, self.warn, self.crit = thresholds["info"], thresholds["warn"], thresholds["crit"]
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """A ratio, and how often it was large lately."""
-        value = now.values.get("grad_norm")
+        value = context.values.get("grad_norm")
         if value is None:
             return None
         window, start = self.window, self.start
-        base = window.median if value > self.warn * window.floor else value
+        base = window.median
         if start.value is not None and base < _START_SHARE * start.value:
             base = _START_SHARE * start.value
         is_raised = value > self.warn * base > 0.0 and (
             window.count >= _MIN_SAMPLES or (window.count >= _HUGE_SAMPLES and value > self.crit * base)
         )
-        flat = now.reward.zero_share
+        flat = context.reward.zero_share
         has_contrast = flat is None or flat < _NO_CONTRAST
         if has_contrast:
             # A batch without contrast has no gradient, which says nothing of what one usually is.
             window.push(value)
             if not start.is_final:
                 start.push(value)
-        loss = now.values.get("loss")
+        loss = context.values.get("loss")
         if loss is not None:
             self.losses.append(loss)
         if is_raised:
-            return self._spike(value, base, now)
+            return self._spike(value, base, context)
         if self.raised.bits:
             self.raised.push(False)
             self.spiking.push(False)
-        elif start.is_final and has_contrast:
-            pushes, low, _ = window.reach()
-            return Rest((Bound("grad_norm", -inf, self.warn * low), _CONTRAST), pushes)
         return QUIET
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """What was usual moves on: all of these had contrast, or reused a rollout that had."""
-        self.window.extend(logged(missed, "grad_norm"))
-        self.losses.extend(beside(missed, "grad_norm", "loss"))
-
-    def _spike(self, value: float, base: float, now: Moment) -> Reading:
+    def _spike(self, value: float, base: float, context: RuleContext) -> Finding:
         ratio = value / base
         is_often_raised = self.raised.push(True)
         is_often_spiking = self.spiking.push(ratio > self.info)
         level: Level | None = None
         threshold = self.info
-        if (ratio > self.crit and value > self.limits["crit_floor"]) or (is_often_spiking and ratio > self.info):
+        if (ratio > self.crit and value > self.thresholds["crit_floor"]) or (is_often_spiking and ratio > self.info):
             level = CRIT
             threshold = self.crit if ratio > self.crit else self.info
         elif is_often_raised:
             level, threshold = WARN, self.warn
-        elif ratio > self.info and self._is_loss_outlier(now.values.get("loss")):
+        elif ratio > self.info and self._is_loss_outlier(context.values.get("loss")):
             level = WARN
         elif ratio > self.info:
             level = INFO
         if level is None:
             return QUIET
-        if now.is_lr_rising:
+        if context.is_lr_rising:
             level = INFO
-        return Reading(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
+        return Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
 
     def _is_loss_outlier(self, loss: float | None) -> bool:
         """The loss of the same record is as far out, in either direction: a second witness."""
         if loss is None or len(self.losses) <= _MIN_SAMPLES:
             return False
         before = list(self.losses)[:-1]
-        return abs(loss - median_of(before)) > self.limits["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
+        return abs(loss - median_of(before)) > self.thresholds["loss_sigmas"] * max(MAD_TO_SIGMA * mad_of(before), 0.02)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Value, factor and how often."""
-        ratio, often = reading.extra
+        ratio, often = finding.extra
         repeated = f", {often:.0f} of 10 records" if often >= 2 else ""
         return (
-            f"gradient norm {number(reading.value)}: {number(ratio)}× the usual "
-            f"{number(reading.baseline or 0)}{repeated}"
+            f"gradient norm {number(finding.value)}: {number(ratio)}× the usual "
+            f"{number(finding.baseline or 0)}{repeated}"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Value, usual value, factor."""
         return (
-            Evidence("grad_norm", reading.value),
-            Evidence("usual", reading.baseline or 0.0),
-            Evidence("factor", reading.extra[0]),
-            Evidence("raised in last 10", reading.extra[1]),
+            *names.of(finding),
+            Evidence("factor", finding.extra[0]),
+            Evidence("raised in last 10", finding.extra[1]),
         )
 
 
-class GradientDrift(Judge):
+class GradientDrift(Detector):
     """O2: a steady climb of the gradient norm, judged on medians of ten records."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.trend = BlockTrend()
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Speaks once per block of ten records."""
-        value = now.values.get("grad_norm")
-        if value is None or now.is_lr_rising:
+        value = context.values.get("grad_norm")
+        if value is None or context.is_lr_rising:
             return None
         self.start.push(value)
         trend = self.trend
         if not trend.push(value) or not trend.is_full:
-            wanted = trend.wanted
-            if wanted > 1 and self.start.is_final:
-                return Rest(_NO_WARM_UP, wanted - 1, True)
             return None
         growth = trend.growth
-        if growth < self.limits["warn"] or trend.monotony < self.limits["monotony"]:
-            return Rest(_NO_WARM_UP, trend.block - 1)
+        if growth < self.thresholds["warn"] or trend.monotony < self.thresholds["monotony"]:
+            return QUIET
         newest = trend.medians[-1]
         if self.start.value is None or newest < _GROWN_SINCE_START * self.start.value:
             return QUIET
-        return Reading(WARN, newest, trend.medians[0], None, (growth,))
+        return Finding(WARN, newest, trend.medians[0], None, (growth,))
 
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The block goes on."""
-        self.trend.extend(logged(missed, "grad_norm"))
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How much in how long."""
-        return f"gradient norm has climbed {number(reading.extra[0])}× in 100 records, to {number(reading.value)}"
+        return f"gradient norm has climbed {number(finding.extra[0])}× in 100 records, to {number(finding.value)}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Where it came from and where it is."""
-        return (
-            Evidence("grad_norm", reading.value),
-            Evidence("100 records ago", reading.baseline or 0.0),
-            Evidence("growth", reading.extra[0]),
-        )
+        return (*names.of(finding), Evidence("growth", finding.extra[0]))
 
 
-class VanishingGradient(Judge):
+class VanishingGradient(Detector):
     """O4: the gradient norm has all but gone while there is something left to learn."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
         self.loss = Frozen(skip=0, size=5, minimum=1)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Against the run's own start; silent on a solved task, in the last of a schedule, and where a loss is gone."""
-        value, loss = now.values.get("grad_norm"), now.values.get("loss")
+        value, loss = context.values.get("grad_norm"), context.values.get("loss")
         if loss is not None and not self.loss.is_final:
             self.loss.push(loss)
         if value is None:
@@ -193,21 +169,20 @@ class VanishingGradient(Judge):
         if not start.is_final:
             start.push(value)
             return QUIET
-        line = self.limits["warn"] * (start.value or 0.0)
+        line = self.thresholds["warn"] * (start.value or 0.0)
         if value >= line:
-            bounds = (Bound("grad_norm", line), Bound("loss", inf, -inf))
-            return Rest(bounds[:1] if self.loss.is_final else bounds)
-        reward = now.reward
-        if now.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
             return QUIET
-        if reward.count == 0 and loss is not None and loss < self.limits["learned"] * (self.loss.value or 0.0):
+        reward = context.reward
+        if context.is_ending or reward.is_solved or reward.is_high or (reward.zero_share or 0.0) >= 1.0:
             return QUIET
-        return Reading(WARN, value, start.value, line)
+        if reward.count == 0 and loss is not None and loss < self.thresholds["learned"] * (self.loss.value or 0.0):
+            return QUIET
+        return Finding(WARN, value, start.value, line)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Now and at the start."""
         return (
-            f"gradient norm {number(reading.value)}, was {number(reading.baseline or 0)} at the start, and there is "
+            f"gradient norm {number(finding.value)}, was {number(finding.baseline or 0)} at the start, and there is "
             f"something left to learn"
         )
 
@@ -219,14 +194,15 @@ RULES = (
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
-        judge=GradientSpike,
+        detector=GradientSpike,
         condition="Against the median of the 50 records before: one record above `info`×: INFO, and WARN where "
         "the loss of the same record is `loss_sigmas` robust deviations out. Above `warn`× in 3 of 10: WARN. Above "
         "`crit`× (after five records) and above `crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the "
         "learning rate warms up.",
-        limits={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
-        calm=10,
+        thresholds={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
+        clear_after=10,
         warm_up=_MIN_SAMPLES,
+        evidence=EvidenceNames("grad_norm", "usual", threshold=""),
         why="Spikes come before divergence when they repeat or are huge; a lone one of ten to thirty times the "
         "usual is "
         "routine on runs that end well.",
@@ -247,14 +223,15 @@ RULES = (
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
-        judge=GradientDrift,
+        detector=GradientDrift,
         condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) by more than "
         "`warn`× over 100 "
         "records, to at least twice the start, after the learning rate's warm-up.",
-        limits={"warn": 3.0, "monotony": 0.55},
-        calm=3,
+        thresholds={"warn": 3.0, "monotony": 0.55},
+        clear_after=3,
         warm_up=100,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("grad_norm", "100 records ago", threshold=""),
         why="A steady climb, without a spike, is how a growing mismatch between training and inference shows.",
         causes=("training and inference that disagree", "entropy running up", "a curriculum that grows harder"),
         next=("off_policy_kl", "rollout_prob_diff_mean", "entropy", "clip_frac", "response_len_mean"),
@@ -266,12 +243,12 @@ RULES = (
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
-        judge=VanishingGradient,
+        detector=VanishingGradient,
         condition="Below `warn` of the run's own start in 10 of 15 records while the reward is not at its top, groups "
         "still differ and the learning rate is above a twentieth of its largest; without a reward, while the loss is "
         "above `learned` of its first five records.",
-        limits={"warn": 0.05, "learned": 0.3},
-        patience={WARN: Patience(10, 15), INFO: Patience(10, 15)},
+        thresholds={"warn": 0.05, "learned": 0.3},
+        n_of_m={WARN: NOfM(10, 15), INFO: NOfM(10, 15)},
         warm_up=33,
         why="Nothing more is being learned although something could be.",
         causes=("the learning rate schedule has ended", "groups without contrast", "a policy without entropy"),

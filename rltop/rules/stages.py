@@ -7,16 +7,27 @@ generation and training run apart.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
 from rltop.rules.performance import own_time
-from rltop.rules.rest import Bound, Rest
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, About, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.rule import (
+    CRIT,
+    INFO,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+    Subject,
+)
 from rltop.stats.rolling import Frozen, Window
 from rltop.units import duration, number, percent
 
@@ -30,94 +41,84 @@ _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
 """Stages that should be next to nothing; the others are passes over the whole batch."""
 
 
-_LATER = Rest((), _EVERY - 1)
-_ROOM = 1.2
-"""A stage that is by this below the line of a step that is by this shorter is not looked at."""
-
-
-class IdleShare(Judge):
+class IdleShare(Detector):
     """P9, P10: the share of the step that one side waits for the other."""
 
-    def __init__(self, limits: Mapping[str, float], *, share: str, seconds: str, who: str, bound: str) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float], *, share: str, seconds: str, who: str, bound: str) -> None:
+        super().__init__(thresholds)
         self.share, self.seconds, self.who, self.bound = share, seconds, who, bound
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The logged share, else waiting time over step time."""
-        values = now.values
+        values = context.values
         value = values.get(self.share)
         if value is None:
             waited, step = values.get(self.seconds), values.get("time_step")
             if waited is None or not step:
                 return None
             value = waited / step
-        start, limits = self.start, self.limits
+        start, thresholds = self.start, self.thresholds
         base = start.value
         if not start.is_final:
             start.push(value)
-        if value <= limits["info"] * (RELEASE if self.is_firing else 1.0):
+        if value <= thresholds["info"] * (RELEASE if self.is_firing else 1.0):
             return QUIET
-        has_risen = base is not None and value > limits["rise"] * base
-        if value > limits["crit"] and has_risen:
-            return Reading(CRIT, value, base, limits["crit"])
-        return Reading(WARN if has_risen else INFO, value, base, limits["info"])
+        has_risen = base is not None and value > thresholds["rise"] * base
+        if value > thresholds["crit"] and has_risen:
+            return Finding(CRIT, value, base, thresholds["crit"])
+        return Finding(WARN if has_risen else INFO, value, base, thresholds["info"])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Share, start, and what that makes the bottleneck."""
-        start = f", {percent(reading.baseline)} at the start" if reading.baseline is not None else ""
-        return f"{self.who} {percent(reading.value)} of the time{start}: {self.bound}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Share, start, line."""
-        return _shares("share of the time", reading)
+        start = f", {percent(finding.baseline)} at the start" if finding.baseline is not None else ""
+        return f"{self.who} {percent(finding.value)} of the time{start}: {self.bound}"
 
 
-class WeightSync(Judge):
+class WeightSync(Detector):
     """P11: bringing the new weights to the samplers."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
         self.seconds = Window(50)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """As a share of the step against the start, and in seconds against what is usual."""
-        seconds, step = now.values.get("time_weight_sync"), now.values.get("time_step")
+        seconds, step = context.values.get("time_weight_sync"), context.values.get("time_step")
         if seconds is None or not step or seconds < 0.0:
             return None
-        limits, start, window = self.limits, self.start, self.seconds
+        thresholds, start, window = self.thresholds, self.start, self.seconds
         share, base = seconds / step, start.value
         if not start.is_final:
             start.push(share)
-        is_slow = seconds > limits["floor_s"] and seconds > limits["jump"] * window.floor
-        usual, known = (window.median, window.count) if is_slow else (0.0, 0)
+        usual, known = window.median, window.count
         window.push(seconds)
-        if is_slow and known >= _MIN_SAMPLES and seconds > limits["jump"] * usual:
-            return Reading(WARN, share, base, limits["share"], (seconds, usual))
-        if share <= limits["share"] * (RELEASE if self.is_firing else 1.0):
+        if known >= _MIN_SAMPLES and seconds > max(thresholds["floor_s"], thresholds["jump"] * usual):
+            return Finding(WARN, share, base, thresholds["share"], (seconds, usual))
+        if share <= thresholds["share"] * (RELEASE if self.is_firing else 1.0):
             return QUIET
-        has_risen = base is not None and share > limits["rise"] * base and seconds > limits["floor_s"]
-        return Reading(WARN if has_risen else INFO, share, base, limits["share"], (seconds, window.median))
+        has_risen = base is not None and share > thresholds["rise"] * base and seconds > thresholds["floor_s"]
+        return Finding(WARN if has_risen else INFO, share, base, thresholds["share"], (seconds, window.median))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Seconds, usual seconds, share."""
-        seconds, usual = reading.extra
+        seconds, usual = finding.extra
         return (
-            f"weight synchronisation {duration(seconds)}, usually {duration(usual)}: {percent(reading.value)} of the "
+            f"weight synchronisation {duration(seconds)}, usually {duration(usual)}: {percent(finding.value)} of the "
             "step"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Share, start, line, seconds."""
-        return (*_shares("share of the step", reading), Evidence("seconds", reading.extra[0], Unit.SECONDS))
+        return (*names.of(finding), Evidence("seconds", finding.extra[0], Unit.SECONDS))
 
 
-class AuxiliaryStage(Judge):
+class AuxiliaryStage(Detector):
     """P12: a stage beside generation and update takes a part of the step that it should not."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start: dict[str, Frozen] = {}
 
     def clone(self) -> AuxiliaryStage:
@@ -126,35 +127,18 @@ class AuxiliaryStage(Judge):
         twin.start = {name: start if start.is_final else start.clone() for name, start in self.start.items()}
         return twin
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The worst of the stages that are logged."""
-        values = now.values
+        values = context.values
         step = values.get("time_step")
         if not step:
             return None
-        left = -now.record % _EVERY
-        if now.record > _KNOWN_RECORDS and left:
-            return Rest((), left - 1, True) if left > 1 else None
-        worst = self._worst(values, step)
-        return worst if worst is not QUIET or now.record <= _KNOWN_RECORDS else self._rest(values, step)
+        if context.record > _KNOWN_RECORDS and context.record % _EVERY:
+            return None
+        return self._worst(values, step)
 
-    def _rest(self, values: Mapping[str, float], step: float) -> Rest:
-        """Where every stage has room below its line: until one of them grows, or the step shrinks, by that."""
-        shortest = step / _ROOM
-        bounds = [Bound("time_step", shortest, math.inf)]
-        for name in _REPORTED:
-            start = self.start.get(name)
-            if start is None:
-                bounds.append(Bound(name, math.inf, -math.inf))
-                continue
-            longest = self.limits["light" if name in _LIGHT else "heavy"] * shortest
-            if not start.is_final or values.get(name, 0.0) * _ROOM > longest:
-                return _LATER
-            bounds.append(Bound(name, -math.inf, longest))
-        return Rest(tuple(bounds))
-
-    def _worst(self, values: Mapping[str, float], step: float) -> Reading:
-        limits, worst = self.limits, QUIET
+    def _worst(self, values: Mapping[str, float], step: float) -> Finding:
+        thresholds, worst = self.thresholds, QUIET
         for name in _REPORTED:
             seconds = values.get(name)
             if seconds is None:
@@ -166,79 +150,66 @@ class AuxiliaryStage(Judge):
             if not start.is_final:
                 start.push(seconds)
             share = seconds / step
-            line = limits["light" if name in _LIGHT else "heavy"]
+            line = thresholds["light" if name in _LIGHT else "heavy"]
             if share <= line or share > 1.0:
                 continue
-            has_grown = base is not None and seconds > limits["rise"] * base
-            is_absurd = name in _LIGHT and share > limits["absurd"]
+            has_grown = base is not None and seconds > thresholds["rise"] * base
+            is_absurd = name in _LIGHT and share > thresholds["absurd"]
             level = WARN if has_grown or is_absurd else INFO
             if level > worst.level or (level == worst.level and share > worst.value):
-                worst = Reading(level, share, None, line, (seconds, base or 0.0), (name.removeprefix("time_"),))
+                worst = Finding(level, share, None, line, (seconds, base or 0.0), (name.removeprefix("time_"),))
         return worst
 
-    def about(self, reading: Reading) -> About:
+    def subject(self, finding: Finding) -> Subject:
         """The stage."""
-        return About(f"time_{reading.words[0]}")
+        return Subject(f"time_{finding.words[0]}")
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Which stage, how long, how much of the step."""
-        seconds, base = reading.extra
+        seconds, base = finding.extra
         start = f", {duration(base)} at the start" if base else ""
-        return f"stage {reading.words[0]} takes {duration(seconds)}{start}: {percent(reading.value)} of the step"
+        return f"stage {finding.words[0]} takes {duration(seconds)}{start}: {percent(finding.value)} of the step"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Share, line, seconds."""
-        return (*_shares("share of the step", reading), Evidence("seconds", reading.extra[0], Unit.SECONDS))
+        return (*names.of(finding), Evidence("seconds", finding.extra[0], Unit.SECONDS))
 
 
-class Unexplained(Judge):
+class Unexplained(Detector):
     """P14: time of the step that no stage accounts for."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Only where stages follow one another: where they overlap, their sum says nothing."""
-        left = -now.record % _EVERY
-        if left:
-            return Rest((), left - 1, True) if left > 1 else None
-        stages = now.observation.stages
-        if not stages or now.traits.is_async or not any(stages.values()):
+        if context.record % _EVERY:
             return None
-        seconds = own_time(now.observation)
+        stages = context.observation.stages
+        if not stages or context.traits.is_async or not any(stages.values()):
+            return None
+        seconds = own_time(context.observation)
         if not seconds:
             return None
-        extras = now.values.get("time_save", 0.0) + now.values.get("time_eval", 0.0)
+        extras = context.values.get("time_save", 0.0) + context.values.get("time_eval", 0.0)
         missing = 1.0 - (sum(stages.values()) - extras) / seconds
-        if missing <= self.limits["info"]:
-            return _LATER
-        return Reading(INFO, missing, None, self.limits["info"], (missing * seconds,))
+        if missing <= self.thresholds["info"]:
+            return QUIET
+        return Finding(INFO, missing, None, self.thresholds["info"], (missing * seconds,))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """How much."""
-        return f"{duration(reading.extra[0])} of the step, {percent(reading.value)}, belong to no stage that is logged"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Share and line."""
-        return _shares("share of the step", reading)
+        return f"{duration(finding.extra[0])} of the step, {percent(finding.value)}, belong to no stage that is logged"
 
 
-def _shares(name: str, reading: Reading) -> tuple[Evidence, ...]:
-    start = (Evidence("at the start", reading.baseline, Unit.FRACTION),) if reading.baseline is not None else ()
-    return (
-        Evidence(name, reading.value, Unit.FRACTION),
-        *start,
-        Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-    )
-
-
-def _preemptions(limits: Mapping[str, float]) -> Above:
+def _preemptions(thresholds: Mapping[str, float]) -> Above:
     return Above(
-        limits,
+        thresholds,
         metric="preempted_mean",
-        text=f"each rollout is put back {{value}} times on average, line {number(limits['warn'])}: the cache is full",
+        text=f"each rollout is put back {{value}} times on average, line {number(thresholds['warn'])}: "
+        "the cache is full",
     )
 
 
-_WAITING = {level: Patience(10, 15) for level in (INFO, WARN, CRIT)}
-_FIVE_OF_TEN = {level: Patience(5, 10) for level in (INFO, WARN)}
+_WAITING = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
+_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
 
 RULES = (
     RuleSpec(
@@ -247,16 +218,17 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("trainer_idle_frac", "time_wait_data"),
-        judge=lambda limits: IdleShare(
-            limits, share="trainer_idle_frac", seconds="time_wait_data", who="the trainer waits for rollouts",
+        detector=lambda thresholds: IdleShare(
+            thresholds, share="trainer_idle_frac", seconds="time_wait_data", who="the trainer waits for rollouts",
             bound="generation is the bottleneck",
         ),
         condition="Where generation and training run apart: waiting above `info` of the step in 10 of 15 records: "
         "INFO; and above `rise`× the run's start: WARN; likewise above `crit`: CRIT.",
-        limits={"info": 0.3, "crit": 0.7, "rise": 1.5},
-        patience=_WAITING,
+        thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
+        n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
+        evidence=EvidenceNames("share of the time", "at the start", Unit.FRACTION),
         why="The trainer's machines idle while the samplers work.",
         causes=("too few samplers", "answers that grow", "a few very long rollouts", "a sampler that was lost"),
         next=("time_gen", "queue_size", "response_len_mean", "time_gen_sample_max", "preempted_max"),
@@ -268,16 +240,17 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("rollouter_idle_frac", "time_wait_policy"),
-        judge=lambda limits: IdleShare(
-            limits, share="rollouter_idle_frac", seconds="time_wait_policy", who="the samplers wait for the trainer",
-            bound="training is the bottleneck",
+        detector=lambda thresholds: IdleShare(
+            thresholds, share="rollouter_idle_frac", seconds="time_wait_policy",
+            who="the samplers wait for the trainer", bound="training is the bottleneck",
         ),
         condition="Waiting above `info` of the step in 10 of 15 records: INFO; and above `rise`× the run's start: "
         "WARN; likewise above `crit`: CRIT.",
-        limits={"info": 0.3, "crit": 0.7, "rise": 1.5},
-        patience=_WAITING,
+        thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
+        n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
+        evidence=EvidenceNames("share of the time", "at the start", Unit.FRACTION),
         why="The samplers' machines idle while the trainer works.",
         causes=("too few training machines", "a slow weight synchronisation", "a slow update"),
         next=("time_update_actor", "time_weight_sync", "queue_size", "staleness_mean", "mfu"),
@@ -290,13 +263,14 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_weight_sync",),
         measures="share of the step",
-        judge=WeightSync,
+        detector=WeightSync,
         condition="Above `share` of the step in 5 of 10 records: INFO; and above `rise`× the start's share and "
         "`floor_s` seconds, or above `jump`× the median of 50 records and `floor_s` seconds: WARN.",
-        limits={"share": 0.15, "rise": 1.5, "jump": 3.0, "floor_s": 5.0},
-        patience=_FIVE_OF_TEN,
+        thresholds={"share": 0.15, "rise": 1.5, "jump": 3.0, "floor_s": 5.0},
+        n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("share of the step", "at the start", Unit.FRACTION),
         why="Neither sampler nor trainer works meanwhile, and a synchronisation that fails leaves an old sampler.",
         causes=("a slow or shared network", "weights sent through a file system", "a sampler that restarts"),
         next=("time_step", "off_policy_kl", "staleness_mean", "time_gen"),
@@ -309,14 +283,15 @@ RULES = (
         group=Group.SYSTEM,
         metrics=_REPORTED,
         measures="share of the step",
-        judge=AuxiliaryStage,
+        detector=AuxiliaryStage,
         condition="Advantages, reward, dumps or data loading above `light` of the step, log-probabilities, reference "
         "or values above `heavy`, in 5 of 10 records (from the 65th on every fourth is looked at): INFO; grown more "
         "than `rise`× since the start, or a light stage above `absurd`: WARN.",
-        limits={"light": 0.1, "heavy": 0.25, "rise": 3.0, "absurd": 0.5},
-        patience=_FIVE_OF_TEN,
+        thresholds={"light": 0.1, "heavy": 0.25, "rise": 3.0, "absurd": 0.5},
+        n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("share of the step", "at the start", Unit.FRACTION),
         why="What should be a side line holds up generation and update.",
         causes=(
             "a judge, sandbox or reward server that is overloaded",
@@ -332,10 +307,10 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("preempted_mean",),
-        judge=_preemptions,
+        detector=_preemptions,
         condition="Mean number of preemptions per rollout above `warn` in 5 of 10 records; -1 means not known.",
-        limits={"warn": 0.1},
-        patience=_FIVE_OF_TEN,
+        thresholds={"warn": 0.1},
+        n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
         why="A rollout that is put back computes its cache anew, and the step waits for it.",
         causes=("memory for the cache too small", "too many sequences at once", "answers that grow"),
@@ -349,11 +324,12 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_step",),
         measures="unexplained share of the step",
-        judge=Unexplained,
+        detector=Unexplained,
         condition="Stages explain less than 1 - `info` of the step, checkpoint and validation apart, in 5 of 8 "
         "records, of which every fourth is looked at: INFO. Not where stages overlap.",
-        limits={"info": 0.2},
-        patience={INFO: Patience(5, 8)},
+        thresholds={"info": 0.2},
+        n_of_m={INFO: NOfM(5, 8)},
+        evidence=EvidenceNames("share of the step", "at the start", Unit.FRACTION),
         why="Time that nobody measures is time that nobody looks at.",
         causes=("a stage that is not timed", "data loading", "garbage collection or logging"),
         next=("time_step", "time_gen", "time_load_data", "time_dump"),

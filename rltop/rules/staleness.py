@@ -8,62 +8,54 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Unit
+from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen
 from rltop.units import number, percent
 
 
-class Staleness(Judge):
+class Staleness(Detector):
     """M8: policy versions between sampling and training."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen(skip=5, size=20, minimum=5)
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """The mean against lines and the run's start; the worst together with what is thrown away."""
-        values, limits = now.values, self.limits
+        values, thresholds = context.values, self.thresholds
         mean, worst = values.get("staleness_mean"), values.get("staleness_max")
         if mean is None and worst is None:
             return None
         dropped = values.get("cancelled_frac", 0.0)
-        if worst is not None and worst >= limits["limit"] and dropped > limits["dropped"]:
-            return Reading(CRIT, worst, None, limits["limit"], (dropped,))
+        if worst is not None and worst >= thresholds["limit"] and dropped > thresholds["dropped"]:
+            return Finding(CRIT, worst, None, thresholds["limit"], (dropped,))
         if mean is None:
             return QUIET
         start = self.start
         base = start.value
         if not start.is_final:
             start.push(mean)
-        line = limits["warn"] * (RELEASE if self.is_firing else 1.0)
+        line = thresholds["warn"] * (RELEASE if self.is_firing else 1.0)
         if mean <= line:
             return QUIET
-        has_risen = base is not None and mean > limits["rise"] * max(base, 1.0)
-        return Reading(WARN if has_risen else INFO, mean, base, limits["warn"])
+        has_risen = base is not None and mean > thresholds["rise"] * max(base, 1.0)
+        return Finding(WARN if has_risen else INFO, mean, base, thresholds["warn"])
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Age, and what it began with."""
-        if reading.level is CRIT:
+        if finding.level is CRIT:
             return (
-                f"the oldest rollouts are {number(reading.value)} versions old and {percent(reading.extra[0])} are "
+                f"the oldest rollouts are {number(finding.value)} versions old and {percent(finding.extra[0])} are "
                 "cancelled for age"
             )
-        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
-        return f"rollouts are {number(reading.value)} policy versions old on average{start}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Age, start, line."""
-        return (
-            Evidence("policy versions", reading.value, Unit.COUNT),
-            *((Evidence("at the start", reading.baseline, Unit.COUNT),) if reading.baseline is not None else ()),
-            Evidence("threshold", reading.threshold or 0.0, Unit.COUNT),
-        )
+        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
+        return f"rollouts are {number(finding.value)} policy versions old on average{start}"
 
 
-_FIVE_OF_TEN = {level: Patience(5, 10) for level in (INFO, WARN, CRIT)}
+_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
 
 RULES = (
     RuleSpec(
@@ -72,13 +64,14 @@ RULES = (
         family="offpolicy",
         group=Group.LEARNING,
         metrics=("staleness_mean", "staleness_max"),
-        judge=Staleness,
+        detector=Staleness,
         condition="Mean above `warn` versions and above `rise`× the run's start in 5 of 10 records: WARN; high from "
         "the start: INFO. Oldest at `limit` or above while more than `dropped` of the rollouts are cancelled: CRIT.",
-        limits={"warn": 2.0, "rise": 1.5, "limit": 8.0, "dropped": 0.1},
-        patience=_FIVE_OF_TEN,
+        thresholds={"warn": 2.0, "rise": 1.5, "limit": 8.0, "dropped": 0.1},
+        n_of_m=_FIVE_OF_TEN,
         warm_up=10,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("policy versions", "at the start", Unit.COUNT),
         why="Rollouts of an older policy pull the update towards where that policy was.",
         causes=(
             "generation that is too slow for the trainer",

@@ -8,260 +8,213 @@ on what the ranks really got, not on what came in.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf, sqrt
 
 from rltop.model import Evidence, Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import Bound, Rest, within
-from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.groups import expected_ratio, rollout_times
-from rltop.stats.persistence import DatedOfLast
+from rltop.stats.persistence import DatedNOfMCounter
 from rltop.stats.rolling import Frozen
 from rltop.units import duration, number, percent
 
-_SLOWEST = ("slowest_gen", "slowest_tool")
-_INSIDE = 1.0 - 1e-9
-_MIN_ROOM = 1.15
-"""A ratio this far, squared, below its line is not looked at again until one side of it has used up half of that."""
 
-
-class GroupStraggler(Judge):
+class GroupStraggler(Detector):
     """P5: longest answer over the median of its group, averaged over groups.
 
     The line is what is usual for the group's size and twice the run's own
     start, whichever is more.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
-        self.lasting = DatedOfLast(5, 10)
-        self.strong = DatedOfLast(3, 5)
+        self.lasting = DatedNOfMCounter(5, 10)
+        self.strong = DatedNOfMCounter(3, 5)
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Keeps its own patience: 5 of 10 above the line, or 3 of 5 at twice the line."""
-        value = now.values.get("group_len_ratio")
+        value = context.values.get("group_len_ratio")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
-        line = self._usual(now.group_size)
+        line = self._usual(context.group_size)
         if base is not None:
-            line = max(line, self.limits["rise"] * base)
+            line = max(line, self.thresholds["rise"] * base)
         held = line * RELEASE if self.is_firing else line
-        record, step = now.observation.record, now.observation.step
+        record, step = context.observation.record, context.observation.step
         lasts = self.lasting.push_at(value > held, record, step)
         is_strong = self.strong.push_at(value > 2.0 * line, record, step)
-        if value <= held and is_settled and not self.lasting.bits and not self.strong.bits:
-            return within("group_len_ratio", -inf, line)
         if value <= held or not (lasts or is_strong):
             return QUIET
-        return Reading(WARN, value, base, line, (float(now.group_size or 0),))
+        return Finding(WARN, value, base, line, (float(context.group_size or 0),))
 
     def began(self) -> tuple[int, int] | None:
         """The first record above the line, not the one at which it had lasted."""
         return (self.lasting if self.lasting.is_met else self.strong).began
 
     def _usual(self, group_size: int | None) -> float:
-        return self.limits["warn"] if group_size is None else expected_ratio(group_size).one_group
+        return self.thresholds["warn"] if group_size is None else expected_ratio(group_size).one_group
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Ratio, and what is usual."""
-        size = f" for {reading.extra[0]:.0f} per group" if reading.extra[0] else ""
-        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
+        size = f" for {finding.extra[0]:.0f} per group" if finding.extra[0] else ""
+        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
         return (
-            f"longest answer is {number(reading.value)}× the median of its group (line "
-            f"{number(reading.threshold or 0)}{size}{start})"
-        )
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Ratio, start, line."""
-        return (
-            Evidence("longest / median", reading.value),
-            *((Evidence("at the start", reading.baseline),) if reading.baseline is not None else ()),
-            Evidence("threshold", reading.threshold or 0.0),
+            f"longest answer is {number(finding.value)}× the median of its group (line "
+            f"{number(finding.threshold or 0)}{size}{start})"
         )
 
 
-class GroupInequality(Judge):
+class GroupInequality(Detector):
     """P7: Gini coefficient of the lengths inside a group: information, beside P5."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """An absolute line, and a distance from the run's own start."""
-        value = now.values.get("group_len_gini")
+        value = context.values.get("group_len_gini")
         if value is None:
             return None
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(value)
-        line = self.limits["info"] if base is None else min(self.limits["info"], base + self.limits["rise"])
+        line = self.thresholds["info"] if base is None else min(self.thresholds["info"], base + self.thresholds["rise"])
         if value > line:
-            return Reading(INFO, value, base, line)
-        return within("group_len_gini", -inf, line) if is_settled else QUIET
+            return Finding(INFO, value, base, line)
+        return QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Coefficient now and at the start."""
-        start = f", {number(reading.baseline)} at the start" if reading.baseline is not None else ""
-        return f"lengths inside groups are uneven: Gini {number(reading.value)}{start}"
+        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
+        return f"lengths inside groups are uneven: Gini {number(finding.value)}{start}"
 
 
-class BatchTail(Judge):
+class BatchTail(Detector):
     """P6: slowest rollout against the mean, where generation is what the step waits for.
 
     A rollout is its generation and its tool calls. Of the slowest one both parts
     are logged; the largest of each part alone need not belong to the same one.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Seconds of the slowest sample over the mean; muted where generation is a small part of the step."""
-        values = now.values
+        values = context.values
         times = rollout_times(values)
         if times is None:
             return None
         slowest, mean, tool = times.slowest_s, times.mean_s, times.tool_s or 0.0
         ratio = slowest / mean
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(ratio)
-        line = max(self.limits["warn"], self.limits["rise"] * base) if base is not None else None
+        line = max(self.thresholds["warn"], self.thresholds["rise"] * base) if base is not None else None
         if line is None or ratio <= line * (RELEASE if self.is_firing else 1.0):
-            return QUIET if line is None or not is_settled else self._rest(values, slowest, line)
+            return QUIET
         step = values.get("time_step")
         generation = values.get("time_gen", slowest)
-        if step is None or generation < self.limits["share"] * step:
+        if step is None or generation < self.thresholds["share"] * step:
             return QUIET
-        return Reading(WARN, ratio, base, line, (slowest, mean, tool))
+        return Finding(WARN, ratio, base, line, (slowest, mean, tool))
 
-    @staticmethod
-    def _rest(values: Mapping[str, float], slowest: float, line: float) -> Reading | Rest:
-        """As long as no part of the slowest one grows, and the mean does not shrink, by more than there is room."""
-        mean = values["time_gen_sample_mean"]
-        room = sqrt(line * mean / slowest) * _INSIDE if slowest > 0.0 else 0.0
-        if room < _MIN_ROOM:
-            return QUIET
-        parts = {
-            "time_gen_sample_max": (-inf, slowest * room),
-            "time_tool_sample_max": (-inf, slowest * room),
-            **{part: (-inf, max(values.get(part, 0.0), 0.0) * room) for part in _SLOWEST},
-            "time_gen_sample_mean": (mean / room, inf),
-            "time_tool_sample_mean": (0.0, inf),
-        }
-        # What is not logged now is waited for.
-        return Rest(tuple(Bound(part, *(ends if part in values else (inf, -inf))) for part, ends in parts.items()))
-
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Slowest, mean, and how much of it went into tools."""
-        slowest, mean, tool = reading.extra
+        slowest, mean, tool = finding.extra
         tools = f", {percent(tool / slowest)} of it in tool calls" if tool > 0.1 * slowest else ""
         return f"slowest rollout {duration(slowest)} against a mean of {duration(mean)}{tools}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Slowest, mean, ratio, line."""
-        slowest, mean, _ = reading.extra
+        slowest, mean, _ = finding.extra
         return (
             Evidence("slowest", slowest, Unit.SECONDS),
             Evidence("mean", mean, Unit.SECONDS),
-            Evidence("slowest / mean", reading.value),
-            Evidence("at the start", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
+            Evidence("slowest / mean", finding.value),
+            Evidence("at the start", finding.baseline or 0.0),
+            Evidence("threshold", finding.threshold or 0.0),
         )
 
 
-class LengthTail(Judge):
+class LengthTail(Detector):
     """P6b: longest answer over the mean, where nothing better is logged: information only.
 
     The longest answer equals the cap on nearly every healthy step of a reasoning
     run, so this never warns.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.start = Frozen()
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Silent where answers are cut off, or where a better signal is logged."""
-        values = now.values
+        values = context.values
         if "time_gen_sample_max" in values:
-            return Rest((Bound("time_gen_sample_max", -inf, inf, True),), is_silent=True)
+            return None
         longest, mean = values.get("response_len_max"), values.get("response_len_mean")
         if longest is None or not mean or "group_len_ratio" in values:
             return None
         ratio = longest / mean
         start = self.start
-        base, is_settled = start.value, start.is_final
+        base = start.value
         if not start.is_final:
             start.push(ratio)
         if base is None or values.get("truncated_frac", 0.0) > 0.0:
             return QUIET
-        line = max(self.limits["info"], self.limits["rise"] * base)
-        if ratio > line:
-            return Reading(INFO, ratio, base, line)
-        room = sqrt(line / ratio) * _INSIDE if longest > 0.0 and mean > 0.0 else 0.0
-        if room < _MIN_ROOM or not is_settled:
-            return QUIET
-        lengths = Bound("response_len_max", -inf, longest * room), Bound("response_len_mean", mean / room, inf)
-        return Rest(lengths)
+        line = max(self.thresholds["info"], self.thresholds["rise"] * base)
+        return Finding(INFO, ratio, base, line) if ratio > line else QUIET
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Ratio now and at the start."""
         return (
-            f"longest answer is {number(reading.value)}× the mean of the batch, "
-            f"{number(reading.baseline or 0)} at the start"
+            f"longest answer is {number(finding.value)}× the mean of the batch, "
+            f"{number(finding.baseline or 0)} at the start"
         )
 
 
-class SequenceImbalance(Judge):
+class SequenceImbalance(Detector):
     """P8: tokens of the fullest rank against the emptiest, after balancing.
 
     `minmax_diff` is the spread before balancing and is only information; a
     balanced spread that equals the raw one means that balancing is off.
     """
 
-    def read(self, now: Moment) -> Reading | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Spread over mean."""
-        values = now.values
+        values = context.values
         mean = values.get("seqlen_mean")
         if mean is None or mean <= 0.0:
             return None
         low, high = values.get("seqlen_balanced_min"), values.get("seqlen_balanced_max")
         if low is None or high is None:
             raw = values.get("seqlen_minmax_diff")
-            return None if raw is None else self._against(raw / mean, self.limits["raw"], is_raw=True)
+            return None if raw is None else self._against(raw / mean, self.thresholds["raw"], is_raw=True)
         is_off = high == values.get("seqlen_max") and low == values.get("seqlen_min") and high > low
-        return self._against((high - low) / mean, self.limits["raw" if is_off else "warn"], is_raw=False)
+        return self._against((high - low) / mean, self.thresholds["raw" if is_off else "warn"], is_raw=False)
 
-    def _against(self, spread: float, line: float, *, is_raw: bool) -> Reading:
+    def _against(self, spread: float, line: float, *, is_raw: bool) -> Finding:
         if spread <= line * (RELEASE if self.is_firing else 1.0):
             return QUIET
-        return Reading(INFO if is_raw else WARN, spread, None, line)
+        return Finding(INFO if is_raw else WARN, spread, None, line)
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Spread as a part of the mean."""
-        what = "before balancing" if reading.level is INFO else "between ranks"
-        return f"tokens {what} differ by {percent(reading.value)} of the mean, line {percent(reading.threshold or 0)}"
-
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
-        """Spread and line."""
-        return (
-            Evidence("spread / mean", reading.value, Unit.FRACTION),
-            Evidence("threshold", reading.threshold or 0.0, Unit.FRACTION),
-        )
+        what = "before balancing" if finding.level is INFO else "between ranks"
+        return f"tokens {what} differ by {percent(finding.value)} of the mean, line {percent(finding.threshold or 0)}"
 
 
-_FIVE_OF_TEN = {level: Patience(5, 10) for level in (INFO, WARN)}
+_FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
 _NEXT = (
     "time_gen",
     "response_len_max",
@@ -279,15 +232,16 @@ RULES = (
         family="straggler",
         group=Group.SYSTEM,
         metrics=("group_len_ratio",),
-        judge=GroupStraggler,
+        detector=GroupStraggler,
         condition="Longest over median length inside a group, mean over groups, above what is usual for the "
         "group's size (`warn` "
         "at most, and where the size is unknown) and above `rise`× the run's start: 5 of 10 records, or 3 of 5 "
         "at twice "
         "that line.",
-        limits={"warn": 4.0, "rise": 2.0},
-        calm=10,
+        thresholds={"warn": 4.0, "rise": 2.0},
+        clear_after=10,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("longest / median", "at the start"),
         why="A synchronous step waits for its longest answer; everyone else idles.",
         causes=("answers that loop to the cap", "a few prompts that are far harder", "tool calls that hang"),
         next=_NEXT,
@@ -300,12 +254,12 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("time_gen_sample_max", "time_gen_sample_mean", "slowest_tool"),
         measures="slowest rollout over the mean",
-        judge=BatchTail,
+        detector=BatchTail,
         condition="Slowest rollout over the mean above `warn` and above `rise`× the run's start, while "
         "generation is at least "
         "`share` of the step, in 5 of 10 records.",
-        limits={"warn": 3.0, "rise": 1.5, "share": 0.4},
-        patience=_FIVE_OF_TEN,
+        thresholds={"warn": 3.0, "rise": 1.5, "share": 0.4},
+        n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
         why="The whole batch waits for its slowest rollout.",
@@ -320,11 +274,11 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("response_len_max", "response_len_mean"),
         measures="longest answer over the mean",
-        judge=LengthTail,
+        detector=LengthTail,
         condition="Longest answer over the mean above `info` and above `rise`× the run's start in 5 of 10 "
         "records: INFO.",
-        limits={"info": 3.0, "rise": 2.0},
-        patience=_FIVE_OF_TEN,
+        thresholds={"info": 3.0, "rise": 2.0},
+        n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
         why="A hint at stragglers where nothing better is logged.",
@@ -338,11 +292,11 @@ RULES = (
         family="straggler",
         group=Group.SYSTEM,
         metrics=("group_len_gini",),
-        judge=GroupInequality,
+        detector=GroupInequality,
         condition="Gini coefficient of the lengths inside groups above `info`, or `rise` above the run's start, in 5 "
         "of 10 records: INFO.",
-        limits={"info": 0.4, "rise": 0.15},
-        patience=_FIVE_OF_TEN,
+        thresholds={"info": 0.4, "rise": 0.15},
+        n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
         why="A few answers hold most of the tokens: the others wait for them.",
         causes=("answers that loop to the cap", "prompts of very different difficulty"),
@@ -356,13 +310,14 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),
         measures="spread between ranks over the mean",
-        judge=SequenceImbalance,
+        detector=SequenceImbalance,
         condition="Spread of tokens between ranks after balancing above `warn` of the mean in 5 of 10 records: "
         "WARN. Where "
         "balancing is off: above `raw`. Where only the spread before balancing is logged: above `raw`, INFO.",
-        limits={"warn": 0.1, "raw": 0.3},
-        patience=_FIVE_OF_TEN,
+        thresholds={"warn": 0.1, "raw": 0.3},
+        n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
+        evidence=EvidenceNames("spread / mean", "", Unit.FRACTION),
         why="The update waits for the rank with the most tokens.",
         causes=("balancing switched off", "a few very long sequences", "batches too small to balance"),
         next=("seqlen_balanced_max", "seqlen_mean", "response_len_max", "time_update_actor"),

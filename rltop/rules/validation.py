@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 
-from rltop.model import Algorithm, Evidence, Level, Observation
+from rltop.model import Algorithm, Evidence, Level
 from rltop.rules import applicability
-from rltop.rules.context import Moment
-from rltop.rules.rest import HELD_RECORDS, Bound, Rest, logged, while_absent
-from rltop.rules.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Group, Judge, Patience, Reading, RuleSpec
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of
 from rltop.units import number
 
@@ -26,10 +25,6 @@ _FELL = 0.9
 LN2 = math.log(2.0)
 _NEAR_LN2 = 0.1
 _ON_PAIRS = frozenset({Algorithm.DPO, Algorithm.REWARD})
-
-
-_NO_SCORE = while_absent("val_score")
-_NO_LOSS = Rest((Bound("val_loss", math.inf, -math.inf),), HELD_RECORDS, True)
 
 
 def _noise(held: Window) -> float:
@@ -44,23 +39,23 @@ def _noise(held: Window) -> float:
     return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
 
 
-class _Held(Judge):
+class _Held(Detector):
     """Evaluations so far, and how far this one is below the best median of three of them."""
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.held = Window(_HELD)
         self.best = self.top = float("-inf")
         self.noise = 0.0
         self.first: float | None = None
         self.reward_at_best = 0.0
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Speaks only on records with an evaluation."""
-        value = now.values.get("val_score")
+        value = context.values.get("val_score")
         if value is None:
-            return _NO_SCORE
-        held, limits = self.held, self.limits
+            return None
+        held, thresholds = self.held, self.thresholds
         known = held.count
         held.push(value)
         if self.first is None:
@@ -68,33 +63,30 @@ class _Held(Judge):
         level = held.last(_LEVEL)
         if level > self.best:
             # A median: the luckiest of many evaluations is what none of the others can hold up to.
-            self.best, self.reward_at_best = level, now.reward.usual
+            self.best, self.reward_at_best = level, context.reward.usual
         if value > self.top:
             self.top, self.noise = value, _noise(held)
-        line = self.best - max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
+        line = self.best - max(
+            thresholds["sigmas"] * self.noise, thresholds["floor"], thresholds["warn"] * abs(self.best)
+        )
         if known < _MIN_EVALUATIONS - 1 or value >= line:
             return QUIET
-        is_gaming = now.reward.count > 0 and now.reward.usual >= self.reward_at_best
+        is_gaming = context.reward.count > 0 and context.reward.usual >= self.reward_at_best
         found = self._level(value, is_gaming)
-        return Reading(found, value, self.best, line, (float(is_gaming), now.reward.usual)) if found else QUIET
+        return Finding(found, value, self.best, line, (float(is_gaming), context.reward.usual)) if found else QUIET
 
     @abstractmethod
     def _level(self, value: float, is_gaming: bool) -> Level:
         """How bad an evaluation below the line is for this rule; `Level.NO_DATA` where it is another's matter."""
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Best and now, and whether the training reward disagrees."""
-        gaming = ", while the training reward holds or rises" if reading.extra[0] else ""
-        return f"validation {number(reading.baseline or 0)} → {number(reading.value)}{gaming}"
+        gaming = ", while the training reward holds or rises" if finding.extra[0] else ""
+        return f"validation {number(finding.baseline or 0)} → {number(finding.value)}{gaming}"
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, line, training reward."""
-        return (
-            Evidence("val_score", reading.value),
-            Evidence("best", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-            Evidence("training reward", reading.extra[1]),
-        )
+        return (*names.of(finding), Evidence("training reward", finding.extra[1]))
 
 
 class ValidationAgainstReward(_Held):
@@ -103,7 +95,7 @@ class ValidationAgainstReward(_Held):
     def _level(self, value: float, is_gaming: bool) -> Level:
         if not is_gaming:
             return Level.NO_DATA
-        return CRIT if self.first is not None and value < self.first - self.limits["floor"] else WARN
+        return CRIT if self.first is not None and value < self.first - self.thresholds["floor"] else WARN
 
 
 class ValidationDrop(_Held):
@@ -117,13 +109,13 @@ class ValidationCollapse(_Held):
     """R7: next to nothing is left of the best evaluation."""
 
     def _level(self, value: float, is_gaming: bool) -> Level:
-        is_worth_losing = self.best > self.limits["worth"] * max(
-            self.limits["floor"], self.limits["sigmas"] * self.noise
+        is_worth_losing = self.best > self.thresholds["worth"] * max(
+            self.thresholds["floor"], self.thresholds["sigmas"] * self.noise
         )
-        return CRIT if is_worth_losing and value <= self.limits["crit"] * self.best else Level.NO_DATA
+        return CRIT if is_worth_losing and value <= self.thresholds["crit"] * self.best else Level.NO_DATA
 
 
-class EvaluationLossUp(Judge):
+class EvaluationLossUp(Detector):
     """D3: evaluation loss above its best by more than its noise while the training loss falls.
 
     Two evaluations say so, or one where the training loss has left it far behind:
@@ -132,8 +124,8 @@ class EvaluationLossUp(Judge):
     training is well below, has learned less than nothing, and needs no best to fall from.
     """
 
-    def __init__(self, limits: Mapping[str, float]) -> None:
-        super().__init__(limits)
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
         self.held = Window(_HELD)
         self.best = float("inf")
         self.noise = 0.0
@@ -142,82 +134,72 @@ class EvaluationLossUp(Judge):
         self.since: tuple[int, int] | None = None
         self.first: float | None = None
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """At the second in a row, or at once; the training loss is the median of 20 records."""
-        loss = now.values.get("loss")
+        loss = context.values.get("loss")
         if loss is not None:
             self.train.push(loss)
             self.first = loss if self.first is None else self.first
-        value = now.values.get("val_loss")
+        value = context.values.get("val_loss")
         if value is None:
-            return _NO_LOSS
-        held, limits = self.held, self.limits
+            return None
+        held, thresholds = self.held, self.thresholds
         held.push(value)
-        if now.algorithm in _ON_PAIRS and self._is_worse_than_chance(value):
+        if context.algorithm in _ON_PAIRS and self._is_worse_than_chance(value):
             self.best = min(self.best, value)
-            self.since = self.since or (now.observation.record, now.observation.step)
-            return Reading(WARN, value, LN2, limits["chance"] * LN2, (self.train.last(_FEW),))
+            self.since = self.since or (context.observation.record, context.observation.step)
+            return Finding(WARN, value, LN2, thresholds["chance"] * LN2, (self.train.last(_FEW),))
         if value < self.best:
             self.best, self.train_at_best, self.noise = value, self.train.median, _noise(held)
             self.since = None
             return QUIET
-        line = self.best + max(limits["sigmas"] * self.noise, limits["floor"], limits["warn"] * abs(self.best))
+        line = self.best + max(
+            thresholds["sigmas"] * self.noise, thresholds["floor"], thresholds["warn"] * abs(self.best)
+        )
         if value <= line or self.train.count == 0 or self.train.median > self.train_at_best:
             self.since = None
             return QUIET
         newest = self.train.last(_FEW) if self.train.count >= _FEW else math.inf
         # Losses that are averaged differently are far apart from the start: the distance must have grown.
-        is_left_behind = newest <= min(limits["behind"] * value, _FELL * self.train_at_best) and value > 0.0
+        is_left_behind = newest <= min(thresholds["behind"] * value, _FELL * self.train_at_best) and value > 0.0
         is_second = self.since is not None
         if self.since is None:
-            self.since = (now.observation.record, now.observation.step)
+            self.since = (context.observation.record, context.observation.step)
         level = WARN if is_second or is_left_behind else INFO
-        return Reading(level, value, self.best, line, (self.train.median,))
+        return Finding(level, value, self.best, line, (self.train.median,))
 
     def _is_worse_than_chance(self, value: float) -> bool:
-        limits = self.limits
+        thresholds = self.thresholds
         return (
-            value > limits["chance"] * LN2
+            value > thresholds["chance"] * LN2
             and self.first is not None
             and abs(self.first - LN2) < _NEAR_LN2
             and self.train.count >= _FEW
-            and max(self.train.last(_FEW), self.train.median) < limits["learned"] * LN2
+            and max(self.train.last(_FEW), self.train.median) < thresholds["learned"] * LN2
         )
-
-    def catch_up(self, missed: Sequence[Observation]) -> None:
-        """The training loss moves on."""
-        losses = logged(missed, "loss")
-        self.train.extend(losses)
-        if losses and self.first is None:
-            self.first = losses[0]
 
     def began(self) -> tuple[int, int] | None:
         """The first of the evaluations in a row."""
         return self.since
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """Best, now, and the training loss."""
-        if reading.baseline == LN2:
+        if finding.baseline == LN2:
             return (
-                f"evaluation loss {number(reading.value)} is worse than knowing nothing (ln 2) "
-                f"while the training loss fell to {number(reading.extra[0])}"
+                f"evaluation loss {number(finding.value)} is worse than knowing nothing (ln 2) "
+                f"while the training loss fell to {number(finding.extra[0])}"
             )
         return (
-            f"evaluation loss {number(reading.baseline or 0)} → {number(reading.value)} "
-            f"while the training loss fell to {number(reading.extra[0])}"
+            f"evaluation loss {number(finding.baseline or 0)} → {number(finding.value)} "
+            f"while the training loss fell to {number(finding.extra[0])}"
         )
 
-    def evidence(self, reading: Reading) -> tuple[Evidence, ...]:
+    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, line, training loss."""
-        return (
-            Evidence("val_loss", reading.value),
-            Evidence("best", reading.baseline or 0.0),
-            Evidence("threshold", reading.threshold or 0.0),
-            Evidence("training loss", reading.extra[0]),
-        )
+        return (*names.of(finding), Evidence("training loss", finding.extra[0]))
 
 
-_TWICE = {level: Patience(2, 2) for level in (INFO, WARN, CRIT)}
+_TWICE = {level: NOfM(2, 2) for level in (INFO, WARN, CRIT)}
 
 _BELOW = (
     "Two evaluations in a row below the best median of three by more than `sigmas` of their noise, `floor` and "
@@ -234,13 +216,14 @@ RULES = (
         family="validation",
         group=Group.LEARNING,
         metrics=("val_score",),
-        judge=ValidationAgainstReward,
+        detector=ValidationAgainstReward,
         condition=f"{_BELOW} while the training reward is no lower than it was at the best: WARN; below the first "
         "evaluation: CRIT.",
-        limits=_LINES,
-        patience=_TWICE,
+        thresholds=_LINES,
+        n_of_m=_TWICE,
         applies=applicability.has_rollouts,
-        takes_late=True,
+        accepts_late=True,
+        evidence=EvidenceNames("val_score", "best"),
         why="What falls here and not in training is overfitting or a reward that is being gamed.",
         causes=("reward hacking", "overfitting to the prompts", "a KL budget that is used up"),
         next=_NEXT,
@@ -252,12 +235,13 @@ RULES = (
         family="validation",
         group=Group.LEARNING,
         metrics=("val_score",),
-        judge=ValidationDrop,
+        detector=ValidationDrop,
         condition=f"{_BELOW} while the training reward is lower as well: WARN.",
-        limits=_LINES,
-        patience=_TWICE,
+        thresholds=_LINES,
+        n_of_m=_TWICE,
         applies=applicability.has_rollouts,
-        takes_late=True,
+        accepts_late=True,
+        evidence=EvidenceNames("val_score", "best"),
         why="What the run is for gets worse, by more than luck explains.",
         causes=("a collapse", "overfitting to the prompts", "a learning rate that is too high"),
         next=_NEXT,
@@ -269,12 +253,13 @@ RULES = (
         family="validation",
         group=Group.LEARNING,
         metrics=("val_score",),
-        judge=ValidationCollapse,
+        detector=ValidationCollapse,
         condition=f"{_BELOW}, and not above `crit` of the best, which must have stood above `worth` times that: CRIT.",
-        limits={**_LINES, "crit": 0.2, "worth": 3.0},
-        patience=_TWICE,
+        thresholds={**_LINES, "crit": 0.2, "worth": 3.0},
+        n_of_m=_TWICE,
         applies=applicability.has_rollouts,
-        takes_late=True,
+        accepts_late=True,
+        evidence=EvidenceNames("val_score", "best"),
         why="The policy has lost what it could do.",
         causes=(
             "a collapse of the policy (see entropy, gradient, KL)",
@@ -290,16 +275,17 @@ RULES = (
         family="validation",
         group=Group.LEARNING,
         metrics=("val_loss", "loss"),
-        judge=EvaluationLossUp,
+        detector=EvaluationLossUp,
         condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
         "`warn` of the best, "
         "while the training loss (median of 20) has fallen since; one is enough where the training loss (median of "
         "five) is at most `behind` of it. On pairs, whose loss begins at ln 2: one above `chance` times that, while "
         "the training loss (medians of 5 and 20) is below `learned` times that.",
-        limits={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
-        patience={INFO: Patience(2, 2), WARN: AT_ONCE},
+        thresholds={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
+        n_of_m={INFO: NOfM(2, 2), WARN: AT_ONCE},
         applies=applicability.has_loss_to_minimise,
-        takes_late=True,
+        accepts_late=True,
+        evidence=EvidenceNames("val_loss", "best"),
         why="From here on the model learns its training pairs by heart.",
         causes=("too many epochs", "too few pairs", "learning rate too high"),
         next=("loss", "dpo_accuracy", "dpo_margin", "rm_accuracy", "lr"),

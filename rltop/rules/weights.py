@@ -9,31 +9,30 @@ from __future__ import annotations
 
 from rltop.model import Unit
 from rltop.rules import applicability
-from rltop.rules.context import Moment
+from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above, Below
 from rltop.rules.mismatch import CAUSES, NEXT, SLOW
-from rltop.rules.rest import Rest, within
-from rltop.rules.rule import CRIT, WARN, Group, Judge, Reading, RuleSpec
+from rltop.rules.rule import CRIT, QUIET, WARN, Detector, Finding, Group, RuleSpec
 from rltop.units import number
 
 
-class WeightsOffOne(Judge):
+class WeightsOffOne(Detector):
     """M6: mean importance weight of the correction between sampler and trainer."""
 
-    def read(self, now: Moment) -> Reading | Rest | None:
+    def detect(self, context: RuleContext) -> Finding | None:
         """Band around 1."""
-        value = now.values.get("is_ratio_mean")
+        value = context.values.get("is_ratio_mean")
         if value is None:
             return None
-        limits = self.limits
-        if 1.0 - limits["warn"] <= value <= 1.0 + limits["warn"]:
-            return within("is_ratio_mean", 1.0 - limits["warn"], 1.0 + limits["warn"])
-        level = CRIT if value > limits["crit"] or value < 1.0 / limits["crit"] else WARN
-        return Reading(level, value, 1.0, 1.0 + (limits["warn"] if value > 1.0 else -limits["warn"]))
+        thresholds = self.thresholds
+        if 1.0 - thresholds["warn"] <= value <= 1.0 + thresholds["warn"]:
+            return QUIET
+        level = CRIT if value > thresholds["crit"] or value < 1.0 / thresholds["crit"] else WARN
+        return Finding(level, value, 1.0, 1.0 + (thresholds["warn"] if value > 1.0 else -thresholds["warn"]))
 
-    def headline(self, reading: Reading) -> str:
+    def headline(self, finding: Finding) -> str:
         """The weight."""
-        return f"mean importance weight {number(reading.value)}: sampler and trainer disagree"
+        return f"mean importance weight {number(finding.value)}: sampler and trainer disagree"
 
 
 RULES = (
@@ -43,10 +42,10 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("is_ratio_mean",),
-        judge=WeightsOffOne,
+        detector=WeightsOffOne,
         condition="Farther than `warn` from 1 in 5 of 10 records: WARN; beyond a factor of `crit` in 3 of 5: CRIT.",
-        limits={"warn": 0.1, "crit": 2.0},
-        patience=SLOW,
+        thresholds={"warn": 0.1, "crit": 2.0},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="Weights that are not 1 on average mean that the correction carries the training.",
         causes=CAUSES,
@@ -59,15 +58,15 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("is_ess",),
-        judge=lambda limits: Below(
-            limits,
+        detector=lambda thresholds: Below(
+            thresholds,
             metric="is_ess",
             text="only {value} of the batch still counts after correction weights, line {line}",
             unit=Unit.FRACTION,
         ),
         condition="Below `warn` in 5 of 10 records: WARN; below `crit` in 3 of 5: CRIT.",
-        limits={"warn": 0.5, "crit": 0.3},
-        patience=SLOW,
+        thresholds={"warn": 0.5, "crit": 0.3},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="The update rests on a few tokens; the rest was generated for nothing.",
         causes=CAUSES,
@@ -80,14 +79,14 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("is_ratio_std",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="is_ratio_std",
             text="importance weights spread by {value}, line {line}: few tokens dominate the update",
         ),
         condition="Above `warn` in 5 of 10 records.",
-        limits={"warn": 1.0},
-        patience=SLOW,
+        thresholds={"warn": 1.0},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="Weights that spread by more than their mean leave the direction of the update to chance.",
         causes=CAUSES,
@@ -100,14 +99,14 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("is_chi2",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="is_chi2",
             text="chi-square distance of sampler and trainer {value} per token, line {line}",
         ),
         condition="Above `crit` in 3 of 5 records.",
-        limits={"crit": 1.0},
-        patience=SLOW,
+        thresholds={"crit": 1.0},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="Rare tokens on which both disagree widely decide the update.",
         causes=CAUSES,
@@ -120,15 +119,15 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("rollout_masked_frac",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="rollout_masked_frac",
             text="{value} of the rollout is rejected as too far off policy, line {line}",
             unit=Unit.FRACTION,
         ),
         condition="Share of tokens above `warn` in 5 of 10 records.",
-        limits={"warn": 0.1},
-        patience=SLOW,
+        thresholds={"warn": 0.1},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="What is rejected was generated for nothing, and what remains is biased.",
         causes=CAUSES,
@@ -141,15 +140,15 @@ RULES = (
         family="mismatch",
         group=Group.LEARNING,
         metrics=("rollout_masked_seq_frac",),
-        judge=lambda limits: Above(
-            limits,
+        detector=lambda thresholds: Above(
+            thresholds,
             metric="rollout_masked_seq_frac",
             text="{value} of the answers are rejected as too far off policy, line {line}",
             unit=Unit.FRACTION,
         ),
         condition="Share of answers above `warn` in 5 of 10 records.",
-        limits={"warn": 0.3},
-        patience=SLOW,
+        thresholds={"warn": 0.3},
+        n_of_m=SLOW,
         applies=applicability.has_rollouts,
         why="What is rejected was generated for nothing, and what remains is biased towards short answers.",
         causes=CAUSES,

@@ -52,7 +52,7 @@ class Judge:
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self.records = 0
-        self.liveness = Liveness(options.limits("L4"))
+        self.liveness = Liveness(options.thresholds("L4"))
         self._engine: Engine | None = None
         self._observer: Observer | None = None
         self._segment = 0
@@ -148,7 +148,7 @@ class Judge:
 
     def limits(self, rule: str) -> Mapping[str, float]:
         """Thresholds of a rule by name, as they hold in this run."""
-        return self.options.limits(rule, self._names())
+        return self.options.thresholds(rule, self._names())
 
     def _names(self) -> list[str]:
         return [profile.name for profile in self.profiles]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Event, Observation, TimedSpan, Traits, Unit, Verdict
-from rltop.rules.alert_state import Rule
-from rltop.rules.context import Moment
+from rltop.rules.alert_state import AlertState
+from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
 from rltop.rules.ranks import RULES
 from rltop.stats.ranks import RankHistory
@@ -118,13 +118,15 @@ class RankWatch:
         self._options = options
         self._segment = 0
         self._last = (-1, -1)
-        self._now = Moment(Algorithm.UNKNOWN, Traits(), None)
+        self._now = RuleContext(Algorithm.UNKNOWN, Traits(), None)
         self._rules = self._fresh()
 
-    def _fresh(self) -> list[Rule]:
+    def _fresh(self) -> list[AlertState]:
         options = self._options
         return [
-            Rule(spec, options.limits(spec.id)) for spec in RULES if options.rules.get(spec.id, {}).get("enabled", True)
+            AlertState(spec, options.thresholds(spec.id))
+            for spec in RULES
+            if options.rules.get(spec.id, {}).get("enabled", True)
         ]
 
     def tap(self, rank: str) -> RankTap:

@@ -13,7 +13,7 @@ from collections import deque
 from rltop.stats.rolling import median_of
 
 
-class OfLast:
+class NOfMCounter:
     """True while at least `n` of the last `m` pushes were true.
 
     Attributes:
@@ -33,11 +33,6 @@ class OfLast:
         self.bits = bits = ((self.bits << 1) | is_true) & self._mask
         return bits.bit_count() >= self.n
 
-    def push_many(self, is_true: bool, times: int) -> None:
-        """The same truth pushed several times over."""
-        times = min(times, self.m)
-        self.bits = ((self.bits << times) | (((1 << times) - 1) if is_true else 0)) & self._mask
-
     def clear(self) -> None:
         """Forget every push."""
         self.bits = 0
@@ -52,14 +47,14 @@ class OfLast:
         """How many pushes ago the oldest true one still held was; -1 for none."""
         return self.bits.bit_length() - 1
 
-    def clone(self) -> OfLast:
+    def clone(self) -> NOfMCounter:
         """An independent copy, O(1)."""
-        twin = OfLast(self.n, self.m)
+        twin = NOfMCounter(self.n, self.m)
         twin.bits = self.bits
         return twin
 
 
-class DatedOfLast(OfLast):
+class DatedNOfMCounter(NOfMCounter):
     """`OfLast` that knows where each of its pushes was made.
 
     Attributes:
@@ -82,37 +77,11 @@ class DatedOfLast(OfLast):
         """(Record, step) of the oldest true push still held, or None."""
         return self.places[-1 - self.oldest] if self.bits else None
 
-    def clone(self) -> DatedOfLast:
+    def clone(self) -> DatedNOfMCounter:
         """An independent copy, O(m)."""
-        twin = DatedOfLast(self.n, self.m)
+        twin = DatedNOfMCounter(self.n, self.m)
         twin.bits = self.bits
         twin.places = self.places.copy()
-        return twin
-
-
-class Hysteresis:
-    """On above one line, off below a lower one: no flicker on a value at the line.
-
-    Attributes:
-        is_on: whether it is on now.
-    """
-
-    __slots__ = ("is_on", "off_below", "on_above")
-
-    def __init__(self, on_above: float, off_below: float) -> None:
-        self.on_above = on_above
-        self.off_below = off_below
-        self.is_on = False
-
-    def push(self, value: float) -> bool:
-        """Take a value in; says whether it is on now."""
-        self.is_on = value > (self.off_below if self.is_on else self.on_above)
-        return self.is_on
-
-    def clone(self) -> Hysteresis:
-        """An independent copy, O(1)."""
-        twin = Hysteresis(self.on_above, self.off_below)
-        twin.is_on = self.is_on
         return twin
 
 
@@ -145,15 +114,6 @@ class BlockTrend:
         if len(self.medians) > self.count:
             del self.medians[0]
         return True
-
-    def extend(self, values: list[float]) -> None:
-        """Take in values that complete no block."""
-        self._open.extend(values)
-
-    @property
-    def wanted(self) -> int:
-        """Values that complete the block; at least one."""
-        return self.block - len(self._open)
 
     @property
     def is_full(self) -> bool:

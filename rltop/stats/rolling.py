@@ -7,7 +7,7 @@ is imported before the first frame.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Sequence
 
@@ -27,9 +27,6 @@ def median(values: Iterable[float]) -> float:
 
 MAD_TO_SIGMA = 1.4826
 """Scales a median absolute deviation to the standard deviation of a normal distribution (Rousseeuw & Croux 1993)."""
-
-_ROUNDING = 4e-16
-"""A width below this share of the median is lost when it is added to it."""
 
 
 def median_of(values: list[float]) -> float:
@@ -57,194 +54,71 @@ def _middle(ordered: list[float]) -> float:
 
 
 class Window:
-    """The last `size` values of a series; order is made when it is asked for.
+    """The last `size` values of a series, with their exact median.
 
-    `median` is exact and sorts when values have come since. `floor` and
-    `ceiling` bound it without sorting: k values exchanged move the median by at
-    most k ranks, so two values of an older order hold it for a quarter of the
-    window's length. A caller that asks for the bounds first keeps a quiet
-    series at one sort per `size / 4` pushes.
+    The order is kept as values come and go: one is put in its place and one is
+    taken out, none are sorted.
 
     Attributes:
-        floor, ceiling: the median is not below, not above; 0.0 while there are no values.
+        size: how many values are held at most.
+        median: of the values held; 0.0 while there are none.
     """
 
-    __slots__ = ("_behind", "_fresh", "_order", "_values", "ceiling", "floor", "size")
+    __slots__ = ("_order", "_values", "median", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.floor = self.ceiling = 0.0
-        # One more than is in the window: the value that has just left it.
-        self._values: deque[float] = deque(maxlen=size + 1)
+        self.median = 0.0
+        self._values: deque[float] = deque()
         self._order: list[float] = []
-        self._behind = 0
-        self._fresh = 0
 
     def push(self, value: float) -> None:
-        """Take a finite value in, and the oldest out when full."""
-        self._values.append(value)
-        self._behind += 1
-        if self._fresh:
-            self._fresh -= 1
-        else:
-            self._bound()
-
-    def extend(self, values: list[float]) -> None:
-        """Push all of these, oldest first."""
-        self._values.extend(values)
-        self._behind += len(values)
-        if len(values) <= self._fresh:
-            self._fresh -= len(values)
-        else:
-            self._bound()
-
-    def reach(self) -> tuple[int, float, float]:
-        """(pushes, low, high): for so many pushes, of 50 at most 18, the median stays between the two."""
-        if not self._behind or self._fresh < self.count >> 3:
-            self._bound(self.count * 3 >> 3)
-        return self._fresh, self.floor, self.ceiling
-
-    def _bound(self, pushes: int = 0) -> None:
-        order = self._sorted()
+        """Take a finite value in, and the oldest out when full; O(size), a memory move."""
+        values, order = self._values, self._order
+        if len(values) == self.size:
+            del order[bisect_left(order, values.popleft())]
+        values.append(value)
+        insort(order, value)
         size = len(order)
-        self._fresh = fresh = pushes or size >> 2
-        self.floor = order[((size - 1) >> 1) - fresh]
-        self.ceiling = order[(size >> 1) + fresh]
-
-    def _sorted(self) -> list[float]:
-        if self._behind:
-            # A series that is asked on every push exchanges one value, which is cheaper than to sort them all.
-            if self._behind == 1:
-                order = self._order.copy()
-                if len(self._values) > self.size:
-                    del order[bisect_left(order, self._values[0])]
-                insort(order, self._values[-1])
-                self._order = order
-            else:
-                self._order = sorted(self.values)
-            self._behind = 0
-        return self._order
+        half = size >> 1
+        # As `_middle`: this is on the path of every record.
+        self.median = order[half] if size & 1 else 0.5 * (order[half - 1] + order[half])
 
     @property
     def count(self) -> int:
         """Values held, at most `size`."""
-        return min(len(self._values), self.size)
-
-    @property
-    def median(self) -> float:
-        """Median of the values held; 0.0 while there are none."""
-        order = self._sorted()
-        return _middle(order) if order else 0.0
+        return len(self._values)
 
     @property
     def values(self) -> list[float]:
         """The values held, oldest first."""
-        held = list(self._values)
-        return held[1:] if len(held) > self.size else held
+        return list(self._values)
 
     @property
     def low(self) -> float:
         """Smallest value held; raises `IndexError` when there is none."""
-        return self._sorted()[0]
+        return self._order[0]
 
     @property
     def high(self) -> float:
         """Largest value held; raises `IndexError` when there is none."""
-        return self._sorted()[-1]
+        return self._order[-1]
 
     @property
     def mad(self) -> float:
         """Median absolute deviation from the median, unscaled; 0.0 when empty."""
-        order = self._sorted()
-        if not order:
-            return 0.0
-        centre = _middle(order)
-        return _middle(sorted(abs(value - centre) for value in order))
-
-    def has_spread(self, width: float) -> bool:
-        """Whether `mad` is certainly at least `width`; cheaper than `mad`, False where it is a matter of rounding."""
-        order = self._sorted()
-        reach = width * (1.0 + 1e-9)
-        centre = _middle(order) if order else 0.0
-        if reach <= abs(centre) * _ROUNDING:
-            return False
-        nearer = bisect_left(order, centre + reach) - bisect_right(order, centre - reach)
-        return nearer <= (len(order) - 1) >> 1 and bool(order)
+        centre = self.median
+        return _middle(sorted([abs(value - centre) for value in self._order])) if self._order else 0.0
 
     def last(self, count: int) -> float:
         """Median of the newest `count` values (of all, when fewer are held); raises `IndexError` when empty."""
         values = self._values
-        return median_of([values[-i] for i in range(1, min(count, self.count) + 1)])
-
-    def ratio(self, value: float) -> float:
-        """`value` over the median; 0.0 when the median is not positive."""
-        median = self.median
-        return value / median if median > 0.0 else 0.0
-
-    def log_z(self, value: float, floor: float = 0.10) -> float:
-        """Robust z of `value` in log space, for positive heavy-tailed series.
-
-        `(ln value - med) / max(1.4826 * MAD, floor)` over the logarithms of the
-        positive values held; the floor keeps a quiet series from turning a
-        10 % wobble into an outlier. 0.0 when nothing positive is held.
-        """
-        logs = [math.log(held) for held in self.values if held > 0.0]
-        if not logs or value <= 0.0:
-            return 0.0
-        return (math.log(value) - median_of(logs)) / max(MAD_TO_SIGMA * mad_of(logs), floor)
+        return median_of([values[-i] for i in range(1, min(count, len(values)) + 1)])
 
     def clone(self) -> Window:
         """An independent copy, O(size)."""
         twin = Window(self.size)
-        twin._values = self._values.copy()
-        # The order is replaced, never changed in place: both may hold it.
-        twin._order, twin._behind, twin._fresh = self._order, self._behind, self._fresh
-        twin.floor, twin.ceiling = self.floor, self.ceiling
-        return twin
-
-
-class AskedWindow(Window):
-    """A window whose median is asked on every push: one value is exchanged, none are sorted.
-
-    `floor` and `ceiling` are the median itself.
-    """
-
-    __slots__ = ()
-
-    def push(self, value: float) -> None:
-        """Take a finite value in, and the oldest out when full."""
-        values, order = self._values, self._order
-        values.append(value)
-        if len(values) > self.size:
-            del order[bisect_left(order, values[0])]
-        insort(order, value)
-        size = len(order)
-        half = size >> 1
-        self.floor = self.ceiling = order[half] if size & 1 else 0.5 * (order[half - 1] + order[half])
-
-    def extend(self, values: list[float]) -> None:
-        """Push all of these, oldest first."""
-        self._values.extend(values)
-        self._order = sorted(self.values)
-        self.floor = self.ceiling = _middle(self._order) if self._order else 0.0
-
-    def reach(self) -> tuple[int, float, float]:
-        """(pushes, low, high): for so many pushes, a quarter of what is held, the median stays between the two."""
-        order = self._order
-        size = len(order)
-        pushes = size >> 2
-        return (pushes, order[((size - 1) >> 1) - pushes], order[(size >> 1) + pushes]) if size else (0, 0.0, 0.0)
-
-    @property
-    def median(self) -> float:
-        """Median of the values held; 0.0 while there are none."""
-        return self.floor
-
-    def clone(self) -> AskedWindow:
-        """An independent copy, O(size)."""
-        twin = AskedWindow(self.size)
-        twin._values, twin._order = self._values.copy(), self._order.copy()
-        twin.floor = twin.ceiling = self.floor
+        twin._values, twin._order, twin.median = self._values.copy(), self._order.copy(), self.median
         return twin
 
 
@@ -342,53 +216,4 @@ class Ema:
         """An independent copy."""
         twin = Ema(self.span)
         twin.count, twin.value = self.count, self.value
-        return twin
-
-
-class Slope:
-    """Least-squares slope of the last `size` values against their index.
-
-    O(1) per push: the sums move along with the window; the error of moving
-    sums stays below 1e-9 of the values' scale over millions of pushes because
-    they are rebuilt once per window.
-    """
-
-    __slots__ = ("_since", "_sum", "_values", "_weighted", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._values: deque[float] = deque()
-        self._sum = 0.0
-        self._weighted = 0.0
-        self._since = 0
-
-    def push(self, value: float) -> None:
-        """Take a finite value in, and the oldest out when full."""
-        values = self._values
-        if len(values) == self.size:
-            self._sum -= values.popleft()
-            self._weighted -= self._sum
-        self._weighted += len(values) * value
-        self._sum += value
-        values.append(value)
-        self._since += 1
-        if self._since >= self.size:
-            self._since = 0
-            self._sum = math.fsum(values)
-            self._weighted = math.fsum(i * held for i, held in enumerate(values))
-
-    @property
-    def value(self) -> float:
-        """Change per record; 0.0 below two values."""
-        n = len(self._values)
-        if n < 2:
-            return 0.0
-        centre = (n - 1) / 2
-        return (self._weighted - centre * self._sum) / (n * (n * n - 1) / 12)
-
-    def clone(self) -> Slope:
-        """An independent copy, O(size)."""
-        twin = Slope(self.size)
-        twin._values = self._values.copy()
-        twin._sum, twin._weighted, twin._since = self._sum, self._weighted, self._since
         return twin

@@ -95,7 +95,7 @@ def test_half_the_rate_brings_the_same_rule_within_two_of_its_windows(rule: str)
     full, half = (judged(RECORDS, stride, algorithm, **LASTING[rule]) for stride in (1, 2))
     assert first(full, rule).step > BEFORE
     event = first(half, rule)
-    window = max((lasting.m for lasting in registry.BY_ID[rule].patience.values()), default=10)
+    window = max((lasting.m for lasting in registry.BY_ID[rule].n_of_m.values()), default=10)
     onset = BEFORE // 2
     assert onset < event.record <= onset + 2 * window
 

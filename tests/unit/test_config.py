@@ -92,7 +92,7 @@ def test_a_terminal_of_mere_lines_has_no_colour(tmp_path: Path, term: str | None
 
 
 def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:
-    threshold = next(iter(RULE.limits), None)
+    threshold = next(iter(RULE.thresholds), None)
     lines = [f"[rules.{RULE.id}]", "mute = true"] + ([f"{threshold} = 12.5"] if threshold else [])
     found = load({}, home(tmp_path, "\n".join(lines)))
     settings = found.ingest.health.rules[RULE.id]

@@ -32,7 +32,7 @@ def test_every_rule_explains_itself(spec: RuleSpec) -> None:
     said = flat(text)
     for part in (spec.id, spec.title, spec.condition, spec.why, spec.sources, *spec.causes, *spec.next, *spec.metrics):
         assert flat(part) in said
-    for name, value in spec.limits.items():
+    for name, value in spec.thresholds.items():
         assert f"{name} = {value:g}" in said
     assert algorithms(spec)
     assert json.loads(dumps(dict(rule_document(spec, OPTIONS))))["rule"] == spec.id
@@ -46,7 +46,7 @@ def test_the_table_has_every_rule_in_order() -> None:
 
 def test_thresholds_are_those_of_the_configuration() -> None:
     changed = EngineOptions(rules={"O1": {"warn": 7.5}, "O12": {"enabled": False}})
-    usual = BY_ID["O1"].limits["warn"]
+    usual = BY_ID["O1"].thresholds["warn"]
     assert f"warn = 7.5 (default {usual:g})" in explain_text(BY_ID["O1"], changed)
     assert "switched off" in explain_text(BY_ID["O12"], changed).splitlines()[0]
     assert rule_document(BY_ID["O1"], changed)["thresholds"]["warn"] == 7.5
@@ -54,7 +54,7 @@ def test_thresholds_are_those_of_the_configuration() -> None:
 
 def test_a_profile_shows_in_the_thresholds() -> None:
     moe, gspo = EngineOptions(profiles=("moe",)), EngineOptions(profiles=("gspo",))
-    assert f"warn = 0.02 (default {BY_ID['M1'].limits['warn']:g})" in explain_text(BY_ID["M1"], moe)
+    assert f"warn = 0.02 (default {BY_ID['M1'].thresholds['warn']:g})" in explain_text(BY_ID["M1"], moe)
     assert "switched off by profile gspo" in explain_text(BY_ID["O6"], gspo)
 
 

@@ -8,7 +8,7 @@ from observations import alarms, first, identity, noisy, observation, play, seri
 from rltop.model import Algorithm, EventState, Level, Verdict
 from rltop.rules.collapse import Collapse, Mover, story
 from rltop.rules.engine import Engine
-from rltop.rules.rule import Reading
+from rltop.rules.rule import Finding
 
 BREAKS = 120
 
@@ -189,7 +189,7 @@ def test_x1_stands_while_the_symptoms_do_and_recovers_with_them() -> None:
 
 def test_symptoms_that_began_at_once_have_no_first() -> None:
     judge = Collapse({"families": 3, "records": 5, "lead": 60, "holds": 2})
-    apart = Reading(Level.CRIT, 3.0, None, 3.0, (5.0, 6.0, 7.0), ("kl", "entropy", "reward"))
-    together = Reading(Level.CRIT, 3.0, None, 3.0, (5.0, 5.0, 7.0), ("entropy", "length", "reward"))
+    apart = Finding(Level.CRIT, 3.0, None, 3.0, (5.0, 6.0, 7.0), ("kl", "entropy", "reward"))
+    together = Finding(Level.CRIT, 3.0, None, 3.0, (5.0, 5.0, 7.0), ("entropy", "length", "reward"))
     assert judge.headline(apart).endswith(": KL first, then entropy, reward")
     assert judge.headline(together).endswith(": entropy and length at once, then reward")

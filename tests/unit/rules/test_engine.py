@@ -59,12 +59,12 @@ def test_peeking_changes_nothing() -> None:
     engine = Engine(identity())
     for one in series(40, grad_norm=noisy(1.0)):
         engine.observe(one)
-    before = [rule.clone() for rule in engine._rules]
+    before = [state.clone() for state in engine._states]
     seen = engine.peek(observation(41, BROKEN))
     assert [(v.rule, v.level) for v in seen if v.rule == "L1"] == [("L1", Level.CRIT)]
     assert engine.events == []
     assert engine.verdicts == []
-    assert [rule.level for rule in engine._rules] == [rule.level for rule in before]
+    assert [state.level for state in engine._states] == [state.level for state in before]
     assert engine.warm_up is None
 
 
@@ -217,7 +217,7 @@ def test_warm_up_counts_to_thirty() -> None:
 
 def test_the_users_group_size_wins() -> None:
     engine = Engine(identity(group_size=4), EngineOptions(group_size=16))
-    assert engine._now.group_size == 16
+    assert engine._context.group_size == 16
 
 
 def test_a_metric_outside_the_identity_is_not_judged() -> None:
@@ -247,7 +247,7 @@ def test_every_rule_is_complete() -> None:
         assert {*spec.metrics, *spec.next} <= set(CATALOG), spec.id
         for name in spec.next:
             assert reason(spec.family, name), (spec.id, name)
-        for name in spec.limits:
+        for name in spec.thresholds:
             assert f"`{name}`" in spec.condition, (spec.id, name)
 
 

@@ -118,7 +118,7 @@ def test_a_clone_goes_its_own_way_and_limits_can_be_moved() -> None:
     twin = liveness.clone()
     twin.observe(observation(51, {"time_step": 1.0}), is_finished=True)
     assert not liveness.is_finished
-    assert Liveness({"warn_s": 5.0}).limits["warn_s"] == 5.0
+    assert Liveness({"warn_s": 5.0}).thresholds["warn_s"] == 5.0
 
 
 def paused(records: int, every: int, pause_s: float, *, is_named: bool) -> Liveness:

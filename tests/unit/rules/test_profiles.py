@@ -34,7 +34,7 @@ def run(engine: Engine, **metrics: object) -> Engine:
 def test_every_profile_changes_rules_that_exist_by_thresholds_that_they_have() -> None:
     for profile in PROFILES.values():
         for rule, settings in profile.rules.items():
-            assert set(settings) <= {*registry.BY_ID[rule].limits, "enabled"}, (profile.name, rule)
+            assert set(settings) <= {*registry.BY_ID[rule].thresholds, "enabled"}, (profile.name, rule)
 
 
 def test_a_profile_is_inferred_from_the_keys_and_said_with_its_reason() -> None:
@@ -72,7 +72,7 @@ def test_thresholds_of_a_profile_hold_and_those_of_the_user_win() -> None:
 
 def test_settings_for_a_profile_that_does_not_hold_change_nothing() -> None:
     options = EngineOptions(profiles=(), by_profile={"moe": {"M1": {"warn": 0.5}}})
-    assert options.limits("M1", ()) == dict(registry.BY_ID["M1"].limits)
+    assert options.thresholds("M1", ()) == dict(registry.BY_ID["M1"].thresholds)
 
 
 def test_a_profile_that_new_keys_give_away_moves_only_the_rules_that_it_changes() -> None:
@@ -104,7 +104,7 @@ def home(folder: Path, text: str = "") -> dict[str, str]:
 def test_profiles_come_from_flag_and_file(tmp_path: Path) -> None:
     health = load({"profile": "moe, gspo"}, home(tmp_path, "[profiles.moe.M1]\nwarn = 0.03\n")).ingest.health
     assert health.profiles == ("moe", "gspo")
-    assert health.limits("M1", ("moe",))["warn"] == 0.03
+    assert health.thresholds("M1", ("moe",))["warn"] == 0.03
     assert not health.is_enabled("O6", ("moe", "gspo"))
     assert load({}, home(tmp_path)).ingest.health.profiles is None
     assert load({"profile": "none"}, home(tmp_path)).ingest.health.profiles == ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.stats.persistence import BlockTrend, Hysteresis, OfLast
+from rltop.stats.persistence import BlockTrend, NOfMCounter
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 6), st.integers(0, 9))
 def test_n_of_the_last_m(truths: list[bool], n: int, more: int) -> None:
     m = n + more
-    lasting = OfLast(n, m)
+    lasting = NOfMCounter(n, m)
     for i, truth in enumerate(truths):
         held = truths[max(0, i + 1 - m) : i + 1]
         assert lasting.push(truth) is (sum(held) >= n)
@@ -21,19 +21,11 @@ def test_n_of_the_last_m(truths: list[bool], n: int, more: int) -> None:
 
 
 def test_a_clone_counts_for_itself() -> None:
-    lasting = OfLast(2, 3)
+    lasting = NOfMCounter(2, 3)
     lasting.push(True)
     twin = lasting.clone()
     assert twin.push(True)
     assert not lasting.is_met
-
-
-def test_hysteresis_holds_between_its_lines() -> None:
-    switch = Hysteresis(on_above=1.0, off_below=0.8)
-    assert [switch.push(v) for v in (0.9, 1.1, 0.9, 0.81, 0.8, 0.9)] == [False, True, True, True, False, False]
-    switch.push(2.0)
-    assert not switch.clone().push(0.5)
-    assert switch.is_on
 
 
 def test_a_trend_ignores_spikes_and_sees_a_climb() -> None:
@@ -61,7 +53,7 @@ def test_a_trend_speaks_once_per_block_and_not_before_it_knows() -> None:
 
 
 def test_of_last_forgets_everything_when_cleared() -> None:
-    lasting = OfLast(2, 3)
+    lasting = NOfMCounter(2, 3)
     lasting.push(True)
     lasting.push(True)
     lasting.clear()
