@@ -16,10 +16,11 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rltop.app.bindings import BOARD_BINDINGS
+from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.cells import changed_spans
 from rltop.app.messages import Opened, Selected
 from rltop.app.styles import RoleStyles
+from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Row, Target
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
@@ -36,7 +37,7 @@ Painter = Callable[[int, int], Sequence[Row]]
 class Board(Widget, can_focus=True):
     """Draws `list[Row]`; Enter posts `Opened`, moving posts `Selected`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*BOARD_BINDINGS]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
 
     def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None) -> None:
         """A board that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""

@@ -1,9 +1,10 @@
 """The one place that touches what Textual does not document.
 
-Five things: a driver that leaves the terminal to the guard and tells when it has
+Six things: a driver that leaves the terminal to the guard and tells when it has
 answered, an update that sends the changed cells instead of everything to the left
 of them, an application that parses its style sheets once and hands on what went wrong
-instead of printing it, and keys that are taken one after the other however fast they come.
+instead of printing it, keys that are taken one after the other however fast they come,
+and a screen with keys of its own that its class does not have.
 Written against Textual 8.2; every entry says what it leans on, so that an update of
 Textual has one file to check.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice, takewhile
 from typing import Any, Protocol, cast
@@ -23,6 +24,7 @@ from textual import events
 from textual._compositor import ChopsUpdate, Compositor
 from textual._xterm_parser import XTermParser
 from textual.app import App
+from textual.binding import Binding, BindingsMap
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
@@ -261,7 +263,16 @@ def update_by_cells(screen: Screen[Any]) -> None:
     screen._compositor = _CellCompositor()
 
 
-class DressedOnce(App[int]):
+def bind(screen: Screen[Any], bindings: Iterable[Binding]) -> None:
+    """Give one screen keys of its own, before those of its class; call it before it is shown.
+
+    Leans on: a node keeps its bindings in `_bindings`, of which one of a subclass takes a key for itself.
+    """
+    own = BindingsMap(bindings).key_to_bindings
+    screen._bindings = BindingsMap.from_keys({**screen._bindings.key_to_bindings, **own})
+
+
+class SingleParseApp(App[int]):
     """An application whose style sheets are parsed once, in the theme that it starts in.
 
     Textual parses them all again when the theme is first set and when the first page
@@ -272,15 +283,15 @@ class DressedOnce(App[int]):
     of that moment, which it keeps in `_variables`; `_require_parse` says that a sheet
     was added since; `App.refresh_css` is what parses, and a screen whose
     `_css_update_count` is that of the application is not styled again when it is shown.
-    What `wear` does beside is what `App._watch_theme` does when a theme is set later.
+    What `set_first_theme` does beside is what `App._watch_theme` does when a theme is set later.
     """
 
-    def wear(self, theme: Theme) -> None:
+    def set_first_theme(self, theme: Theme) -> None:
         """Take a theme before the application runs."""
         self.register_theme(theme)
         self.set_reactive(App.theme, theme.name)
-        worn = {f"-theme-{theme.name}": True, "-dark-mode": theme.dark, "-light-mode": not theme.dark}
-        self.update_classes(worn, update=False)
+        classes = {f"-theme-{theme.name}": True, "-dark-mode": theme.dark, "-light-mode": not theme.dark}
+        self.update_classes(classes, update=False)
         self._refresh_truecolor_filter(self.ansi_theme)
         self.stylesheet.set_variables(self.get_css_variables())
 

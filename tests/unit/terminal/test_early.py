@@ -8,8 +8,9 @@ from pathlib import Path
 import pyte
 import pytest
 
-from rltop.app.bindings import APP_BINDINGS, BOARD_BINDINGS
+from rltop.app.bindings import BINDINGS
 from rltop.pages.header import body_height
+from rltop.rows.keys import Where
 from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
 from rltop.rows.themes import load_palette
 from rltop.terminal.early import EarlyPicture, paint_early
@@ -181,7 +182,7 @@ def test_the_selection_moves_and_only_its_lines_are_sent() -> None:
 
 
 def test_early_keys_are_those_of_the_bindings() -> None:
-    keys = {each.id: set(each.key.split(",")) for each in (*BOARD_BINDINGS, *APP_BINDINGS)}
+    keys = {each.id: set(each.key.split(",")) for each in (*BINDINGS[Where.LIST], *BINDINGS[Where.EVERYWHERE])}
     letters = {typed.decode(): key for typed, key in EARLY_KEYS.items() if not typed.startswith(b"\x1b")}
     assert letters == {"k": EarlyKey.UP, "j": EarlyKey.DOWN, "q": EarlyKey.QUIT}
     assert {"up", "k"} == keys["up"] and {"down", "j"} == keys["down"] and {"q"} == keys["quit"]
