@@ -20,19 +20,19 @@ from textual.screen import Screen
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.bindings import binding_ids, normal_keymap, spell
 from rltop.app.commands import Act, Command, RltopPalette, SetTheme, commands, provider_of
+from rltop.app.guarded_driver import ScreenGuard, driver_for
 from rltop.app.options import UiOptions
 from rltop.app.pace import LinkPing, Pace, is_multiplexed
 from rltop.app.page_screen import PageScreen
 from rltop.app.plot_pane import paint_chart
 from rltop.app.routes import Routes
 from rltop.app.styles import textual_theme
-from rltop.app.textual_shim import KeysInOrder, ScreenGuard, driver_for
+from rltop.app.textual_shim import KeysInOrder
 from rltop.app.themes import Themes
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
 from rltop.pages.badges import verdicts_at
-from rltop.pages.changes import ChangePage
 from rltop.pages.moment import Moment
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.keys import Where
@@ -272,35 +272,6 @@ class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
             self._pace.end()
         if self._driver is not None:
             self._ping.ask(self._driver.write)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Grey out or hide the keys that would do nothing here."""
-        is_allowed: bool | None = True
-        shown = self.shown
-        is_typing = shown is not None and shown.is_typing
-        match action:
-            case "live":
-                is_allowed = not self.is_live and not is_typing
-            case "find":
-                is_allowed = shown is not None and not is_typing
-            case "help":
-                is_allowed = not is_typing
-            case "change":
-                is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangePage)
-            case "mute":
-                is_allowed = bool(self._rule_at_hand)
-            case "unmute":
-                is_allowed = bool(self.followed.muted)
-            case "travel":
-                is_allowed = True if self.followed.stream.last_step is not None else None
-            case "alerts":
-                is_allowed = bool(self.shown_verdicts)
-            case "runs":
-                is_allowed = len(self.session.runs) > 1
-            case "back":
-                is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
-                is_allowed = is_deep or (shown is not None and shown.has_something_to_close)
-        return is_allowed
 
     def action_command_palette(self) -> None:
         """Find a metric, a verdict, a theme or an action by name."""
