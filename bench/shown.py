@@ -26,7 +26,7 @@ from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
-from rltop.app.page import Page
+from rltop.app.page_screen import PageScreen
 from rltop.cli.open_session import direct, runs_of
 from rltop.clock import FakeClock
 from rltop.errors import RltopError
@@ -169,7 +169,7 @@ async def one_page(pilot: Pilot[int], keys: tuple[str, ...]) -> dict[str, Any]:
 def caught(app: RltopApp) -> dict[str, Any]:
     """What the page on top shows."""
     page = app.screen
-    if not isinstance(page, Page):
+    if not isinstance(page, PageScreen):
         return {"rows": [], "status": type(page).__name__}
     page.board.settle()
     return {

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 from itertools import groupby
 from pathlib import Path
 
-from rltop.app.bindings import APP_BINDINGS, CONTEXTS, spell
+from rltop.app.bindings import spell
 from rltop.errors import EXIT_DIED, EXIT_FAULT, EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE
+from rltop.rows.keys import KEYS, Where
 from rltop.rules.registry import ALL_SPECS
 from rltop.rules.rule import Group, RuleSpec
 from rltop.trainers import ALL, GENERIC, SETUP_HINTS
@@ -57,12 +58,12 @@ FAMILIES: Mapping[str, str] = {
 
 def keys() -> str:
     """What every screen takes, and what some screens take besides."""
-    everywhere = (binding for binding in APP_BINDINGS if binding.id != _ALIAS_OF_LIVE)
-    lines = ["| key | |", "|---|---|", *(f"| {_as_code(each.key)} | {each.tooltip} |" for each in everywhere)]
-    for where, bindings in CONTEXTS.items():
-        if bindings is not APP_BINDINGS:
-            listed = (f"{_as_code(binding.key)} {binding.description.lower()}" for binding in bindings)
-            lines.append(f"| {where.lower()} | {', '.join(listed)} |")
+    everywhere = (key for key in KEYS[Where.EVERYWHERE] if key.id != _ALIAS_OF_LIVE)
+    lines = ["| key | |", "|---|---|", *(f"| {_as_code(each.keys)} | {each.tooltip} |" for each in everywhere)]
+    for where, keys in KEYS.items():
+        if where is not Where.EVERYWHERE:
+            listed = (f"{_as_code(key.keys)} {key.footer.lower()}" for key in keys)
+            lines.append(f"| {where.value.lower()} | {', '.join(listed)} |")
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from rltop import resources
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
-from rltop.app.page import Page
+from rltop.app.page_screen import PageScreen
 from rltop.clock import FakeClock
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
@@ -48,18 +48,21 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]], *, mode: str = 
     return path
 
 
+def screen_of(app: RltopApp) -> PageScreen:
+    """The page on top as a screen."""
+    assert isinstance(app.screen, PageScreen)
+    return app.screen
+
+
 def page_text(app: RltopApp) -> str:
     """What the board of the page on top shows, as plain text."""
-    page = app.screen
-    assert isinstance(page, Page)
-    board = page.board
+    board = screen_of(app).board
     return "\n".join(board.render_line(y).text.rstrip() for y in range(board.size.height))
 
 
 def status_text(app: RltopApp) -> str:
     """What the status line says."""
-    assert isinstance(app.screen, Page)
-    return app.screen.status.render_line(0).text.strip()
+    return screen_of(app).status.render_line(0).text.strip()
 
 
 async def press(pilot: Pilot[int], *keys: str) -> None:

@@ -1,7 +1,7 @@
 """The application: drives the session in slices, decides when to draw, wires keys to pages.
 
-Knows no metric and paints nothing itself. What is drawn, and from what, is in
-`screens/`; when data come in is `ingest.Session`'s.
+Knows no metric and paints nothing itself. What is drawn, and from what, is the pages';
+when data come in is `ingest.Session`'s.
 """
 
 from __future__ import annotations
@@ -17,27 +17,25 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from rltop.app.bindings import APP_BINDINGS, binding_ids, normal_keymap, spell
-from rltop.app.commands import RltopCommands, RltopPalette
-from rltop.app.moment import Moment
+from rltop.app.bindings import BINDINGS as KEY_BINDINGS
+from rltop.app.bindings import binding_ids, normal_keymap, spell
+from rltop.app.commands import Act, Command, RltopPalette, SetTheme, commands, provider_of
+from rltop.app.guarded_driver import ScreenGuard, driver_for
 from rltop.app.options import UiOptions
 from rltop.app.pace import LinkPing, Pace, is_multiplexed
-from rltop.app.page import Page
+from rltop.app.page_screen import PageScreen
+from rltop.app.plot_pane import paint_chart
 from rltop.app.routes import Routes
-from rltop.app.screens.change import ChangeScreen
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.runs import RunsScreen
-from rltop.app.screens.timeline import TimelineScreen
-from rltop.app.screens.timing import TimingScreen
-from rltop.app.screens.tree import TreeScreen
 from rltop.app.styles import textual_theme
-from rltop.app.textual_shim import KeysInOrder, ScreenGuard, driver_for
-from rltop.app.themes import Wardrobe
+from rltop.app.textual_shim import KeysInOrder
+from rltop.app.themes import Themes
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
 from rltop.pages.badges import verdicts_at
+from rltop.pages.moment import Moment
 from rltop.rows.glyphs import glyph_set
+from rltop.rows.keys import Where
 from rltop.run.session import Session
 
 SLICE_MS = 4.0
@@ -60,21 +58,12 @@ ASK_GAP = 300.0
 """What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
 
 
-class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
+class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"
-    CSS_PATH: ClassVar = ["page.tcss", "filtered.tcss"]
-    BINDINGS: ClassVar[list[BindingType]] = [*APP_BINDINGS]
-    COMMANDS: ClassVar = {RltopCommands}
-    DEFAULT_MODE = "overview"
-    MODES: ClassVar = {
-        "overview": OverviewScreen,
-        "timing": TimingScreen,
-        "metrics": TreeScreen,
-        "timeline": TimelineScreen,
-        "runs": RunsScreen,
-    }
+    CSS_PATH = "page.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.EVERYWHERE]]
 
     def __init__(
         self,
@@ -91,7 +80,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             ConfigError: the keymap names a binding that does not exist.
         """
         self.options = options or UiOptions()
-        self.palette = self._load(self.options.theme)
+        self.palette = self._load_theme(self.options.theme)
         check_keymap(self.options)
         self._clock = clock or SystemClock()
         is_behind = is_multiplexed(os.environ)
@@ -101,7 +90,8 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             driver_class=driver_for(guard, self._ping) if guard is not None else None,
             ansi_color=None if self.options.has_colour else True,
         )
-        self.wear(textual_theme(self.palette))
+        self.add_standing_pages()
+        self.set_first_theme(textual_theme(self.palette))
         self.animation_level = "none"
         self.session = session
         self._guard = guard
@@ -111,7 +101,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         self._drawn_face: Hashable = None
         self._asks_at_s = 0.0
         self._wake = asyncio.Event()
-        self._offered: tuple[bool, ...] = ()
+        self._footer_state: tuple[bool, ...] = ()
         self._has_settled = False
         self._is_awaiting = True
 
@@ -120,12 +110,23 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     @property
     def moment(self) -> Moment:
         """The run, the step and the signs that every page paints with."""
-        return Moment(self.followed, self._glyphs, self.at_step, self._is_paused, self.session.left_out())
+        run = self.followed
+        return Moment(
+            run,
+            self._glyphs,
+            self.at_step,
+            self._is_paused,
+            self.session.left_out(),
+            runs=self.session.runs,
+            picked=self.picked,
+            draw_chart=paint_chart,
+            version=run.version,
+        )
 
     @property
     def shown_verdicts(self) -> Sequence[Verdict]:
         """What stands at the step that is shown, worst first."""
-        return verdicts_at(self.followed, self.moment.at_step)
+        return verdicts_at(self.followed, self.at_step)
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     async def _has_shown(self) -> None:
         """Wait for the first picture, and for what the keys meanwhile have done: the history comes after them."""
         shown = asyncio.Event()
-        if self.page is not None and self.page.call_after_refresh(shown.set):
+        if self.shown is not None and self.shown.call_after_refresh(shown.set):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(shown.wait(), SETTLED_S)
 
@@ -206,31 +207,31 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         Returns:
             Seconds to wait for the next chance.
         """
-        page = self.page
-        if page is None or (self._is_paused and not self._has_recalled()):
+        screen = self.shown
+        if screen is None or (self._is_paused and not self._has_recalled()):
             return IDLE_S
         if self.followed.is_opening:
             # What is on the screen is newer than what has been read again so far.
             return IDLE_S
         is_old = self.session.version == self._drawn_version
-        if is_old and (self._clock.monotonic() < self._asks_at_s or not self._has_aged(page)):
+        if is_old and (self._clock.monotonic() < self._asks_at_s or not self._has_aged(screen)):
             return IDLE_S
         wait_s = self._pace.wait_s(is_loading=self.followed.loading is not None)
         if wait_s > 0.0:
             return min(IDLE_S, wait_s)
         # A second that has gone by must not keep the row waiting that comes right behind it.
         self.draw(is_paced=not is_old)
-        page.call_after_refresh(self._sent, is_paced=not is_old)
+        screen.call_after_refresh(self._sent, is_paced=not is_old)
         return IDLE_S
 
-    def _has_aged(self, page: Page) -> bool:
+    def _has_aged(self, screen: PageScreen) -> bool:
         """Would the page say anything else by now, without new data? To be asked now and then."""
-        return self._read_face(page) != self._drawn_face
+        return self._read_face(screen) != self._drawn_face
 
-    def _read_face(self, page: Page) -> Hashable:
+    def _read_face(self, screen: PageScreen) -> Hashable:
         """What the page shows that changes with time, and when to ask for it again by what asking took."""
         began_s = self._clock.worked()
-        face = page.face()
+        face = screen.face()
         self._asks_at_s = self._clock.monotonic() + max(TICK_S, ASK_GAP * (self._clock.worked() - began_s))
         return face
 
@@ -243,9 +244,9 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
             self._pace.begin()
         self._look_for_rollouts()
         self._drawn_version = self.session.version
-        if self.page is not None:
-            self._drawn_face = self._read_face(self.page)
-            self.page.draw()
+        if self.shown is not None:
+            self._drawn_face = self._read_face(self.shown)
+            self.shown.draw()
         if is_paced:
             self._pace.end()
         self.offer()
@@ -261,8 +262,8 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         )
         offered = (*offered, len(self.session.runs) > 1)
         # At the very end, when there is no screen any more, a timer may still come here.
-        if offered != self._offered and self.screen_stack:
-            self._offered = offered
+        if offered != self._footer_state and self.screen_stack:
+            self._footer_state = offered
             self.refresh_bindings()
 
     def _sent(self, *, is_paced: bool) -> None:
@@ -272,38 +273,24 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         if self._driver is not None:
             self._ping.ask(self._driver.write)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Grey out or hide the keys that would do nothing here."""
-        is_allowed: bool | None = True
-        is_typing = self.page is not None and self.page.is_typing
-        match action:
-            case "live":
-                is_allowed = not self.is_live and not is_typing
-            case "find":
-                is_allowed = self.page is not None and not is_typing
-            case "help":
-                is_allowed = not is_typing
-            case "change":
-                is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangeScreen)
-            case "mute":
-                is_allowed = bool(self._rule_at_hand)
-            case "unmute":
-                is_allowed = bool(self.followed.muted)
-            case "travel":
-                is_allowed = True if self.followed.stream.last_step is not None else None
-            case "alerts":
-                is_allowed = bool(self.shown_verdicts)
-            case "runs":
-                is_allowed = len(self.session.runs) > 1
-            case "back":
-                is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
-                is_allowed = is_deep or (self.page is not None and self.page.has_something_to_close)
-        return is_allowed
-
     def action_command_palette(self) -> None:
         """Find a metric, a verdict, a theme or an action by name."""
-        if self.page is not None:
-            self.push_screen(RltopPalette(is_ascii=self.options.is_ascii))
+        if self.shown is not None:
+            self.push_screen(RltopPalette(provider_of(self.offered, self.pick), is_ascii=self.options.is_ascii))
+
+    def offered(self) -> Iterable[Command]:
+        """Everything that the palette finds."""
+        return commands(self.moment, self.theme_names, self.palette.name)
+
+    async def pick(self, command: Command) -> None:
+        """Do what was picked in the palette."""
+        match command.does:
+            case SetTheme(name):
+                self.set_theme(name)
+            case Act(action):
+                await self.run_action(action)
+            case effect:
+                self.carry_out(effect)
 
     def get_key_display(self, binding: Binding) -> str:
         """A key as the footer spells it, with signs that may be drawn."""

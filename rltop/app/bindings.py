@@ -1,174 +1,57 @@
-"""Every key of the program, once: id, key, action, what the footer says, what it does.
+"""The key table as Textual's bindings, and what of it holds under a keymap.
 
-`docs/keys.md` is generated from here, and an id is what a keymap names. What of it
-holds under a keymap is said by `key_names`, which every text asks that names a key.
+Every text that names a key asks `key_names`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from textual.binding import Binding, BindingsMap
 from textual.keys import format_key, key_to_character
 from textual.screen import Screen
 
-from rltop.rows.keys import KeyNames
+from rltop.rows.keys import KEYS, Key, KeyNames, Where
 
-_STEP = Binding.Group("Step", compact=True)
-_ZOOM = Binding.Group("Zoom", compact=True)
-_NEIGHBOUR = Binding.Group("Next", compact=True)
+_OF_TEXTUAL = frozenset({Where.EVERYWHERE, Where.LIST, Where.FILTER})
+"""Groups whose actions are methods of the application or a widget; those of the others are the page's."""
 
 
-def _key(
-    id: str,
-    key: str,
-    action: str,
-    footer: str,
-    tooltip: str,
-    *,
-    show: bool = False,
-    priority: bool = False,
-    shown_as: str | None = None,
-    group: Binding.Group | None = None,
-) -> Binding:
-    """A binding; shown in the footer only if `show`."""
+def action_of(key: Key) -> str:
+    """What Textual is to run for a key that is not a page's own."""
+    return key.action or key.id.replace("-", "_")
+
+
+def _binding(key: Key, where: Where, groups: Mapping[str, Binding.Group]) -> Binding:
+    """A row of the table."""
     return Binding(
-        key, action, footer, id=id, tooltip=tooltip, show=show, priority=priority, key_display=shown_as, group=group
+        key.keys,
+        action_of(key) if where in _OF_TEXTUAL else f"act({key.id!r})",
+        key.footer,
+        id=key.id,
+        tooltip=key.tooltip,
+        show=key.is_shown,
+        priority=key.comes_first,
+        key_display=key.shown_as or None,
+        group=groups.get(key.group),
     )
 
 
-BOARD_BINDINGS = (
-    _key("up", "up,k", "up", "Up", "Select the row above", shown_as="↑"),
-    _key("down", "down,j", "down", "Down", "Select the row below", shown_as="↓"),
-    _key("left", "left,h", "left", "Left", "Select what is to the left", shown_as="←"),
-    _key("right", "right,l", "right", "Right", "Select what is to the right", shown_as="→"),
-    _key("page-up", "pageup,ctrl+b", "page(-1)", "Page up", "Go one screenful up", shown_as="PgUp"),
-    _key("page-down", "pagedown,ctrl+f", "page(1)", "Page down", "Go one screenful down", shown_as="PgDn"),
-    _key("first", "home,g", "first", "First", "Go to the first row"),
-    _key("last", "end,G", "last", "Last", "Go to the last row"),
-    _key("open", "enter", "open", "Open", "Open what is selected", show=True, shown_as="⏎"),
-)
+def _bindings() -> Mapping[Where, tuple[Binding, ...]]:
+    groups = {key.group: Binding.Group(key.group, compact=True) for keys in KEYS.values() for key in keys if key.group}
+    return MappingProxyType(
+        {where: tuple(_binding(key, where, groups) for key in keys) for where, keys in KEYS.items()}
+    )
 
-APP_BINDINGS = (
-    _key("back", "escape", "back", "Back", "Go back to where you came from", show=True, shown_as="Esc"),
-    _key("help", "question_mark,f1", "help", "Help", "What this screen shows, and every key", show=True, shown_as="?"),
-    _key("quit", "q", "quit", "Quit", "End the program", show=True),
-    _key("live", "L", "live", "Live", "Return from a past step or a pause to what is happening now", show=True),
-    _key("live-end", "end", "live", "Live", "The same, while a past step is shown", priority=True),
-    _key("step-back", "comma", "travel(-1)", "Step", "Show the step before, on every screen", show=True, group=_STEP),
-    _key("step-on", "full_stop", "travel(1)", "Step", "Show the step after, on every screen", show=True, group=_STEP),
-    _key("leap-back", "less_than_sign", "travel(-10)", "10 back", "Go ten steps back"),
-    _key("leap-on", "greater_than_sign", "travel(10)", "10 on", "Go ten steps on"),
-    _key("pause", "space", "pause", "Pause", "Freeze the picture; reading goes on", show=True, shown_as="Spc"),
-    # With priority: what is typed after it must find the filter there, however fast it comes.
-    _key(
-        "find",
-        "slash",
-        "find",
-        "Find",
-        "Find a metric by a part of its key; on a page with a filter, filter",
-        show=True,
-        shown_as="/",
-        priority=True,
-    ),
-    _key("alerts", "a", "alerts", "Alerts", "Open the worst verdict; again: the next one", show=True),
-    _key("timeline", "e", "timeline", "Events", "Every event of the run on the step axis", show=True),
-    _key("change", "c", "change", "Changed", "What changed around the step on the screen, or the verdict's", show=True),
-    _key(
-        "mute",
-        "x",
-        "mute",
-        "Mute",
-        "Mute the rule of the verdict on the page or under the cursor, or undo it",
-        show=True,
-    ),
-    _key("unmute", "X", "unmute", "Unmute", "Show the verdicts of every rule that was muted again"),
-    _key("timing", "t", "timing", "Timing", "Where the time of a step goes", show=True),
-    _key("rollouts", "R", "rollouts", "Rollouts", "Rollouts: the completions of the step on the screen, by group"),
-    _key("metrics", "m", "metrics", "All", "Every metric that is logged, by section", show=True),
-    _key("runs", "r", "runs", "Runs", "Every run that is followed, what needs attention first", show=True),
-    _key(
-        "palette",
-        "ctrl+p",
-        "command_palette",
-        "Palette",
-        "Find a metric, a verdict, a theme or an action by name",
-        show=True,
-    ),
-    _key("theme", "T", "next_theme", "Theme", "Switch to the next theme", show=True),
-    _key("suspend", "ctrl+z", "suspend_process", "Suspend", "Back to the shell; fg returns"),
-    _key("interrupt", "ctrl+c,ctrl+q", "quit", "Quit", "End the program from anywhere", priority=True),
-)
 
-PLOT_BINDINGS = (
-    _key("log", "l", "log", "Log", "Logarithmic or linear values", show=True),
-    _key("smooth", "s", "smooth", "Smooth", "Show the smoothed curve or leave it out", show=True),
-    _key(
-        "band", "b", "band", "Band", "Show the extremes or the spread around the values, or leave them out", show=True
-    ),
-    _key(
-        "zoom-in",
-        "plus,equals_sign",
-        "zoom(1)",
-        "Zoom",
-        "Show half as many steps",
-        show=True,
-        shown_as="+",
-        group=_ZOOM,
-    ),
-    _key("zoom-out", "minus", "zoom(-1)", "Zoom", "Show twice as many steps", show=True, shown_as="-", group=_ZOOM),
-    _key("pan-left", "left,h", "pan(-1)", "Earlier", "Move to earlier steps"),
-    _key("pan-right", "right", "pan(1)", "Later", "Move to later steps"),
-    _key("reset", "0", "reset", "Whole run", "Show the whole run again", show=True),
-)
-
-TREE_BINDINGS = (
-    _key("fold", "left,h", "fold(True)", "Fold", "Fold the section that is selected"),
-    _key("unfold", "right,l", "fold(False)", "Unfold", "Unfold the section that is selected"),
-    _key("fold-all", "z", "fold_all", "Fold all", "Fold every section, or unfold them", show=True),
-)
-
-FILTER_BINDINGS = (_key("to-list", "down", "to_list", "List", "From the filter into the list"),)
-
-TIMELINE_BINDINGS = (
-    _key("family", "f", "next_family", "Family", "Show one family of events after the other, then all", show=True),
-    _key("level", "v", "next_level", "Level", "Leave out events below a level, one level after the other", show=True),
-)
-
-ROLLOUT_BINDINGS = (
-    _key(
-        "previous",
-        "left,h,p",
-        "neighbour(-1)",
-        "Previous",
-        "The step, group or completion before",
-        show=True,
-        group=_NEIGHBOUR,
-    ),
-    _key(
-        "next", "right,l,n", "neighbour(1)", "Next", "The step, group or completion after", show=True, group=_NEIGHBOUR
-    ),
-    _key("order", "o", "order", "Order", "Sort by something else: ratio, longest, reward ...", show=True),
-)
-
-CONTEXTS: Mapping[str, tuple[Binding, ...]] = MappingProxyType(
-    {
-        "Everywhere": APP_BINDINGS,
-        "In a list or a table": BOARD_BINDINGS,
-        "On a metric's chart": PLOT_BINDINGS,
-        "In the list of all metrics": TREE_BINDINGS,
-        "In the timeline": TIMELINE_BINDINGS,
-        "On the pages of rollouts": ROLLOUT_BINDINGS,
-        "In a filter": FILTER_BINDINGS,
-    }
-)
-"""Where keys apply → the bindings, in the order in which help and docs list them."""
+BINDINGS: Mapping[Where, tuple[Binding, ...]] = _bindings()
+"""The table, for widgets and screens."""
 
 
 def binding_ids() -> frozenset[str]:
     """Every id that a keymap may name."""
-    return frozenset(binding.id for bindings in CONTEXTS.values() for binding in bindings if binding.id)
+    return frozenset(key.id for keys in KEYS.values() for key in keys)
 
 
 _SPELLING: Mapping[str, str] = MappingProxyType(
@@ -218,32 +101,30 @@ _YIELDING = frozenset({"live-end", "left", "right"})
 """Bindings that leave their key to the next one whenever they have nothing to do."""
 
 
-def key_names(keymap: Mapping[str, str], page: Sequence[Binding] = (), *, is_typing: bool = False) -> KeyNames:
-    """What reaches each action under a keymap, on a page with bindings of its own.
+def key_names(keymap: Mapping[str, str], page: Iterable[Where] = (), *, is_typing: bool = False) -> KeyNames:
+    """What reaches each action under a keymap, on a page with keys of its own.
 
     A key goes to what has it first: the list, then the page, then the application. An
     action whose keys have all gone to others has none; nor has one, while somebody is
     typing, whose keys are letters.
+
+    Args:
+        keymap: binding id → keys, comma separated.
+        page: the groups of the table that the page has for itself.
+        is_typing: keys go into a text field.
     """
     settled = normal_keymap(keymap)
+    board, everywhere = BINDINGS[Where.LIST], BINDINGS[Where.EVERYWHERE]
     found: dict[str, tuple[str, ...]] = {}
-    for bindings in CONTEXTS.values():
-        if bindings is FILTER_BINDINGS:
-            # The list is not there while one types.
-            found |= _reaching(settled, bindings)
-        elif bindings is not APP_BINDINGS and bindings is not BOARD_BINDINGS:
-            found |= _reaching(settled, BOARD_BINDINGS, (*_TEXTUALS, *bindings))
+    for where, bindings in BINDINGS.items():
+        # The list is not there while one types.
+        chain = (bindings,) if where is Where.FILTER else (board, (*_TEXTUALS, *bindings))
+        found |= _reaching(settled, *chain)
     # Last, so that what holds on the page itself wins.
-    found |= _reaching(settled, BOARD_BINDINGS, (*_TEXTUALS, *page), APP_BINDINGS)
-    return KeyNames(
-        MappingProxyType(
-            {
-                id: tuple(_spell(key) for key in keys if not (is_typing and types(key)))
-                for id, keys in found.items()
-                if id
-            }
-        )
-    )
+    own = [binding for where in page for binding in BINDINGS[where]]
+    found |= _reaching(settled, board, (*_TEXTUALS, *own), everywhere)
+    told = {id: [key for key in keys if not (is_typing and types(key))] for id, keys in found.items() if id}
+    return KeyNames(MappingProxyType({id: tuple(map(_spell, keys)) for id, keys in told.items()}))
 
 
 def types(key: str) -> bool:

@@ -16,11 +16,12 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rltop.app.bindings import BOARD_BINDINGS
+from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.cells import changed_spans
 from rltop.app.messages import Opened, Selected
 from rltop.app.styles import RoleStyles
-from rltop.rows.rows import Line, Row, Target
+from rltop.rows.keys import Where
+from rltop.rows.rows import Hot, Line, Row, Target
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
 from rltop.rows.widths import is_single
@@ -36,7 +37,7 @@ Painter = Callable[[int, int], Sequence[Row]]
 class Board(Widget, can_focus=True):
     """Draws `list[Row]`; Enter posts `Opened`, moving posts `Selected`."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*BOARD_BINDINGS]
+    BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
 
     def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None) -> None:
         """A board that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
@@ -124,18 +125,7 @@ class Board(Widget, can_focus=True):
     def _strip(self, y: int) -> Strip:
         spot = self._selection.spot
         hot = spot.hot if spot is not None and spot.y == y and self.has_focus else None
-        styles, line = self._styles_of, _line(self._rows, y)
-        if hot is None:
-            segments = [Segment(text, styles.of(role)) for text, role in line]
-        else:
-            segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
-        width, text = self.size.width, "".join([segment.text for segment in segments])
-        missing = width - len(text)
-        if missing < 0 or not is_single(text):
-            return Strip(segments).adjust_cell_length(width, styles.ground)
-        if missing:
-            segments.append(Segment(" " * missing, styles.ground))
-        return Strip(segments, width)
+        return _strip_of(_line(self._rows, y), hot, self._styles_of, self.size.width)
 
     def settle(self) -> None:
         """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
@@ -195,10 +185,7 @@ class Board(Widget, can_focus=True):
             self._scroll(spot.y - self.size.height + 1)
 
     def _first(self) -> Spot | None:
-        for y, row in enumerate(self._rows):
-            if row.hot:
-                return Spot(y, row.hot[0])
-        return None
+        return next((Spot(y, row.hot[0]) for y, row in enumerate(self._rows) if row.hot), None)
 
     def _scroll(self, top: int) -> bool:
         top = max(0, min(top, self._last_top()))
@@ -299,6 +286,21 @@ class Board(Widget, can_focus=True):
 
 def _line(rows: Sequence[Row], y: int) -> Line:
     return (rows[y] if y < len(rows) else _EMPTY).line
+
+
+def _strip_of(line: Line, hot: Hot | None, styles: RoleStyles, width: int) -> Strip:
+    """A line as a strip of exactly `width` cells, what is selected in it lit up."""
+    if hot is None:
+        segments = [Segment(text, styles.of(role)) for text, role in line]
+    else:
+        segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
+    text = "".join([segment.text for segment in segments])
+    missing = width - len(text)
+    if missing < 0 or not is_single(text):
+        return Strip(segments).adjust_cell_length(width, styles.ground)
+    if missing:
+        segments.append(Segment(" " * missing, styles.ground))
+    return Strip(segments, width)
 
 
 _ALL = 1 << 30

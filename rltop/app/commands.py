@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from itertools import count
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 
 from rltop import units
-from rltop.app.bindings import APP_BINDINGS
+from rltop.app.bindings import action_of
 from rltop.model import Label, VerdictState
+from rltop.pages.badges import verdicts_at
+from rltop.pages.moment import Moment
+from rltop.pages.page import Open
+from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
 from rltop.structs import NamedTuple
-
-if TYPE_CHECKING:
-    from rltop.app.app import RltopApp
 
 DISCOVERED_METRICS = 12
 """How many metrics are offered before anything is typed."""
@@ -38,79 +39,119 @@ class RltopPalette(CommandPalette):
     }
     """
 
-    def __init__(self, *, is_ascii: bool) -> None:
-        placeholder = "metric, verdict, theme or action"
-        super().__init__(placeholder=placeholder, id="--command-palette", classes="-ascii" if is_ascii else None)
+    def __init__(self, provider: type[Provider], *, is_ascii: bool) -> None:
+        super().__init__(
+            [provider],
+            placeholder="metric, verdict, theme or action",
+            id="--command-palette",
+            classes="-ascii" if is_ascii else None,
+        )
 
     def on_mount(self) -> None:
         """A prompt that is one cell wide everywhere."""
         self.query_one(SearchIcon).icon = ">"
 
 
-class _Command(NamedTuple):
+class SetTheme(NamedTuple):
+    """Switch to a theme."""
+
+    name: str
+
+
+class Act(NamedTuple):
+    """Do what a key does, spelled as Textual spells an action."""
+
+    action: str
+
+
+class Command(NamedTuple):
+    """Something that has a name.
+
+    Attributes:
+        text: the name, as it is looked for.
+        help: one line more.
+        does: what picking it does.
+        is_offered: it is shown before anything is typed.
+    """
+
     text: str
     help: str
-    run: Callable[[], object]
+    does: Open | SetTheme | Act
+    is_offered: bool = True
 
 
-class RltopCommands(Provider):
-    """Everything that has a name: typed, or picked from what is offered first."""
+def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Command]:
+    """Everything that has a name: verdicts, actions, themes, runs and metrics.
 
-    @property
-    def _rltop(self) -> RltopApp:
-        return cast("RltopApp", self.app)
+    Args:
+        moment: the run and the step that are shown.
+        themes: every theme there is.
+        theme: the present one.
+    """
+    yield from _verdicts(moment)
+    for key in KEYS[Where.EVERYWHERE]:
+        if key.id not in _NOT_OFFERED:
+            yield Command(key.tooltip, "", Act(action_of(key)))
+    for name in themes:
+        yield Command(f"theme: {Label.of(name)}{' (now)' if name == theme else ''}", "", SetTheme(name))
+    for run in moment.runs if len(moment.runs) > 1 else ():
+        target = Target(TargetKind.RUN, run.path.raw)
+        yield _opening(moment, f"run: {run.name} ({run.state.value})", run.path.raw, target, is_offered=False)
+    yield from _metrics(moment)
 
-    async def discover(self) -> Hits:
-        """What fires, what can be done, the themes, and the first metrics."""
-        metrics = list(self._metrics())[:DISCOVERED_METRICS]
-        for command in (*self._verdicts(), *self._actions(), *self._themes(), *metrics):
-            yield DiscoveryHit(Content(command.text), command.run, text=command.text, help=command.help)
 
-    async def search(self, query: str) -> Hits:
-        """Whatever matches what was typed."""
-        matcher = self.matcher(query)
-        for command in (*self._verdicts(), *self._actions(), *self._themes(), *self._runs(), *self._metrics()):
-            score = matcher.match(command.text)
-            if score > 0:
-                yield Hit(score, matcher.highlight(command.text), command.run, text=command.text, help=command.help)
+def _verdicts(moment: Moment) -> Iterator[Command]:
+    for verdict in verdicts_at(moment.run, moment.at_step):
+        how = verdict.level.word
+        if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
+            how = f"recovered @{units.step(verdict.recovered_step)}"
+        text = f"verdict: {verdict.title} ({how}, rule {verdict.rule})"
+        target = Target(TargetKind.VERDICT, verdict.rule, stream=verdict.stream)
+        yield _opening(moment, text, verdict.headline, target)
 
-    def _verdicts(self) -> Iterator[_Command]:
-        for verdict in self._rltop.shown_verdicts:
-            how = verdict.level.word
-            if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
-                how = f"recovered @{units.step(verdict.recovered_step)}"
-            text = f"verdict: {verdict.title} ({how}, rule {verdict.rule})"
-            yield self._opening(text, verdict.headline, Target(TargetKind.VERDICT, verdict.rule, stream=verdict.stream))
 
-    def _metrics(self) -> Iterator[_Command]:
-        run = self._rltop.followed
-        for part in (run, *run.beside):
-            titles = {}
-            if part.identity is not None:
-                found = part.identity.signals.values()
-                titles = {signal.key: signal.metric.title for signals in found for signal in signals}
-            whose = f"{part.role} " if part.role else ""
-            for key in sorted(part.stream.keys, key=lambda key: key not in titles):
-                target = Target(TargetKind.METRIC, key, stream=part.role)
-                yield self._opening(f"metric: {whose}{Label.of(key)}", titles.get(key, ""), target)
+def _metrics(moment: Moment) -> Iterator[Command]:
+    number = count()
+    for part in (moment.run, *moment.run.beside):
+        titles = {}
+        if part.identity is not None:
+            found = part.identity.signals.values()
+            titles = {signal.key: signal.metric.title for signals in found for signal in signals}
+        whose = f"{part.role} " if part.role else ""
+        for key in sorted(part.stream.keys, key=lambda key: key not in titles):
+            target = Target(TargetKind.METRIC, key, stream=part.role)
+            text, is_offered = f"metric: {whose}{Label.of(key)}", next(number) < DISCOVERED_METRICS
+            yield _opening(moment, text, titles.get(key, ""), target, is_offered=is_offered)
 
-    def _runs(self) -> Iterator[_Command]:
-        runs = self._rltop.session.runs
-        for run in runs if len(runs) > 1 else ():
-            target = Target(TargetKind.RUN, run.path.raw)
-            yield self._opening(f"run: {run.name} ({run.state.value})", run.path.raw, target)
 
-    def _themes(self) -> Iterator[_Command]:
-        for name in self._rltop.theme_names:
-            is_worn = " (now)" if name == self._rltop.palette.name else ""
-            yield _Command(f"theme: {Label.of(name)}{is_worn}", "", partial(self._rltop.dress_in, name))
+def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered: bool = True) -> Command:
+    speak = moment.glyphs.speak
+    return Command(speak(Label.of(text).display), speak(Label.of(help).display), Open(target), is_offered)
 
-    def _actions(self) -> Iterator[_Command]:
-        for binding in APP_BINDINGS:
-            if binding.id not in _NOT_OFFERED:
-                yield _Command(binding.tooltip, "", partial(self._rltop.run_action, binding.action))
 
-    def _opening(self, text: str, help: str, target: Target) -> _Command:
-        speak = self._rltop.moment.glyphs.speak
-        text, help = speak(Label.of(text).display), speak(Label.of(help).display)
-        return _Command(text, help, partial(self._rltop.open, target))
+def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command], object]) -> type[Provider]:
+    """What the palette finds things with.
+
+    Args:
+        offer: everything there is to find now.
+        pick: called with what was picked.
+    """
+
+    class Commands(Provider):
+        """Everything that has a name: typed, or picked from what is offered first."""
+
+        async def discover(self) -> Hits:
+            """What fires, what can be done, the themes, and the first metrics."""
+            for one in offer():
+                if one.is_offered:
+                    yield DiscoveryHit(Content(one.text), partial(pick, one), text=one.text, help=one.help)
+
+        async def search(self, query: str) -> Hits:
+            """Whatever matches what was typed."""
+            matcher = self.matcher(query)
+            for one in offer():
+                score = matcher.match(one.text)
+                if score > 0:
+                    yield Hit(score, matcher.highlight(one.text), partial(pick, one), text=one.text, help=one.help)
+
+    return Commands

@@ -16,7 +16,7 @@ from typing import Any
 from rltop import units
 from rltop.app.chart_axes import Axes, axes_of, value_labels
 from rltop.model import Unit
-from rltop.pages.chart import Marker, PlotData, PlotLevel, add_rail, paint_marker_legend
+from rltop.pages.chart import LABEL_CELLS, Marker, PlotData, PlotLevel, add_rail, paint_marker_legend
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import ROLES, Line, Piece, Row
@@ -24,9 +24,6 @@ from rltop.rows.widths import cell_width
 
 LEAST = (24, 6)
 """Below this many columns and rows there is no room for axes."""
-
-LABEL_CELLS = 10
-"""About what the labels of the value axis take of the width."""
 
 _RAIL_ROWS = 2
 _CORNER = "└"

@@ -1,25 +1,27 @@
-"""Going places: which page opens, and which run is shown.
+"""Going places: which page opens, which run is shown, and what a page wants done.
 
-Owns what the keys that lead somewhere do; which keys they are is in `bindings`.
+Owns what the keys that lead somewhere do; which keys they are is in `rows.keys`, which
+pages there are in `pages.directory`.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from rltop.app.filtered import FilteredPage
-from rltop.app.page import Page
-from rltop.app.screens.change import ChangeScreen
-from rltop.app.screens.help import HelpScreen
-from rltop.app.screens.metric import MetricScreen
-from rltop.app.screens.ranks import RanksScreen
-from rltop.app.screens.timing import TimingScreen
-from rltop.app.screens.tree import TreeScreen
-from rltop.app.screens.verdict import VerdictScreen
+from rltop.app.options import UiOptions
+from rltop.app.page_screen import PageScreen
 from rltop.app.travel import TimeTravel
 from rltop.model import Verdict
+from rltop.pages.changes import ChangePage
+from rltop.pages.directory import FIRST, OPENED, STANDING
+from rltop.pages.help import HelpPage
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Open, Page, Push, ShowStep, Travel
+from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
+from rltop.rows.themes import Palette
 from rltop.run.run import TrackedRun
 from rltop.run.session import Session
 
@@ -27,9 +29,26 @@ from rltop.run.session import Session
 class Routes(TimeTravel):
     """An application whose pages lead to each other."""
 
+    DEFAULT_MODE = FIRST
+
+    options: UiOptions
+    palette: Palette
     session: Session
     picked: str | None = None
     _followed: TrackedRun
+
+    def add_standing_pages(self) -> None:
+        """Have a mode for each page of which there is one."""
+        for name, make in STANDING.items():
+            self.add_mode(name, partial(self._screen_of, make))
+
+    def _screen_of(self, make: Callable[[], Page]) -> PageScreen:
+        return PageScreen(make(), self)
+
+    @property
+    def keymap(self) -> Mapping[str, str]:
+        """Binding id → keys that were given to it."""
+        return self.options.keymap
 
     @property
     def followed(self) -> TrackedRun:
@@ -40,108 +59,123 @@ class Routes(TimeTravel):
 
     @property
     @abstractmethod
+    def moment(self) -> Moment:
+        """The run, the step and the signs that every page paints with."""
+
+    @property
+    @abstractmethod
     def shown_verdicts(self) -> Sequence[Verdict]:
         """What stands at the step that is shown, worst first."""
 
+    @abstractmethod
+    def offer(self) -> None:
+        """Bring the footer up to date where other keys do something now."""
+
+    @property
+    def shown(self) -> PageScreen | None:
+        """The screen on top; None while a dialogue lies over it, and at the very end."""
+        stack = self.screen_stack
+        return stack[-1] if stack and isinstance(stack[-1], PageScreen) else None
+
     @property
     def page(self) -> Page | None:
-        """The page on top; None while a dialogue lies over it, and at the very end."""
-        stack = self.screen_stack
-        return stack[-1] if stack and isinstance(stack[-1], Page) else None
+        """The page on top, likewise."""
+        return self.shown.page if self.shown is not None else None
+
+    def push(self, page: Page) -> None:
+        """Show a page on top of the others."""
+        self.push_screen(PageScreen(page, self))
 
     def open(self, target: Target) -> None:
         """Go to the page that a target stands for."""
-        match target.kind:
-            case TargetKind.METRIC:
-                self.push_screen(MetricScreen(target.name, target.stream))
-            case TargetKind.VERDICT:
-                self.push_screen(VerdictScreen(target.name, target.step, target.stream))
-            case TargetKind.STEP:
+        if target.kind is TargetKind.RUN:
+            self.call_later(self.follow, target.name)
+        elif target.kind is TargetKind.STRAGGLERS:
+            self.action_rollouts()
+        elif target.kind in OPENED:
+            if target.kind is TargetKind.STEP:
                 self.show_step(target.step)
-                self.push_screen(TimingScreen())
-            case TargetKind.TIMING:
-                self.push_screen(TimingScreen(target))
-            case TargetKind.STRAGGLERS:
-                self.action_rollouts()
-            case TargetKind.EVENT:
-                event = self.followed.events[target.step or 0]
-                self.push_screen(VerdictScreen(event.rule, event.step, event.stream))
-            case TargetKind.RANKS:
-                self.push_screen(RanksScreen())
-            case TargetKind.SECTION:
-                self.push_screen(TreeScreen(target.name))
-            case TargetKind.RUN:
-                self.call_later(self.follow, target.name)
+            self.push(OPENED[target.kind](target, self.moment))
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do what a page wants."""
+        match effect:
+            case Open(target):
+                self.open(target)
+            case Push(page):
+                self.push(page)
+            case ShowStep(step):
+                self.show_step(step)
+            case Travel(by):
+                self.action_travel(by)
 
     async def action_back(self) -> None:
         """Leave the page on top; from the bottom of a mode, go to the overview."""
-        if self.page is not None and self.page.has_something_to_close:
-            self.page.close_something()
+        if self.shown is not None and self.shown.has_something_to_close:
+            self.shown.close_something()
         elif len(self.screen_stack) > 1:
             self.pop_screen()
         elif self.current_mode != self.DEFAULT_MODE:
             await self.switch_mode(self.DEFAULT_MODE)
 
-    async def action_timing(self) -> None:
-        """Show where the time of a step goes."""
-        await self.switch_mode("timing")
+    async def action_show(self, name: str) -> None:
+        """Show a page of which there is one."""
+        await self.switch_mode(name)
+
+    async def action_runs(self) -> None:
+        """Show every run; once more, the one that was shown before."""
+        await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")
 
     def action_rollouts(self) -> None:
         """Show the completions of the step on the screen, group by group."""
-        from rltop.app.screens.rollouts import RolloutPage, RolloutsScreen  # noqa: PLC0415 - few runs have any
+        from rltop.pages.rollouts import RolloutPage  # noqa: PLC0415 - few runs have any
 
         if not isinstance(self.page, RolloutPage):
             self.session.look_for_rollouts(self.followed)
-            self.push_screen(RolloutsScreen())
-
-    async def action_metrics(self) -> None:
-        """Show every metric."""
-        await self.switch_mode("metrics")
+            self.push(OPENED[TargetKind.STRAGGLERS](Target(TargetKind.STRAGGLERS), self.moment))
 
     async def action_find(self) -> None:
         """Put the cursor into the filter of the page; where it has none, into that of all metrics."""
-        if not isinstance(self.screen, FilteredPage):
+        if self.shown is None or not self.shown.has_filter:
             await self.switch_mode("metrics")
-        if isinstance(self.screen, FilteredPage):
-            self.screen.find()
-
-    async def action_timeline(self) -> None:
-        """Show every event of the run."""
-        await self.switch_mode("timeline")
+        if self.shown is not None:
+            self.shown.find()
 
     def action_alerts(self) -> None:
         """Open the worst verdict of the step that is shown, or the one after the one that is open."""
         standing = [(verdict.rule, verdict.stream) for verdict in self.shown_verdicts]
         if not standing:
             return
-        if isinstance(self.screen, VerdictScreen):
-            now = (self.screen.rule, self.screen.stream)
-            self.screen.show(*standing[(standing.index(now) + 1) % len(standing) if now in standing else 0])
+        shown = self.shown
+        if shown is not None and shown.page.rule:
+            now = (shown.page.rule, shown.page.stream)
+            rule, stream = standing[(standing.index(now) + 1) % len(standing) if now in standing else 0]
+            shown.show(VerdictPage(rule, stream=stream))
         else:
             rule, stream = standing[0]
-            self.push_screen(VerdictScreen(rule, stream=stream))
+            self.push(VerdictPage(rule, stream=stream))
 
     def action_change(self) -> None:
         """Rank the metrics by how far they moved at the step on the screen; from a verdict, at its beginning."""
-        page = self.page
-        if isinstance(page, ChangeScreen):
+        shown = self.shown
+        if shown is not None and isinstance(shown.page, ChangePage):
             return
-        stream = page.stream if page is not None else ""
-        since = page.since_step if isinstance(page, VerdictScreen) else None
+        stream = shown.page.stream if shown is not None else ""
+        since = shown.page.since_step(shown.moment) if shown is not None else None
         if since is None or stream:
-            self.push_screen(ChangeScreen(stream, since))
+            self.push(ChangePage(stream, since))
             return
         before = self._cursor
         self.show_step(since)
-        self.push_screen(ChangeScreen(returns_to=before, has_travelled=True))
+        self.push(ChangePage(returns_to=before, has_travelled=True))
 
     @property
     def _rule_at_hand(self) -> str:
         """The rule of the verdict on the page, or of the one that is selected; else empty."""
-        page = self.page
-        if isinstance(page, VerdictScreen):
-            return page.rule
-        target = page.board.target if page is not None and page.is_mounted else None
+        shown = self.shown
+        if shown is None or shown.page.rule:
+            return shown.page.rule if shown is not None else ""
+        target = shown.board.target if shown.is_mounted else None
         return target.name if target is not None and target.kind is TargetKind.VERDICT else ""
 
     def action_mute(self) -> None:
@@ -160,12 +194,8 @@ class Routes(TimeTravel):
 
     def action_help(self) -> None:
         """Say what the page shows and which keys it takes."""
-        if self.page is not None and not isinstance(self.page, HelpScreen):
-            self.push_screen(HelpScreen(self.page.HELP, self.page.keys))
-
-    async def action_runs(self) -> None:
-        """Show every run; once more, the one that was shown before."""
-        await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")
+        if self.shown is not None and not isinstance(self.shown.page, HelpPage):
+            self.push(HelpPage(self.shown.page.help, self.shown.keys))
 
     async def follow(self, path: str) -> None:
         """Show the run that is read from `path`, live."""
@@ -178,3 +208,32 @@ class Routes(TimeTravel):
             while len(self.screen_stack) > 1:
                 self.pop_screen()
             self.action_live()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Grey out or hide the keys that would do nothing here."""
+        is_allowed: bool | None = True
+        shown = self.shown
+        is_typing = shown is not None and shown.is_typing
+        match action:
+            case "live":
+                is_allowed = not self.is_live and not is_typing
+            case "find":
+                is_allowed = shown is not None and not is_typing
+            case "help":
+                is_allowed = not is_typing
+            case "change":
+                is_allowed = self.followed.stream.last_step is not None and not isinstance(self.page, ChangePage)
+            case "mute":
+                is_allowed = bool(self._rule_at_hand)
+            case "unmute":
+                is_allowed = bool(self.followed.muted)
+            case "travel":
+                is_allowed = True if self.followed.stream.last_step is not None else None
+            case "alerts":
+                is_allowed = bool(self.shown_verdicts)
+            case "runs":
+                is_allowed = len(self.session.runs) > 1
+            case "back":
+                is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
+                is_allowed = is_deep or (shown is not None and shown.has_something_to_close)
+        return is_allowed

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from rltop import units
-from rltop.app.moment import Moment
 from rltop.model import Counts, Label
+from rltop.pages.moment import Moment
 from rltop.rows.cells import RowBuilder, clip_middle
 from rltop.rows.keys import KeyNames
 from rltop.rows.rows import Row, Target

@@ -1,16 +1,16 @@
-"""The themes that the application can wear, and how it changes them."""
+"""The themes of the application, and how it changes them."""
 
 from __future__ import annotations
 
 from rltop.app.options import UiOptions
-from rltop.app.page import Page
+from rltop.app.page_screen import PageScreen
 from rltop.app.styles import textual_theme
-from rltop.app.textual_shim import DressedOnce, FaultKeeper
+from rltop.app.textual_shim import FaultKeeper, SingleParseApp
 from rltop.errors import ThemeError
 from rltop.rows.themes import Palette, find_palettes, load_palette
 
 
-class Wardrobe(DressedOnce, FaultKeeper):
+class Themes(SingleParseApp, FaultKeeper):
     """An application in one of several themes."""
 
     options: UiOptions
@@ -25,24 +25,21 @@ class Wardrobe(DressedOnce, FaultKeeper):
         """Switch to the theme after the present one."""
         names = self.theme_names
         at = names.index(self.palette.name) if self.palette.name in names else -1
-        self.dress_in(names[(at + 1) % len(names)])
+        self.set_theme(names[(at + 1) % len(names)])
 
-    def dress_in(self, name: str) -> None:
+    def set_theme(self, name: str) -> None:
         """Switch to the theme called `name`; a broken one is reported and left."""
         try:
-            self.palette = self._load(name)
+            self.palette = self._load_theme(name)
         except ThemeError as error:
             self.notify(str(error), title="theme", severity="error", markup=False)
             return
-        self._dress()
-
-    def _load(self, name: str) -> Palette:
-        palette = load_palette(name, self.options.themes_folder)
-        return palette if self.options.has_colour else palette.without_colour()
-
-    def _dress(self) -> None:
         self.register_theme(textual_theme(self.palette))
         self.theme = self.palette.name
-        for page in self.screen_stack:
-            if isinstance(page, Page) and page.is_mounted:
-                page.set_palette()
+        for screen in self.screen_stack:
+            if isinstance(screen, PageScreen) and screen.is_mounted:
+                screen.set_palette()
+
+    def _load_theme(self, name: str) -> Palette:
+        palette = load_palette(name, self.options.themes_folder)
+        return palette if self.options.has_colour else palette.without_colour()

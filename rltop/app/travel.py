@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from rltop.app.moment import travelled
 from rltop.app.textual_shim import FaultKeeper
+from rltop.pages.moment import travelled
 from rltop.run.run import TrackedRun
 
 

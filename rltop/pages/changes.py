@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Signal
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.chain import Frame, add_axis, aligned_line, frame_around, read_aligned
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, shown_step, whole_of
 from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
@@ -273,3 +276,42 @@ def sigma_text(score: float) -> str:
     size = abs(score)
     text = f">{_MOST_SIGMAS:.0f}" if size > _MOST_SIGMAS else f"{size:.1f}" if size < 9.95 else f"{size:.0f}"
     return f"{units.MINUS if score < 0 else '+'}{text}"
+
+
+class ChangePage(Page):
+    """What changed around the step on the screen: every key, by how far it moved."""
+
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    help = (
+        "What changed around the step on the screen: every key that is logged, by how far its values from that step on "
+        "lie outside what the records before say is usual, in robust sigmas (1.4826 times the median distance from the "
+        "median, with the trend carried on). The upright line in each chart is the step. {step-back} and {step-on} "
+        "go to other steps, {open} opens a metric. That two things moved together says where to look, not which caused "
+        "which."
+    )
+
+    def __init__(
+        self, stream: str = "", step: int | None = None, *, returns_to: int | None = None, has_travelled: bool = False
+    ) -> None:
+        """The page at the step of the time cursor.
+
+        Args:
+            stream: whose keys; "" is the main one.
+            step: the step to show in that stream while no time cursor is set.
+            returns_to: where the cursor was before it was set for this page.
+            has_travelled: the cursor was set for this page, and goes back with it.
+        """
+        super().__init__(stream)
+        self._step = step
+        self._returns_to = returns_to
+        self._has_travelled = has_travelled
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The ranking at the step that is shown."""
+        view = build_change(moment.run, self._step if moment.at_step is None else moment.at_step, width=width)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_change(view, width, height if is_small else None, moment.glyphs)
+
+    def left(self) -> Effect | None:
+        """Put the time cursor back where it was."""
+        return ShowStep(self._returns_to) if self._has_travelled else None

@@ -10,9 +10,10 @@ import enum
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Protocol
 
 from rltop import units
-from rltop.model import EventState, Level, Signal, Verdict, VerdictState
+from rltop.model import EventState, Level, Signal, Unit, Verdict, VerdictState
 from rltop.pages.signals import Band, SignalReading, edge_points, shown_step
 from rltop.pages.source import RunSource, outlived
 from rltop.rows.cells import RowBuilder
@@ -21,6 +22,9 @@ from rltop.rows.rows import Row
 from rltop.rows.widths import cell_width
 from rltop.store.series import Bucket
 from rltop.structs import Struct
+
+LABEL_CELLS = 10
+"""About what the labels of the value axis take of the width."""
 
 SMOOTHING = 0.9
 """Weight of the past in the smoothed curve: about ten records long."""
@@ -411,3 +415,22 @@ def _summary(kind: MarkerKind, word: str, markers: Sequence[Marker], glyphs: Gly
         return sign, role, f"{word} {', '.join(map(units.step, steps))}"
     gaps = sorted(b - a for a, b in pairwise(steps))
     return sign, role, f"{word} every {units.step(gaps[len(gaps) // 2])}, last {units.step(steps[-1])}"
+
+
+class ChartPainter(Protocol):
+    """Whoever draws charts; see `app.plot_pane`: no page knows a library for it."""
+
+    def __call__(
+        self,
+        plot: PlotData,
+        width: int,
+        height: int,
+        glyphs: Glyphs,
+        *,
+        unit: Unit,
+        has_smooth: bool,
+        has_band: bool,
+        markers: Sequence[Marker],
+    ) -> Sequence[Row]:
+        """A legend and the chart, as exactly `height` rows of at most `width` cells."""
+        ...

@@ -7,15 +7,22 @@ lines once for a width; what is longer than a person reads is cut in the middle.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from rltop import units
 from rltop.model import Label
 from rltop.model.completions import Completion, Passage, RolloutText, TextPlace
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Push, Redraw
 from rltop.pages.rollouts import (
     LEAST,
+    LOW_ROWS,
+    GroupOrder,
+    RolloutPage,
     RolloutsView,
+    build_rollouts,
     flat,
+    next_of,
     number_or_dash,
     paint_nothing,
     paint_parts,
@@ -377,3 +384,117 @@ def _fitting(text: str, width: int) -> int:
             return most
     blank = text.rfind(" ", 0, most + 1)
     return blank + 1 if blank > most // 2 else max(1, most)
+
+
+class CompletionsPage(RolloutPage):
+    """The completions of a group."""
+
+    help = (
+        "The answers to one prompt: length with a bar (a sign in front and the colour of a warning where it was cut "
+        "off), reward, advantage, why it ended, turns, tool calls, how many updates its policy was behind, and how it "
+        "begins. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
+        "reward or advantage instead of length."
+    )
+
+    def __init__(self, group: str, order: GroupOrder = GroupOrder.RATIO) -> None:
+        """A group of the step on the screen, among the others in an order."""
+        super().__init__()
+        self._group = group
+        self._group_order = order
+        self._order = CompletionOrder.LENGTH
+
+    def _view(self, moment: Moment) -> CompletionsView:
+        """The group on the page; of a step that has none of its name, the first."""
+        step = build_rollouts(moment.run, moment.at_step, self._group_order)
+        return build_completions(step, self._group, self._order)
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The completions of the group."""
+        view = self._view(moment)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_completions(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """A completion opens its text."""
+        if target.kind is not TargetKind.COMPLETION:
+            return super().open(target, moment)
+        group = self._view(moment).group
+        name = group.name if group is not None else self._group
+        return Push(CompletionPage(name, place_of(target.name), self._group_order, self._order))
+
+    def neighbour(self, by: int, moment: Moment) -> Effect | None:
+        """Go to the next group in the order of the list."""
+        view = self._view(moment)
+        at = view.rank + by
+        if not 0 <= at < len(view.rollouts.groups):
+            return None
+        self._group = view.rollouts.groups[at].name
+        return Redraw()
+
+    def sort(self) -> Effect | None:
+        """Sort by the next column."""
+        self._order = next_of(self._order)
+        return Redraw()
+
+
+class CompletionPage(RolloutPage):
+    """The text of a completion."""
+
+    help = (
+        "What the prompt was and what the policy answered, with its own line breaks; characters that would not be "
+        "seen are written out. {up}, {down} and {page-down} scroll, {previous} and {next} go to the other completions "
+        "of the group."
+    )
+
+    def __init__(
+        self,
+        group: str,
+        place: TextPlace,
+        group_order: GroupOrder = GroupOrder.RATIO,
+        order: CompletionOrder = CompletionOrder.LENGTH,
+    ) -> None:
+        """One text of a group.
+
+        Args:
+            group: its name.
+            place: where the dump has the text.
+            group_order: the order of the groups of the step.
+            order: that of the completions of the group.
+        """
+        super().__init__()
+        self._group = group
+        self._place = place
+        self._group_order = group_order
+        self._order = order
+        self._painted: tuple[Hashable, Sequence[Row]] = (None, ())
+
+    def _list(self, moment: Moment) -> CompletionsView:
+        step = build_rollouts(moment.run, moment.at_step, self._group_order)
+        return build_completions(step, self._group, self._order)
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The text broken into lines; anew only where something of it is another."""
+        group = self._list(moment)
+        found = group.find(self._place)
+        shelf = moment.run.rollouts
+        if width < LEAST[0] or height < LEAST[1] or found is None or shelf is None:
+            return paint_completions(group, width, height, moment.glyphs)
+        rank, completion = found
+        text = shelf.text(completion)
+        view = CompletionView(group, rank, completion, text)
+        # Whether it is the same is asked by identity where equality would compare every completion of the step.
+        of_step = (group.rollouts.step, id(group.rollouts.shelved))
+        known = (width, moment.glyphs.name, *of_step, rank, completion, id(text))
+        if self._painted[0] != known:
+            self._painted = (known, paint_completion(view, width, moment.glyphs))
+        return self._painted[1]
+
+    def neighbour(self, by: int, moment: Moment) -> Effect | None:
+        """Go to the next completion of the group, from its beginning."""
+        group = self._list(moment)
+        found = group.find(self._place)
+        at = -1 if found is None else found[0] + by
+        if not 0 <= at < len(group.completions) or not group.completions[at].places:
+            return None
+        self._place = group.completions[at].places[0]
+        return Redraw(from_top=True)

@@ -9,11 +9,13 @@ from itertools import accumulate
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep, top_of
 from rltop.pages.signals import shown_step
 from rltop.pages.source import RunSource, outlived, part_of
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.keys import NO_KEYS, KeyNames
+from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.store.stream import Stream
 from rltop.structs import Struct, field, replace
@@ -418,3 +420,109 @@ def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int |
         builder.add(PROVISIONAL, "dim")
     builder.add(Label.of(f"{whose}{event.message}").display, "dim" if is_over else "text")
     return builder.row(Target(TargetKind.EVENT, event.rule, number))
+
+
+class EventsPage(ListPage):
+    """Every event of the run: lanes on the step axis, and the list of them with a filter."""
+
+    where = Where.TIMELINE
+    filter_hint = "part of a rule, a family or a message"
+    help = (
+        "Every event of the run. Above, a lane per family over the steps: a bar from where a rule began to fire to "
+        "where it recovered, solid where it was critical. Below, the events, newest first: {open} sets the time "
+        "cursor to the step of one, {open} again opens its rule there; {live} returns to live. What stood on steps "
+        "that a restart went back behind is dim. {find} filters by text, {family} by family, {level} by level."
+    )
+
+    def __init__(self) -> None:
+        """Every event, the newest one chosen."""
+        super().__init__()
+        self._timeline: Timeline | None = None
+        self._events: Sequence[Event] = ()
+        self._wanted = EventFilter()
+        self._chosen: int | None = None
+        self._at = 0
+        self._top = 0
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The lanes, and the events around the chosen one."""
+        timeline = self._timeline
+        if timeline is None or not timeline.is_for(moment.run, self._wanted, moment.at_step):
+            if timeline is not None and timeline.stream is not moment.run.stream:
+                self._chosen, self._at = None, 0
+            timeline = self._timeline = build_timeline(moment.run, self._wanted, moment.at_step)
+        self._events = moment.run.events
+        self._settle(timeline)
+        room = list_rows(timeline, height)
+        self._top = top_of(self._at, self._top, room, len(timeline.numbers))
+        return paint_timeline(
+            moment.run, timeline, self._top, width, height, moment.glyphs, moment.at_step, moment.keys
+        )
+
+    def _settle(self, timeline: Timeline) -> None:
+        """Find the chosen event again; where it is filtered out, the one in its place."""
+        numbers = timeline.numbers
+        if self._chosen is not None and self._chosen in numbers:
+            self._at = numbers.index(self._chosen)
+        self._at = max(0, min(self._at, len(numbers) - 1))
+        # The newest one stays chosen while newer ones come, until another is picked.
+        if self._chosen is not None:
+            self._chosen = numbers[self._at] if numbers else None
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the event that lies `by` lines away."""
+        if self._timeline is None or not self._timeline.numbers:
+            return None
+        self._at = max(0, min(self._at + by, len(self._timeline.numbers) - 1))
+        self._chosen = self._timeline.numbers[self._at]
+        return Redraw()
+
+    @property
+    def chosen(self) -> Target | None:
+        """The event that is lit up."""
+        numbers = self._timeline.numbers if self._timeline is not None else ()
+        if not numbers:
+            return None
+        number = numbers[min(self._at, len(numbers) - 1)]
+        return Target(TargetKind.EVENT, self._events[number].rule, number)
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another event."""
+        if target != self.chosen:
+            self._chosen = target.step
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """Go to the step of an event; from there, to its rule."""
+        if target.kind is not TargetKind.EVENT or target.step is None:
+            return super().open(target, moment)
+        event = moment.run.events[target.step]
+        step = event.step if self._timeline is None else self._timeline.step_of(target.step, event)
+        if step is None or step == (moment.at_step if moment.at_step is not None else moment.run.stream.last_step):
+            return Open(Target(TargetKind.VERDICT, event.rule, event.step, event.stream))
+        return ShowStep(step)
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Show the next family only, or leave out the next lower level; after the last one, all again."""
+        if key == "family":
+            families = ["", *(self._timeline.families if self._timeline is not None else ())]
+            now = families.index(self._wanted.family) if self._wanted.family in families else 0
+            return self._show(replace(self._wanted, family=families[(now + 1) % len(families)]))
+        now = LEVELS.index(self._wanted.level)
+        return self._show(replace(self._wanted, level=LEVELS[(now + 1) % len(LEVELS)]))
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show the events with this text."""
+        return self._show(replace(self._wanted, text=text))
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape clears the filters rather than leaving the page."""
+        return not self._wanted.is_open
+
+    def close_something(self) -> Effect | None:
+        """Clear every filter."""
+        return self._show(EventFilter())
+
+    def _show(self, wanted: EventFilter) -> Effect:
+        self._wanted = wanted
+        return Redraw()

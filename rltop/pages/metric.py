@@ -7,14 +7,18 @@ screen.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import ClassVar
 
 from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Label, Level
 from rltop.pages.badges import verdicts_at
-from rltop.pages.chart import PlotData, Zoom, build_plot
+from rltop.pages.chart import LABEL_CELLS, PlotData, Zoom, build_plot, read_markers
 from rltop.pages.key_metrics import change_text, value_text
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Page, Redraw
 from rltop.pages.signals import (
     SignalReading,
     band_around,
@@ -28,6 +32,7 @@ from rltop.pages.signals import (
 from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Hot, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.stats.rolling import median
@@ -336,3 +341,99 @@ def catalogue_title(name: str) -> str:
     """The title of a canonical metric; the name itself where the catalogue has none."""
     metric = CATALOG.get(name)
     return metric.title if metric is not None else Label.of(name).display
+
+
+CHART_SHARE = 0.58
+"""How much of the height the chart gets; what does not fit below it is scrolled to."""
+
+PAN_SHARE = 0.25
+
+
+class MetricPage(Page):
+    """One metric: a large chart, its numbers, what it means, and its relatives."""
+
+    where = Where.CHART
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    help = (
+        "One metric over the steps of the run, as logged and smoothed, with the threshold of its rule, the baseline of "
+        "this run, restarts and the beginning of verdicts, between its extremes or its spread where the trainer logs "
+        "them. Under the steps, signs for what else happened: rules that began to fire and recovered, restarts, "
+        "checkpoints, validations. Below, its numbers, what it means, and related metrics: {open} opens them. "
+        "The chart follows the newest step until it is moved away from it."
+    )
+
+    def __init__(self, key: str, stream: str = "") -> None:
+        """The page of a trainer's own key."""
+        super().__init__(stream)
+        self.key = key
+        self._zoom: Zoom | None = None
+        self._follows = True
+        self._is_log = False
+        self._has_smooth = True
+        self._has_band = True
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """Title, chart, and below it whatever there is to say."""
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, moment.glyphs, LEAST)
+        zoom, columns = self._shown(moment), width - LABEL_CELLS
+        view = build_metric(moment.run, self.key, moment.at_step, columns=columns, zoom=zoom, is_log=self._is_log)
+        details = paint_metric_details(view, width, None, moment.glyphs)
+        chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
+        chart = self._chart(view, moment, width, chart_height)
+        return [paint_metric_title(view, width, moment.glyphs), *chart, *details]
+
+    def _chart(self, view: MetricView, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        if moment.draw_chart is None:
+            return ()
+        shown, metric = view.plot.zoom, view.reading.signal.metric.name
+        return moment.draw_chart(
+            view.plot,
+            width,
+            height,
+            moment.glyphs,
+            unit=view.reading.unit,
+            has_smooth=self._has_smooth,
+            has_band=self._has_band,
+            markers=read_markers(moment.run, shown.first, shown.last, metric),
+        )
+
+    def _shown(self, moment: Moment) -> Zoom | None:
+        """The stretch to show; one that ended at the newest step moves on with it."""
+        if self._zoom is None:
+            return None
+        whole = _whole_run(moment)
+        if self._follows:
+            return Zoom(whole.last - self._zoom.length + 1, whole.last).within(whole)
+        return self._zoom.within(whole)
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Another stretch of the run, or other curves."""
+        whole = _whole_run(moment)
+        shown = self._shown(moment) or whole
+        match key:
+            case "zoom-in" | "zoom-out":
+                self._show(shown.scaled(0.5 if key == "zoom-in" else 2.0, whole, moment.at_step), whole)
+            case "pan-left" | "pan-right":
+                if self._zoom is None:
+                    return None
+                self._show(shown.moved(-PAN_SHARE if key == "pan-left" else PAN_SHARE, whole), whole)
+            case "reset":
+                self._zoom, self._follows = None, True
+            case "log":
+                self._is_log = not self._is_log
+            case "smooth":
+                self._has_smooth = not self._has_smooth
+            case "band":
+                self._has_band = not self._has_band
+        return Redraw()
+
+    def _show(self, zoom: Zoom, whole: Zoom) -> None:
+        self._zoom = None if zoom.length >= whole.length else zoom
+        self._follows = zoom.last >= whole.last
+
+
+def _whole_run(moment: Moment) -> Zoom:
+    stream = moment.run.stream
+    first, last = stream.first_step or 0, stream.last_step or 0
+    return Zoom(first, max(first, last))

@@ -16,6 +16,8 @@ from rltop.model import Label, Level, Signal, Verdict
 from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
 from rltop.pages.badges import verdicts_at
 from rltop.pages.key_metrics import MetricRow, change_text, notes_of, value_text
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Redraw, top_of
 from rltop.pages.signals import (
     SignalReading,
     braces,
@@ -29,6 +31,7 @@ from rltop.pages.signals import (
 from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.cells import RowBuilder, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.widths import cell_width
@@ -417,3 +420,126 @@ def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: in
                 break
             builder.add(" " if i else "").add(note, note_role)
     return builder.row(Target(TargetKind.METRIC, line.key, stream=row.reading.stream))
+
+
+_TITLE_ROWS = 1
+
+
+class MetricsPage(ListPage):
+    """Every metric that is logged: by section and group, or whatever matches what is typed."""
+
+    where = Where.METRICS
+    filter_hint = "part of a key"
+    help = (
+        "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
+        "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "
+        "filter. {fold} folds a section, {unfold} unfolds it, {open} opens a metric."
+    )
+
+    def __init__(self, section: str = "") -> None:
+        """All metrics, with a section chosen."""
+        super().__init__()
+        self._index: TreeIndex | None = None
+        self._lines: list[TreeLine | TreeKey] = []
+        self._query = ""
+        self._folded: frozenset[str] = frozenset()
+        self._chosen: Target | None = Target(TargetKind.SECTION, section) if section else None
+        self._at = 0
+        self._top = 0
+
+    @property
+    def chosen(self) -> Target | None:
+        """The section or the metric that is lit up."""
+        return self._chosen
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another line."""
+        self._chosen = target
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The lines around the chosen one; the others are not even read."""
+        run = moment.run
+        if self._index is None or not self._index.is_for(run):
+            known = self._index.rank_sections if self._index is not None else frozenset()
+            self._index = index_tree(run)
+            self._folded |= self._index.rank_sections - known
+        self._lay_out(self._index)
+        room = max(1, height - _TITLE_ROWS)
+        # The first line that can be selected brings what stands above it into view.
+        self._top = top_of(self._at, self._top if self._at > 1 else 0, room, len(self._lines))
+        view = build_tree(
+            run,
+            self._index,
+            query=self._query,
+            folded=self._folded,
+            top=self._top,
+            height=room,
+            width=width,
+            at=moment.at_step,
+        )
+        return paint_tree(view, width, height, moment.glyphs)
+
+    def _lay_out(self, index: TreeIndex) -> None:
+        """Lay out all lines, and find the chosen one among them again."""
+        self._lines, _ = layout_tree(index, self._query, self._folded)
+        places = {_line_target(line): i for i, line in enumerate(self._lines) if _line_target(line) is not None}
+        self._at = places.get(self._chosen, max(0, min(self._at, len(self._lines) - 1)))
+        self._settle(1)
+
+    def _settle(self, direction: int) -> None:
+        """Make sure that the chosen line can be selected: groups cannot."""
+        after, before = range(self._at, len(self._lines)), range(min(self._at, len(self._lines) - 1), -1, -1)
+        for i in (*after, *before) if direction > 0 else (*before, *after):
+            if _line_target(self._lines[i]) is not None:
+                self._at = i
+                break
+        self._chosen = _line_target(self._lines[self._at]) if self._lines else None
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the line that lies `by` lines away, or the last one on the way."""
+        if not self._lines:
+            return None
+        self._at = max(0, min(self._at + by, len(self._lines) - 1))
+        self._settle(by)
+        return Redraw()
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """Fold or unfold a section; go to anything else."""
+        if target.kind is TargetKind.SECTION:
+            return self._set_folded(target.name, target.name not in self._folded)
+        return super().open(target, moment)
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Fold or unfold the section of the chosen line, or all."""
+        if key == "fold-all":
+            return self._fold_all()
+        return self._set_folded(self._lines[self._at].section, key == "fold") if self._lines else None
+
+    def _fold_all(self) -> Effect:
+        """Fold every section, or unfold them if all are folded."""
+        names = frozenset(section_names(self._index)) if self._index is not None else frozenset()
+        self._folded = frozenset() if self._folded >= names else names
+        if self._folded and self._lines:
+            self._chosen = Target(TargetKind.SECTION, self._lines[self._at].section)
+        return Redraw()
+
+    def _set_folded(self, section: str, is_folded: bool) -> Effect:
+        self._folded = self._folded | {section} if is_folded else self._folded - {section}
+        if is_folded:
+            self._chosen = Target(TargetKind.SECTION, section)
+        return Redraw()
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show what matches, with the first match chosen."""
+        self._query = text
+        self._lines = layout_tree(self._index, self._query, self._folded)[0] if self._index is not None else []
+        if self._query.strip():
+            self._chosen = next((_line_target(line) for line in self._lines if isinstance(line, TreeKey)), None)
+        return Redraw()
+
+
+def _line_target(line: TreeLine | TreeKey) -> Target | None:
+    """What a line leads to, without reading its metric; a group leads nowhere."""
+    if isinstance(line, TreeKey):
+        return Target(TargetKind.METRIC, line.key, stream=line.stream)
+    return Target(TargetKind.SECTION, line.section) if line.kind == "section" else None

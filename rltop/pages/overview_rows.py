@@ -5,14 +5,18 @@ Each block is painted by its own module.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
 
+from rltop.model import RunState
 from rltop.pages.badges import paint_badges
 from rltop.pages.banner import paint_banner
 from rltop.pages.events import paint_event
-from rltop.pages.header import paint_counts, paint_header
+from rltop.pages.header import build_header, header_clock, paint_counts, paint_header
 from rltop.pages.key_metrics import Columns, columns_for, longest_key, longest_note, paint_metric_row, paint_metric_rows
-from rltop.pages.overview import OverviewView, paint_sentence, sentence_lines
+from rltop.pages.moment import Moment
+from rltop.pages.overview import OverviewView, build_overview, paint_sentence, sentence_lines
+from rltop.pages.page import Page
 from rltop.pages.stages import TimingView
 from rltop.pages.stragglers import paint_stragglers
 from rltop.pages.waterfall import (
@@ -27,10 +31,8 @@ from rltop.pages.waterfall import (
 from rltop.rows.cells import RowBuilder, fill, rule_row, too_small
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row
+from rltop.run.condition import LIVENESS_RULE
 from rltop.structs import Struct
-
-if TYPE_CHECKING:
-    pass
 
 LEAST = (40, 12)
 """Columns and rows below which nothing useful can be shown."""
@@ -226,3 +228,54 @@ class _Painter:
         columns = self._columns()
         rows = [RowBuilder(self.width, self.glyphs).add(" MORE METRICS", "title").row()]
         return rows + [paint_metric_row(row, columns, self.width, self.glyphs) for row in self.view.more[: room - 2]]
+
+
+class OverviewPage(Page):
+    """The first page: is it alive, is anything wrong, is it learning, where does the time go."""
+
+    footer: ClassVar[Sequence[str]] = ("alerts", "timing", "metrics", "timeline", "mute", "change", "runs")
+    tells_counts = True
+    help = (
+        "The overview of one run, from the top: which run, how far and how fast, and whether it is alive; the one "
+        "sentence that matters now; what fires, in two groups, learning and system; the metrics that matter for its "
+        "algorithm, each with its change against the run's own baseline and its whole history; where the time of the "
+        "newest step went; and how far the slowest answers lag behind. Select anything: {open} goes into it."
+    )
+
+    def __init__(self) -> None:
+        """The overview, not painted yet."""
+        super().__init__()
+        self._last: tuple[Hashable, OverviewView, list[Row]] | None = None
+
+    def face(self, moment: Moment) -> Hashable:
+        """The age of the newest row and how much of the file has been read, as they are shown."""
+        return super().face(moment), header_clock(moment.run)
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
+        # The words of a verdict on silence change with every second.
+        run, glyphs = moment.run, moment.glyphs
+        at = (id(run), moment.at_step, moment.is_paused, width, height)
+        now = (moment.version, *at, run.loading, run.muted, super().face(moment))
+        if (
+            self._last is not None
+            and self._last[0] == now
+            and not any(one.rule == LIVENESS_RULE for one in run.verdicts)
+        ):
+            return self._with_new_header(moment, width, height)
+        view = build_overview(run, moment.at_step, width=width, height=height)
+        if moment.is_paused:
+            view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
+        rows = paint_overview(view, width, height, glyphs)
+        self._last = (now, view, rows)
+        return rows
+
+    def _with_new_header(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        assert self._last is not None
+        _, view, rows = self._last
+        if moment.is_paused:
+            return rows
+        header = build_header(moment.run, view.timing, moment.at_step)
+        if rows[:1] == [paint_header(view.header, width, moment.glyphs)] and not view.is_empty:
+            return [paint_header(header, width, moment.glyphs), *rows[1:]]
+        return paint_overview(view._replace(header=header), width, height, moment.glyphs)

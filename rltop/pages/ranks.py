@@ -5,11 +5,14 @@ Owns the order and the words; what is compared with what is `derive.ranks`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Level, Unit, Verdict, VerdictState
 from rltop.pages.badges import verdicts_at
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
 from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -161,3 +164,20 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
         key = view.keys.get((rank, stage.stage), "")
         rows.append(builder.row(Target(TargetKind.METRIC, key, stream=rank) if key else None))
     return rows
+
+
+class RanksPage(Page):
+    """Which rank makes the others wait, stage by stage."""
+
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    help = (
+        "What each rank spends in each stage against the median of its worker group, over the newest steps: which rank "
+        "is slowest, how far behind, which part of the step the others wait for it, and how often it is the slowest. "
+        "Below, every rank of the stage that costs most. {open} opens the chart of a rank."
+    )
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The ranks at the step that is shown."""
+        view = build_ranks(moment.run, moment.at_step)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_ranks(view, width, height if is_small else None, moment.glyphs)

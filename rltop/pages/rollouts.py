@@ -6,16 +6,20 @@ Pure; knows texts, not where they come from.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence, Set
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rltop import units
 from rltop.model import Label
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Page, Push, Redraw, ShowStep, Travel
 from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
 from rltop.rows.widths import cell_width
@@ -476,3 +480,89 @@ def _paint_head(view: RolloutsView, columns: _Columns, width: int, glyphs: Glyph
     if builder.room > 12 and any(group.completions[0].prompt for group in view.groups):
         builder.add("  ").add("prompt", "dim")
     return builder.row()
+
+
+LOW_ROWS = 16
+"""Below so many rows the list is worth more than what is said above it."""
+
+
+class RolloutPage(Page):
+    """A page about completions; its neighbours are a key away."""
+
+    where = Where.ROLLOUTS
+
+    def face(self, moment: Moment) -> Hashable:
+        """What came from the dump since the page was painted."""
+        shelf = moment.run.rollouts
+        return super().face(moment), None if shelf is None else shelf.version
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Show the one before or after, or sort by something else."""
+        if key == "order":
+            return self.sort()
+        return self.neighbour(-1 if key == "previous" else 1, moment)
+
+    def sort(self) -> Effect | None:
+        """Sort by the next of what the page can be sorted by."""
+        return None
+
+    @abstractmethod
+    def neighbour(self, by: int, moment: Moment) -> Effect | None:
+        """Show the next one of what the page is about."""
+
+
+class RolloutsPage(RolloutPage):
+    """The groups of a step."""
+
+    help = (
+        "The completions of the step on the screen, one row per prompt: how long the longest answer is against the "
+        "median of its group (the others wait for it), how uneven the lengths are (Gini), the rewards and their "
+        "spread, how many answers were cut off or discarded. A sign in front means: more uneven than one group in "
+        "twenty of an ordinary task. {open} opens a group, {previous} and {next} go to the steps before and after "
+        "that the dump has, {order} sorts by something else. Lengths are tokens where the dump has them, else "
+        "characters."
+    )
+
+    def __init__(self) -> None:
+        """The groups, the most uneven first."""
+        super().__init__()
+        self._order = GroupOrder.RATIO
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The groups of the step that is shown; what is not known yet has been asked for."""
+        view = build_rollouts(moment.run, moment.at_step, self._order)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """A group opens its completions."""
+        from rltop.pages.completions import CompletionsPage  # noqa: PLC0415 - it is about a group of this page
+
+        if target.kind is TargetKind.GROUP:
+            return Push(CompletionsPage(target.name, self._order))
+        return super().open(target, moment)
+
+    def neighbour(self, by: int, moment: Moment) -> Effect | None:
+        """Go to another step of the dump; from its last one on, live."""
+        view = build_rollouts(moment.run, moment.at_step, self._order)
+        if view.state is None or view.step is None:
+            return None
+        if view.state.stream and any(part.role == view.state.stream for part in moment.run.beside):
+            # The dump counts in steps of another stream than the time cursor.
+            return Travel(by)
+        at = view.state.steps.index(view.step) + by
+        return ShowStep(view.state.steps[at]) if 0 <= at < len(view.state.steps) else None
+
+    def sort(self) -> Effect | None:
+        """Sort by the next column."""
+        self._order = next_of(self._order)
+        return Redraw()
+
+
+OrderT = TypeVar("OrderT", bound=enum.Enum)
+
+
+def next_of(order: OrderT) -> OrderT:
+    """The order after one; after the last, the first."""
+    orders = list(type(order))
+    return orders[(orders.index(order) + 1) % len(orders)]

@@ -5,11 +5,14 @@ Owns the order, the filter and the columns; a row is read from any `RunSource`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Level, RunState, VerdictState
 from rltop.pages.header import STATE_ROLES, age_text
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Redraw, top_of
 from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -296,3 +299,73 @@ def _paint_entry(entry: RunEntry, columns: _Columns, width: int, glyphs: Glyphs,
         shorten = clip if entry.state is RunState.DIED else clip_middle
         builder.add(shorten(entry.verdict, columns.verdict - _GAP - len(more)), role).add(more, "dim")
     return builder.row(Target(TargetKind.RUN, entry.path.raw))
+
+
+class RunsPage(ListPage):
+    """All runs that are followed, what needs attention first; Enter shows one."""
+
+    filter_hint = "part of a name, a path, a trainer, a state or a verdict"
+    tells_counts: ClassVar[bool] = True
+    help = (
+        "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
+        "attention comes first: what died, the worst level, what has fallen silent, what goes on. {open} shows a "
+        "run, {find} filters, {runs} goes back to the run that was shown."
+    )
+
+    def __init__(self) -> None:
+        """Every run, what comes first chosen."""
+        super().__init__()
+        self._entries: list[RunEntry] = []
+        self._query = ""
+        self._chosen: str | None = None
+        self._at = 0
+        self._top = 0
+
+    def entered(self, moment: Moment) -> None:
+        """Begin at the run that was picked before; until one is, what comes first is chosen, whichever that is."""
+        self._chosen = moment.picked
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The runs around the chosen one."""
+        self._entries = list_runs(moment.runs, self._query)
+        self._settle()
+        self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
+        total, shown = len(moment.runs), moment.run.path.raw
+        return paint_runs(self._entries, width, height, moment.glyphs, top=self._top, total=total, shown=shown)
+
+    def face(self, moment: Moment) -> Hashable:
+        """What changes with time alone: states, ages and silence."""
+        entries = list_runs(moment.runs, self._query)
+        return tuple((one.path.raw, one.state, one.age_s and one.age_s // 5, one.level) for one in entries)
+
+    def _settle(self) -> None:
+        """Find the chosen run again, wherever it stands now."""
+        places = {one.path.raw: i for i, one in enumerate(self._entries)}
+        self._at = 0 if self._chosen is None else places.get(self._chosen, self._at)
+        self._at = max(0, min(self._at, len(self._entries) - 1))
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the run that lies `by` lines away."""
+        if not self._entries:
+            return None
+        self._at = max(0, min(self._at + by, len(self._entries) - 1))
+        self._chosen = self._entries[self._at].path.raw
+        return Redraw()
+
+    @property
+    def chosen(self) -> Target | None:
+        """The run that is lit up."""
+        return Target(TargetKind.RUN, self._entries[self._at].path.raw) if self._entries else None
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another run."""
+        # What was chosen by where it stands is not held on to: another may come to stand there.
+        if self.chosen is None or target.name != self.chosen.name:
+            self._chosen = target.name
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show the runs with this text, the first of them chosen."""
+        self._query = text
+        if text.strip():
+            self._chosen, self._at = None, 0
+        return Redraw()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Unit
+from rltop.pages.moment import Moment
 from rltop.pages.overview import longer_words
+from rltop.pages.page import Effect, Open, Page, ShowStep
 from rltop.pages.source import RunSource
 from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
 from rltop.pages.waterfall import paint_stages, paint_strip
@@ -255,3 +258,45 @@ def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> str:
 def _key_of(timing: TimingView | None, name: str) -> str:
     stages = () if timing is None else timing.top
     return next((stage.key for stage in stages if stage.name.raw == name), "")
+
+
+_BESIDES = 9
+"""Rows of the page that are neither a stage nor a row of the table."""
+
+
+class TimingPage(Page):
+    """Where the time of a step went, stage by stage, and which stage explains a slow-down."""
+
+    footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
+    help = (
+        "The timing of the step on the screen: its stages on a common time axis, a table with the last value, the "
+        "median, the 95th percentile, the share and the trend of each, and which stage explains a slow-down. "
+        "{step-back} and {step-on} go to other steps. Durations are what the trainer logs; positions "
+        "are assumed in order unless they are logged."
+    )
+
+    def __init__(self, stage: Target | None = None) -> None:
+        """The page, with a stage selected."""
+        super().__init__()
+        self._stage = stage
+
+    @property
+    def begins_at(self) -> Target | None:
+        """The stage that was opened."""
+        return self._stage
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """A stage opens its own chart, a step of the strip is shown on this page."""
+        if target.kind is TargetKind.STEP:
+            return ShowStep(target.step)
+        if target.kind is not TargetKind.TIMING:
+            return super().open(target, moment)
+        return Open(Target(TargetKind.METRIC, target.name)) if target.name else None
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The timing of the step that is shown, with its whole table."""
+        view = build_timing_page(moment.run, moment.at_step)
+        if width >= LEAST[0] and height >= LEAST[1]:
+            stages = len(view.timing.stages) if view.timing is not None else 0
+            height = max(height, stages + len(view.table) + _BESIDES)
+        return paint_timing(view, width, height, moment.glyphs)

@@ -6,12 +6,17 @@ is `chain`'s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
 from rltop.pages.badges import verdicts_at
 from rltop.pages.chain import ChainView, build_chain
 from rltop.pages.chain_rows import columns_of, paint_chain
 from rltop.pages.events import paint_event
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
 from rltop.pages.signals import shown_step
 from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
@@ -170,3 +175,34 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
         return []
     rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
     return rows + [paint_event(event, width, glyphs)._replace(hot=()) for event in view.events[:12]]
+
+
+class VerdictPage(Page):
+    """One verdict: what, since when, on which numbers, why it matters, what to look at next."""
+
+    footer: ClassVar[Sequence[str]] = ("alerts", "mute", "change")
+    help = (
+        "One verdict: its sentence, the numbers it rests on, since which step, why it matters and what usually causes "
+        "it; below, what to look at next, in order: {open} opens it. {alerts} goes to the next verdict, "
+        "{mute} mutes the rule."
+    )
+
+    def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
+        """The page of `rule`, at the step of the time cursor or else at `step`."""
+        super().__init__(stream)
+        self.rule = rule
+        self._step = step
+
+    def _at(self, moment: Moment) -> int | None:
+        return self._step if moment.at_step is None else moment.at_step
+
+    def since_step(self, moment: Moment) -> int | None:
+        """Where the verdict began, or None if it does not stand at the step that is shown."""
+        found = verdicts_at(moment.run, self._at(moment))
+        return next((verdict.since_step for verdict in found if verdict.rule == self.rule and not verdict.stream), None)
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The verdict at the step that is shown."""
+        view = build_verdict(moment.run, self.rule, self._at(moment), width=width)
+        is_small = width < LEAST[0] or height < LEAST[1]
+        return paint_verdict(view, width, height if is_small else None, moment.glyphs, moment.keys)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rltop.pages.header import body_height
 from rltop.rows.cells import clip_middle
 from rltop.rows.rows import Piece, Row
 from rltop.rows.selection import Selection, highlighted, target_text
 from rltop.rows.themes import Palette, sgr
-from rltop.terminal.early_keys import EarlyKey, early_keys
+from rltop.terminal.early_keys import is_quit_typed
 from rltop.terminal.guard import TerminalGuard
 
 READING_S = 0.1
@@ -45,13 +45,13 @@ def paint_early(
     long after this function has returned. Rows that come late are drawn as long
     as nobody has taken the screen over. An error in it leaves the frame empty: the
     same read is made again, and reported, by the application. Until the screen is
-    taken over, the same thread answers the keys of `early_keys`.
+    taken over, the same thread answers `q`.
 
     Args:
         guard: holds the terminal.
         build: makes rows for a width and a height in cells.
         palette: how their roles look.
-        takes_keys: whether the keys mean what they usually do.
+        takes_keys: whether `q` means what it usually does.
         deadline_s: how long to wait.
 
     Returns:
@@ -62,11 +62,10 @@ def paint_early(
 
     def work() -> None:
         rows = _rows(build, width, height)
-        picture = EarlyPicture(rows or (), width, height, palette)
-        if rows is not None and guard.write_early(picture.frame()):
+        if rows is not None and guard.write_early(EarlyPicture(rows, width, height, palette).frame()):
             drawn.set()
-        if takes_keys:
-            _answer_keys(guard, picture)
+        if takes_keys and is_quit_typed(guard):
+            guard.end(0)
 
     threading.Thread(target=work, name="early-paint", daemon=True).start()
     if drawn.wait(min(READING_S, deadline_s)):
@@ -84,16 +83,6 @@ def _rows(build: Callable[[int, int], Sequence[Row]], width: int, height: int) -
     except Exception:
         # The worker boundary: an empty frame now, the application says why.
         return None
-
-
-def _answer_keys(guard: TerminalGuard, picture: EarlyPicture) -> None:
-    """Move the selection and quit, for as long as the screen has not been taken over."""
-    for key in early_keys(guard):
-        if key is EarlyKey.QUIT:
-            guard.end(0)
-        changed = picture.move(key.value)
-        if changed is None or not guard.write_early(changed):
-            return
 
 
 class EarlyPicture:
@@ -123,20 +112,9 @@ class EarlyPicture:
 
         Wrapping is off while it is written, so that no row can scroll the screen.
         """
-        return self._written(range(self._height))
-
-    def move(self, by: int) -> bytes | None:
-        """Select the row above (-1) or below (1): the lines that this changes; None where it would scroll."""
-        old = self._selection.spot
-        if not self._selection.vertical(by):
-            return None
-        new = self._selection.spot
-        return self._written([*sorted({spot.y for spot in (old, new) if spot is not None}), *self._status_line])
-
-    def _written(self, lines: Iterable[int]) -> bytes:
         ground, spot = self._code("text"), self._selection.spot
         out = ["\x1b[?7l"]
-        for y in lines:
+        for y in range(self._height):
             out.append(f"\x1b[{y + 1};1H{ground}{' ' * self._width}\x1b[{y + 1};1H")
             if y in self._status_line:
                 out.append(self._code("key") + clip_middle(f" {target_text(self._selection.target)}", self._width))

@@ -1,59 +1,45 @@
-"""Keys while Textual is still being imported: the selection moves, and `q` quits.
+"""`q` while Textual is still being imported, which takes long where the disk is far away.
 
-What is typed is only looked at here. All of it is handed on to Textual, which answers
-it again, so that both come to the same; a key that means anything else ends the
-looking, because it may change what the next one means.
+What is typed is only looked at here: all of it is handed on to Textual. A key that may
+change what `q` means after it ends the looking.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from rltop.terminal.guard import TerminalGuard
 
-_ESCAPE = b"\x1b"
+QUIT = b"q"
+HARMLESS = frozenset({b"j", b"k", b"\x1b[A", b"\x1b[B", b"\x1bOA", b"\x1bOB"})
+"""What terminals send for the keys up and down: impatient people press them, and `q` means the same after them."""
 
+_BINDINGS = frozenset({"quit", "up", "down"})
+"""What these keys do, as a keymap calls it, which may give them other keys."""
 
-class EarlyKey(enum.Enum):
-    """What can be answered without Textual."""
-
-    UP = -1
-    DOWN = 1
-    QUIT = 0
-
-
-EARLY_KEYS = {
-    b"k": EarlyKey.UP,
-    b"\x1b[A": EarlyKey.UP,
-    b"\x1bOA": EarlyKey.UP,
-    b"j": EarlyKey.DOWN,
-    b"\x1b[B": EarlyKey.DOWN,
-    b"\x1bOB": EarlyKey.DOWN,
-    b"q": EarlyKey.QUIT,
-}
-"""As terminals send them; the same as `ui.bindings` has for up, down and quit."""
-
-EARLY_BINDINGS = frozenset({"up", "down", "quit"})
-"""What they are called in a keymap, which may give them other keys."""
-
-EARLY_NAMES = frozenset({"up", "k", "down", "j", "q"})
+_NAMES = frozenset({"q", "j", "k", "up", "down"})
 """What the keys are called there, where they may be given to something else."""
+
+_ESCAPE = b"\x1b"
 
 
 def keeps_early_keys(keymap: Mapping[str, str]) -> bool:
     """Whether these keys mean under a keymap what they mean here."""
     given = {key.strip() for keys in keymap.values() for key in keys.split(",")}
-    return not EARLY_BINDINGS & keymap.keys() and not EARLY_NAMES & given
+    return not _BINDINGS & keymap.keys() and not _NAMES & given
 
 
-def early_keys(guard: TerminalGuard) -> Iterator[EarlyKey]:
-    """The keys that are typed, until one is none of these or the screen has been handed over."""
-    while first := guard.read_early():
-        typed = first if first != _ESCAPE else first + _rest_of_escape(guard)
-        if typed not in EARLY_KEYS:
-            return
-        yield EARLY_KEYS[typed]
+def is_quit_typed(guard: TerminalGuard) -> bool:
+    """Wait for `q`; False when another key has come, or the screen has been handed over."""
+    while (typed := _next_key(guard)) in HARMLESS:
+        pass
+    return typed == QUIT
+
+
+def _next_key(guard: TerminalGuard) -> bytes:
+    """A key whole: half an escape sequence would be another key to whoever reads the rest of it."""
+    first = guard.read_early()
+    return first if first != _ESCAPE else first + _rest_of_escape(guard)
 
 
 def _rest_of_escape(guard: TerminalGuard) -> bytes:

@@ -35,19 +35,20 @@ class Textual(MetaPathFinder):
 
 
 def crash_when_painted() -> None:
-    from rltop.app.screens.overview import OverviewScreen
+    from rltop.pages.moment import Moment
+    from rltop.pages.overview_rows import OverviewPage
 
     painted = 0
-    rows = OverviewScreen.rows
+    rows = OverviewPage.rows
 
-    def broken(self: OverviewScreen, width: int, height: int) -> object:
+    def broken(self: OverviewPage, moment: Moment, width: int, height: int) -> object:
         nonlocal painted
         painted += 1
         if painted > 1:
             raise RuntimeError("a page broke")
-        return rows(self, width, height)
+        return rows(self, moment, width, height)
 
-    OverviewScreen.rows = broken  # type: ignore[method-assign,assignment]
+    OverviewPage.rows = broken  # type: ignore[method-assign,assignment]
 
 
 def slow_down_files() -> None:

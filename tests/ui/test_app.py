@@ -4,27 +4,26 @@ import json
 from pathlib import Path
 
 import pytest
-from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_over, status_text, write_rows
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, session_over, status_text, write_rows
 
 from rltop import resources
 from rltop.app.app import SETTLED_S, RltopApp
-from rltop.app.bindings import CONTEXTS, binding_ids
-from rltop.app.commands import RltopCommands
+from rltop.app.bindings import BINDINGS, binding_ids
 from rltop.app.key_line import KeyHint, KeyLine
 from rltop.app.options import UiOptions
-from rltop.app.page import Page
-from rltop.app.screens.help import HelpScreen
-from rltop.app.screens.metric import MetricScreen
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.rollouts import RolloutsScreen
-from rltop.app.screens.timing import TimingScreen
-from rltop.app.screens.tree import TreeScreen
-from rltop.app.screens.verdict import VerdictScreen
+from rltop.app.page_screen import PageScreen
 from rltop.catalog.families import family_index
 from rltop.clock import FakeClock
 from rltop.errors import ConfigError, ThemeError
 from rltop.model import VerdictState
 from rltop.pages.header import body_height
+from rltop.pages.help import HelpPage
+from rltop.pages.metric import MetricPage
+from rltop.pages.metrics import MetricsPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.rollouts import RolloutsPage
+from rltop.pages.timing import TimingPage
+from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.options import IngestOptions
@@ -46,7 +45,7 @@ async def test_every_page_fits_every_size(size: tuple[int, int]) -> None:
     async with app.run_test(size=size) as pilot:
         for keys in ((), ("t",), ("m",), ("escape", "a"), ("escape", "question_mark")):
             await press(pilot, *keys)
-            assert isinstance(app.screen, Page)
+            assert isinstance(app.screen, PageScreen)
             assert "too small" not in page_text(app)
             assert page_text(app).strip()
 
@@ -64,14 +63,14 @@ async def test_below_the_least_size_it_says_so(size: tuple[int, int]) -> None:
 async def test_the_board_has_the_height_that_the_early_frame_takes(height: int) -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(80, height)):
-        assert isinstance(app.screen, Page)
-        assert app.screen.board.size.height == body_height(height)
+        assert isinstance(app.screen, PageScreen)
+        assert screen_of(app).board.size.height == body_height(height)
 
 
 async def test_the_overview_is_first_and_shows_true_values() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE):
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         text = page_text(app)
         assert "veRL" in text and "GRPO" in text and "150" in text
         assert "actor/kl_loss" in text and "2.91" in text
@@ -80,35 +79,35 @@ async def test_the_overview_is_first_and_shows_true_values() -> None:
 async def test_enter_goes_in_and_escape_comes_back() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
-        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        screen_of(app).board.select(Target(TargetKind.METRIC, "actor/kl_loss"))
         await press(pilot, "enter")
-        assert isinstance(app.screen, MetricScreen) and "KL to reference" in page_text(app)
+        assert isinstance(app.page, MetricPage) and "KL to reference" in page_text(app)
         await press(pilot, "a")
-        assert isinstance(app.screen, VerdictScreen) and "rule O11" in page_text(app)
+        assert isinstance(app.page, VerdictPage) and "rule O11" in page_text(app)
         await press(pilot, "question_mark")
-        assert isinstance(app.screen, HelpScreen)
+        assert isinstance(app.page, HelpPage)
         await press(pilot, "escape", "escape", "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         await press(pilot, "escape")
-        assert isinstance(app.screen, OverviewScreen) and app.is_running
+        assert isinstance(app.page, OverviewPage) and app.is_running
 
 
 async def test_every_kind_of_target_opens_its_page() -> None:
     app = app_over(RECORDED)
     expected = {
-        TargetKind.METRIC: (MetricScreen, "actor/entropy"),
-        TargetKind.VERDICT: (VerdictScreen, "P1"),
-        TargetKind.TIMING: (TimingScreen, "gen"),
-        TargetKind.STRAGGLERS: (RolloutsScreen, ""),
-        TargetKind.SECTION: (TreeScreen, "actor"),
-        TargetKind.STEP: (TimingScreen, ""),
+        TargetKind.METRIC: (MetricPage, "actor/entropy"),
+        TargetKind.VERDICT: (VerdictPage, "P1"),
+        TargetKind.TIMING: (TimingPage, "gen"),
+        TargetKind.STRAGGLERS: (RolloutsPage, ""),
+        TargetKind.SECTION: (MetricsPage, "actor"),
+        TargetKind.STEP: (TimingPage, ""),
     }
     async with app.run_test(size=WIDE) as pilot:
         for kind, (page, name) in expected.items():
             app.open(Target(kind, name, 100 if kind is TargetKind.STEP else None))
             await pilot.pause()
-            assert isinstance(app.screen, page), kind
-            assert not isinstance(app.screen, OverviewScreen)
+            assert isinstance(app.page, page), kind
+            assert not isinstance(app.page, OverviewPage)
             app.action_live()
             await press(pilot, "escape")
 
@@ -117,14 +116,14 @@ async def test_on_the_timing_page_a_stage_opens_its_chart_and_a_step_is_shown() 
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "t")
-        page = app.screen
-        assert isinstance(page, TimingScreen)
-        page.open(Target(TargetKind.STEP, step=100))
+        page = app.page
+        assert isinstance(page, TimingPage)
+        screen_of(app).open(Target(TargetKind.STEP, step=100))
         await pilot.pause()
-        assert app.screen is page and app.moment.at_step == 100 and "STEP 100" in page_text(app)
-        page.open(Target(TargetKind.TIMING, "timing_s/gen", 100))
+        assert app.page is page and app.moment.at_step == 100 and "STEP 100" in page_text(app)
+        screen_of(app).open(Target(TargetKind.TIMING, "timing_s/gen", 100))
         await pilot.pause()
-        assert isinstance(app.screen, MetricScreen) and app.screen.key == "timing_s/gen"
+        assert isinstance(app.page, MetricPage) and app.page.key == "timing_s/gen"
 
 
 async def test_alerts_go_from_one_verdict_to_the_next() -> None:
@@ -134,22 +133,22 @@ async def test_alerts_go_from_one_verdict_to_the_next() -> None:
         seen = []
         for _ in rules:
             await press(pilot, "a")
-            assert isinstance(app.screen, VerdictScreen)
-            seen.append(app.screen.rule)
+            assert isinstance(app.page, VerdictPage)
+            seen.append(app.page.rule)
         assert seen == rules
         await press(pilot, "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_modes_and_quitting() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "t")
-        assert isinstance(app.screen, TimingScreen) and "gen" in page_text(app)
+        assert isinstance(app.page, TimingPage) and "gen" in page_text(app)
         await press(pilot, "m")
-        assert isinstance(app.screen, TreeScreen)
+        assert isinstance(app.page, MetricsPage)
         await press(pilot, "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         await press(pilot, "q")
     assert app.return_code == 0
 
@@ -270,36 +269,36 @@ async def test_the_filter_narrows_as_one_types_and_escape_clears_it() -> None:
         assert "actor/kl_loss" in status_text(app) or "kl_loss" in page_text(app)
         assert "match kl_lo" in page_text(app) and "entropy" not in page_text(app)
         await press(pilot, "enter", "down")
-        assert isinstance(app.screen, TreeScreen)
+        assert isinstance(app.page, MetricsPage)
         await press(pilot, "escape")
-        assert isinstance(app.screen, TreeScreen) and "match" not in page_text(app)
+        assert isinstance(app.page, MetricsPage) and "match" not in page_text(app)
         await press(pilot, "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_from_the_filter_to_the_chart() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "slash", *"actor/entropy", "enter", "enter")
-        assert isinstance(app.screen, MetricScreen) and app.screen.key == "actor/entropy"
+        assert isinstance(app.page, MetricPage) and app.page.key == "actor/entropy"
         await press(pilot, "escape")
-        assert isinstance(app.screen, TreeScreen)
+        assert isinstance(app.page, MetricsPage)
 
 
 async def test_sections_fold_and_unfold() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "m")
-        assert isinstance(app.screen, TreeScreen)
+        assert isinstance(app.page, MetricsPage)
         shown = page_text(app)
         await press(pilot, "left")
         folded = page_text(app)
-        assert folded != shown and app.screen.board.target is not None
-        assert app.screen.board.target.kind is TargetKind.SECTION
+        assert folded != shown and screen_of(app).board.target is not None
+        assert screen_of(app).board.target.kind is TargetKind.SECTION
         await press(pilot, "right")
         assert page_text(app) == shown
         await press(pilot, "z")
-        assert all(hot.target.kind is TargetKind.SECTION for row in app.screen.board.rows for hot in row.hot)
+        assert all(hot.target.kind is TargetKind.SECTION for row in screen_of(app).board.rows for hot in row.hot)
         await press(pilot, "z", "home")
         assert page_text(app) == shown
 
@@ -308,7 +307,7 @@ async def test_the_list_scrolls_through_every_metric() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "m")
-        board = app.screen.board  # type: ignore[attr-defined]
+        board = screen_of(app).board  # type: ignore[attr-defined]
         seen = {board.target}
         for _ in range(400):
             board.action_down()
@@ -371,10 +370,10 @@ async def test_the_theme_switches_live() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         assert app.palette.name == "dark"
-        before = app.screen.board.render_line(1)  # type: ignore[attr-defined]
+        before = screen_of(app).board.render_line(1)
         await press(pilot, "T")
         assert app.palette.name == "terminal" and app.theme == "terminal"
-        after = app.screen.board.render_line(1)  # type: ignore[attr-defined]
+        after = screen_of(app).board.render_line(1)
         assert before.text == after.text and list(before) != list(after)
         await press(pilot, "T")
         assert app.palette.name == "dark"
@@ -384,7 +383,7 @@ async def test_a_broken_theme_is_reported_and_left(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("[roles]\n")
     app = app_over(RECORDED, options=UiOptions(themes_folder=tmp_path))
     async with app.run_test(size=WIDE) as pilot:
-        app.dress_in("broken")
+        app.set_theme("broken")
         await pilot.pause()
         assert app.palette.name == "dark"
         assert "broken.toml" in next(iter(app._notifications)).message
@@ -426,9 +425,9 @@ async def test_a_keymap_moves_a_key() -> None:
     app = app_over(RECORDED, options=UiOptions(keymap={"timing": "y"}, themes_folder=NO_THEMES))
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "t")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         await press(pilot, "y")
-        assert isinstance(app.screen, TimingScreen)
+        assert isinstance(app.page, TimingPage)
         await press(pilot, "question_mark")
         assert "  y  " in page_text(app)
 
@@ -439,7 +438,7 @@ def test_an_unknown_action_in_the_keymap_is_refused() -> None:
 
 
 def test_every_binding_has_an_id_of_its_own_and_a_tooltip() -> None:
-    every = [binding for bindings in CONTEXTS.values() for binding in bindings]
+    every = [binding for bindings in BINDINGS.values() for binding in bindings]
     assert all(binding.id and binding.tooltip and binding.description for binding in every)
     assert len(binding_ids()) == len(every)
 
@@ -448,16 +447,16 @@ async def test_the_palette_finds_metrics_verdicts_themes_and_actions() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         for typed, page in (
-            ("clipfrac", MetricScreen),
-            ("reward crash", VerdictScreen),
-            ("where the time", TimingScreen),
+            ("clipfrac", MetricPage),
+            ("reward crash", VerdictPage),
+            ("where the time", TimingPage),
         ):
             await press(pilot, "ctrl+p")
             await pilot.press(*("space" if character == " " else character for character in typed))
             await pilot.pause(0.3)
             await press(pilot, "down", "enter")
             await pilot.pause(0.2)
-            assert isinstance(app.screen, page), typed
+            assert isinstance(app.page, page), typed
             await press(pilot, "escape")
         await press(pilot, "ctrl+p")
         await pilot.press(*"terminal")
@@ -473,8 +472,8 @@ async def test_a_page_that_goes_on_below_says_so() -> None:
         assert "more" not in status_text(app)
         app.open(Target(TargetKind.METRIC, "actor/entropy"))
         await pilot.pause()
-        board = app.page.board if app.page is not None else None
-        assert board is not None and board.below
+        board = screen_of(app).board
+        assert board.below
         assert f"↓ {board.below} more" in status_text(app)
         await press(pilot, "end")
         await pilot.pause()
@@ -488,7 +487,7 @@ async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Pa
     app = app_over(path)
     async with app.run_test(size=WIDE) as pilot:
         await pilot.pause()
-        offered = {hit.text async for hit in RltopCommands(app.screen).discover()}
+        offered = {command.text for command in app.offered() if command.is_offered}
         recovered = [one for one in app.shown_verdicts if one.state is VerdictState.RECOVERED]
         assert recovered and len(recovered) < len(app.shown_verdicts)
         for verdict in app.shown_verdicts:
@@ -535,7 +534,7 @@ async def test_text_from_outside_cannot_leave_its_cells(tmp_path: Path) -> None:
         await press(pilot, "slash", *"evil", "enter")
         assert "\\x1b[2J\\u202e[bold]x[/]" in page_text(app) + status_text(app)
         await press(pilot, "enter")
-        assert isinstance(app.screen, MetricScreen) and "\x1b" not in page_text(app)
+        assert isinstance(app.page, MetricPage) and "\x1b" not in page_text(app)
         await press(pilot, "ctrl+p")
         await pilot.press(*"evil")
         await pilot.pause(0.3)
@@ -547,13 +546,13 @@ async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
     async with app.run_test(size=WIDE) as pilot:
         app.show_step(120)
         await press(pilot, "a")
-        assert isinstance(app.screen, VerdictScreen)
-        assert app.screen.rule in {verdict.rule for verdict in app.shown_verdicts} - {"O11"}
+        assert isinstance(app.page, VerdictPage)
+        assert app.page.rule in {verdict.rule for verdict in app.shown_verdicts} - {"O11"}
         assert "does not fire" not in page_text(app)
         await press(pilot, "escape")
         app.show_step(20)
         await press(pilot, "a")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_a_past_verdict_began_where_it_began() -> None:
@@ -574,20 +573,19 @@ async def test_a_past_verdict_began_where_it_began() -> None:
 async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(40, 12)) as pilot:
-        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        screen_of(app).board.select(Target(TargetKind.METRIC, "actor/kl_loss"))
         await press(pilot, "enter")
-        assert isinstance(app.screen, MetricScreen) and app.screen.board.top == 0
+        assert isinstance(app.page, MetricPage) and screen_of(app).board.top == 0
         assert "KL to reference" in page_text(app)
         await press(pilot, "down")
-        assert app.screen.board.top <= 1
+        assert screen_of(app).board.top <= 1
 
 
 async def test_keys_that_come_faster_than_pages_are_painted_in_one() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         painted = 0
-        page = app.screen
-        assert isinstance(page, OverviewScreen)
+        page = screen_of(app)
         draw = page.draw
 
         def count() -> None:
@@ -616,7 +614,7 @@ async def test_ascii_reaches_the_footer_and_the_palette() -> None:
 async def test_no_key_of_the_footer_is_cut(width: int) -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(width, 24)) as pilot:
-        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
+        screen_of(app).board.select(Target(TargetKind.METRIC, "actor/kl_loss"))
         await press(pilot, "enter", "comma")
         await pilot.pause()
         line = app.screen.query_one(KeyLine)
@@ -670,6 +668,6 @@ async def test_a_timer_that_comes_when_the_last_screen_is_gone_is_no_trouble() -
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
         screens, app._screen_stacks[app.current_mode] = app._screen_stacks[app.current_mode], []
-        app._offered = ()
+        app._footer_state = ()
         app._settle()
         app._screen_stacks[app.current_mode] = screens

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rltop.app.screens.change import ChangeScreen
-from rltop.app.screens.metric import MetricScreen
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.timeline import TimelineScreen
-from rltop.app.screens.verdict import VerdictScreen
+from rltop.pages.changes import ChangePage
+from rltop.pages.events import EventsPage
+from rltop.pages.metric import MetricPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import TargetKind
-from tests.screens import RECORDED, app_over, page_text, press, status_text
+from tests.screens import RECORDED, app_over, page_text, press, screen_of, status_text
 
 WIDE = (120, 40)
 
@@ -17,24 +17,24 @@ async def test_the_timeline_sets_the_time_cursor_and_opens_the_rule_there() -> N
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "e")
-        page = app.screen
-        assert isinstance(page, TimelineScreen)
+        page = app.page
+        assert isinstance(page, EventsPage)
         events = app.followed.events
         assert f"{len(events)} events" in page_text(app)
         await press(pilot, "end", "enter")
-        assert app.screen is page and app.moment.at_step == events[0].step
+        assert app.page is page and app.moment.at_step == events[0].step
         await press(pilot, "enter")
-        assert isinstance(app.screen, VerdictScreen) and app.screen.rule == events[0].rule
+        assert isinstance(app.page, VerdictPage) and app.page.rule == events[0].rule
         await press(pilot, "escape", "L", "escape")
-        assert isinstance(app.screen, OverviewScreen) and app.is_live
+        assert isinstance(app.page, OverviewPage) and app.is_live
 
 
 async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "e")
-        page = app.screen
-        assert isinstance(page, TimelineScreen)
+        page = app.page
+        assert isinstance(page, EventsPage)
         everything = page_text(app)
         family = app.followed.events[0].family
         await press(pilot, "f")
@@ -42,31 +42,31 @@ async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:
         await press(pilot, "v", "v", "v")
         assert "crit only" in page_text(app)
         await press(pilot, "escape")
-        assert page_text(app) == everything and app.screen is page
+        assert page_text(app) == everything and app.page is page
         await press(pilot, "slash", *"slower", "enter")
         assert "with 'slower'" in page_text(app) or "no event passes" in page_text(app)
         await press(pilot, "escape", "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_what_changed_follows_the_cursor_and_gives_it_back() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "c")
-        assert isinstance(app.screen, ChangeScreen)
+        assert isinstance(app.page, ChangePage)
         newest = app.followed.stream.last_step
         assert f"AT STEP {newest}" in page_text(app)
         await press(pilot, "comma")
         assert app.moment.at_step is not None and f"AT STEP {app.moment.at_step}" in page_text(app)
         await press(pilot, "L", "down", "enter")
-        assert isinstance(app.screen, MetricScreen)
+        assert isinstance(app.page, MetricPage)
         await press(pilot, "escape", "escape", "a")
         verdict = app.followed.verdicts[0]
         await press(pilot, "c")
-        assert isinstance(app.screen, ChangeScreen)
+        assert isinstance(app.page, ChangePage)
         assert f"AT STEP {verdict.since_step}" in page_text(app) and app.moment.at_step == verdict.since_step
         await press(pilot, "escape")
-        assert isinstance(app.screen, VerdictScreen) and app.moment.at_step is None
+        assert isinstance(app.page, VerdictPage) and app.moment.at_step is None
 
 
 async def test_a_link_of_the_chain_opens_its_metric() -> None:
@@ -75,18 +75,18 @@ async def test_a_link_of_the_chain_opens_its_metric() -> None:
         await press(pilot, "a")
         assert "look next" in page_text(app)
         await press(pilot, "down", "down")
-        target = app.screen.board.target  # type: ignore[attr-defined]
+        target = screen_of(app).board.target
         assert target is not None and target.kind is TargetKind.METRIC
         await press(pilot, "enter")
-        assert isinstance(app.screen, MetricScreen) and app.screen.key == target.name
+        assert isinstance(app.page, MetricPage) and app.page.key == target.name
 
 
 async def test_a_rule_is_muted_and_taken_in_again() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "a")
-        page = app.screen
-        assert isinstance(page, VerdictScreen)
+        page = app.page
+        assert isinstance(page, VerdictPage)
         rule, count = page.rule, len(app.followed.verdicts)
         await press(pilot, "x")
         assert rule not in [verdict.rule for verdict in app.followed.verdicts]

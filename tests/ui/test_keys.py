@@ -7,42 +7,33 @@ import re
 from pathlib import Path
 
 import pytest
-from screens import NO_THEMES, RECORDED, app_over, page_text, press, status_text
+from screens import NO_THEMES, RECORDED, app_over, page_text, press, screen_of, status_text
 
 import rltop
 from rltop.app.app import RltopApp
-from rltop.app.bindings import (
-    APP_BINDINGS,
-    BOARD_BINDINGS,
-    CONTEXTS,
-    PLOT_BINDINGS,
-    TREE_BINDINGS,
-    binding_ids,
-    key_names,
-    spell,
-)
-from rltop.app.filtered import FilteredPage
+from rltop.app.bindings import BINDINGS, binding_ids, key_names, spell
 from rltop.app.key_line import KeyLine
 from rltop.app.options import UiOptions
-from rltop.app.page import Page
-from rltop.app.screens.change import ChangeScreen
-from rltop.app.screens.help import HelpScreen
-from rltop.app.screens.metric import MetricScreen
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.ranks import RanksScreen
-from rltop.app.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
-from rltop.app.screens.runs import RunsScreen
-from rltop.app.screens.timeline import TimelineScreen
-from rltop.app.screens.timing import TimingScreen
-from rltop.app.screens.tree import TreeScreen
-from rltop.app.screens.verdict import VerdictScreen
-from rltop.rows.keys import NO_KEYS
+from rltop.pages.changes import ChangePage
+from rltop.pages.completions import CompletionPage, CompletionsPage
+from rltop.pages.events import EventsPage
+from rltop.pages.help import HelpPage
+from rltop.pages.metric import MetricPage
+from rltop.pages.metrics import MetricsPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.page import Page
+from rltop.pages.ranks import RanksPage
+from rltop.pages.rollouts import RolloutsPage
+from rltop.pages.runs import RunsPage
+from rltop.pages.timing import TimingPage
+from rltop.pages.verdict import VerdictPage
+from rltop.rows.keys import NO_KEYS, Where
 from rltop.rows.rows import Target, TargetKind
 from rltop.terminal.early_keys import keeps_early_keys
 
 PAGES = (
-    OverviewScreen, TimingScreen, TreeScreen, TimelineScreen, RunsScreen, MetricScreen, VerdictScreen, ChangeScreen,
-    RanksScreen, RolloutsScreen, CompletionsScreen, CompletionScreen, HelpScreen,
+    OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
+    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage,
 )  # fmt: skip
 
 OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}
@@ -59,24 +50,24 @@ def footer(app: RltopApp) -> str:
 
 
 def test_without_a_keymap_the_keys_are_those_of_the_bindings() -> None:
-    names = key_names({}, TREE_BINDINGS)
-    for bindings in (APP_BINDINGS, BOARD_BINDINGS, TREE_BINDINGS):
-        for binding in bindings:
+    names = key_names({}, [Where.METRICS])
+    for where in (Where.EVERYWHERE, Where.LIST, Where.METRICS):
+        for binding in BINDINGS[where]:
             assert list(names.every(binding.id or "")) == spell(binding.key), binding.id
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.__name__)
 def test_what_a_page_says_of_itself_names_actions_not_keys(page: type[Page]) -> None:
-    named = set(re.findall(r"{([a-z-]+)}", page.HELP))
+    named = set(re.findall(r"{([a-z-]+)}", page.help))
     assert named <= binding_ids()
-    told = key_names(dict.fromkeys(binding_ids(), "f12")).tell(page.HELP)
+    told = key_names(dict.fromkeys(binding_ids(), "f12")).tell(page.help)
     assert "{" not in told
     for name in named:
-        assert spell(next(one.key for one in _every() if one.id == name))[0] not in page.HELP.split()
+        assert spell(next(one.key for one in _every() if one.id == name))[0] not in page.help.split()
 
 
 def _every():  # type: ignore[no-untyped-def]
-    return [binding for bindings in CONTEXTS.values() for binding in bindings]
+    return [binding for bindings in BINDINGS.values() for binding in bindings]
 
 
 HARD_CODED = re.compile(
@@ -89,8 +80,8 @@ HARD_CODED = re.compile(
 def test_no_text_of_the_screen_names_a_key_by_itself() -> None:
     root = Path(rltop.__file__).parent
     found = []
-    for path in [*root.glob("ui/**/*.py"), *root.glob("view/**/*.py")]:
-        if path.name == "bindings.py":
+    for path in [*root.glob("app/**/*.py"), *root.glob("pages/**/*.py"), *root.glob("rows/**/*.py")]:
+        if path.name in ("bindings.py", "keys.py"):
             continue
         tree = ast.parse(path.read_text())
         told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
@@ -155,7 +146,7 @@ async def test_a_key_that_was_given_away_is_named_no_more() -> None:
 
 
 def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> None:
-    names = key_names({"timing": "j", "alerts": "s,y", "rollouts": "h"}, PLOT_BINDINGS)
+    names = key_names({"timing": "j", "alerts": "s,y", "rollouts": "h"}, [Where.CHART])
     assert names.every("timing") == () and names.every("down") == ("↓", "j")
     assert names.every("alerts") == ("y",)
     assert names.every("pan-left") == ("←", "h") and names.every("rollouts") == ()
@@ -169,7 +160,7 @@ async def test_a_key_that_textual_keeps_is_not_promised() -> None:
     app = app_with(timing="tab", previous="tab", next="shift+tab")
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "tab")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         await press(pilot, "R")
         await pilot.pause()
         assert "Tab/Shift-Tab Next" in footer(app)
@@ -194,7 +185,7 @@ async def test_while_one_types_letters_are_no_keys() -> None:
     app = app_with(back="Z", pause="f4")
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "e", "f4", "slash", "Z", "Z")
-        assert isinstance(app.screen, FilteredPage) and app.screen.filter.value == "ZZ"
+        assert isinstance(app.page, EventsPage) and screen_of(app).filter.value == "ZZ"
         assert "clears it" not in page_text(app) and "Back" not in footer(app)
         assert "F4 goes on" in status_text(app)
         await press(pilot, "enter")

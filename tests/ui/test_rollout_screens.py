@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 from rollout_dumps import write_sqlite
-from screens import NO_THEMES, app_over, page_text, press, write_rows
+from screens import NO_THEMES, app_over, page_text, press, screen_of, write_rows
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.rollouts import CompletionScreen, CompletionsScreen, RolloutsScreen
 from rltop.clock import FakeClock
+from rltop.pages.completions import CompletionPage, CompletionsPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.rollouts import RolloutsPage
 from rltop.resources import folder
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.discover import discover
@@ -46,31 +47,31 @@ async def test_from_the_stragglers_to_a_text_and_back() -> None:
     app = app_over(FIXTURE / "metrics.jsonl")
     async with app.run_test(size=(120, 40)) as pilot:
         app.show_step(125)
-        app.screen.board.select(Target(TargetKind.STRAGGLERS))  # type: ignore[attr-defined]
+        screen_of(app).board.select(Target(TargetKind.STRAGGLERS))
         await press(pilot, "enter")
-        assert isinstance(app.screen, RolloutsScreen)
+        assert isinstance(app.page, RolloutsPage)
         text = await until(pilot, app, "4 groups of 8")
         assert "step 125" in text
         await press(pilot, "enter")
-        assert isinstance(app.screen, CompletionsScreen) and "1 of 4 by ratio" in page_text(app)
+        assert isinstance(app.page, CompletionsPage) and "1 of 4 by ratio" in page_text(app)
         await press(pilot, "right")
         assert "2 of 4 by ratio" in page_text(app)
         await press(pilot, "p", "enter")
-        assert isinstance(app.screen, CompletionScreen)
+        assert isinstance(app.page, CompletionPage)
         assert "1 of 8 by length" in await until(pilot, app, "── completion")
         await press(pilot, "n")
         assert "2 of 8 by length" in await until(pilot, app, "── completion")
         await press(pilot, "full_stop")
         assert "step 126" in await until(pilot, app, "── completion")
         await press(pilot, "escape", "escape", "escape")
-        assert isinstance(app.screen, OverviewScreen) and app.moment.at_step == 126
+        assert isinstance(app.page, OverviewPage) and app.moment.at_step == 126
 
 
 async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> None:
     app = small_app(tmp_path)
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "R")
-        assert isinstance(app.screen, RolloutsScreen)
+        assert isinstance(app.page, RolloutsPage)
         await until(pilot, app, "step 130")
         await press(pilot, "left")
         await until(pilot, app, "step 129   4 groups")
@@ -78,7 +79,7 @@ async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> 
         await press(pilot, "o")
         assert "▼max" in page_text(app)
         await press(pilot, "R", "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 @pytest.mark.parametrize("size", [(40, 12), (200, 60)])
@@ -100,7 +101,7 @@ async def test_without_rollouts_the_page_says_how_to_get_them(tmp_path: Path) ->
         await press(pilot, "R")
         await until(pilot, app, "--rollouts PATH")
         await press(pilot, "left", "right", "o", "enter", "escape")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_what_is_written_meanwhile_is_shown(tmp_path: Path) -> None:

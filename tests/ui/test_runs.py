@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from screens import NO_THEMES, page_text, press, session_over, status_text, write_rows
+from screens import NO_THEMES, page_text, press, screen_of, session_over, status_text, write_rows
 
 from rltop.app.app import RltopApp
 from rltop.app.options import UiOptions
-from rltop.app.screens.metric import MetricScreen
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.ranks import RanksScreen
-from rltop.app.screens.runs import RunsScreen
 from rltop.clock import FakeClock
+from rltop.pages.metric import MetricPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.ranks import RanksPage
+from rltop.pages.runs import RunsPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.run.discover import awaited, discover
 from rltop.run.found import Found
@@ -37,19 +37,19 @@ async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Pa
     app = app_of(session_over(*paths))
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
-        assert isinstance(app.screen, RunsScreen)
+        assert isinstance(app.page, RunsPage)
         assert [line.split()[1] for line in page_text(app).splitlines()[2:5]] == ["b", "a", "c"]
         await press(pilot, "enter")
         await pilot.pause()
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         assert app.followed.path.raw == str(paths[1])
         await press(pilot, "r", "down", "enter")
         await pilot.pause()
         assert app.followed.path.raw == str(paths[0])
         await press(pilot, "r")
-        assert isinstance(app.screen, RunsScreen)
+        assert isinstance(app.page, RunsPage)
         await press(pilot, "r")
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_what_comes_first_is_chosen_until_a_run_is_picked(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ async def test_what_comes_first_is_chosen_until_a_run_is_picked(tmp_path: Path) 
     session = session_over(*paths)
     app = RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=FakeClock())
     async with app.run_test(size=(100, 30)) as pilot:
-        screen = app.screen
-        assert isinstance(screen, RunsScreen)
+        screen = screen_of(app)
+        assert isinstance(screen.page, RunsPage)
         await pilot.pause()
         session.drain()
         app.draw()
@@ -84,7 +84,7 @@ async def test_a_single_run_is_shown_at_once(tmp_path: Path) -> None:
     app = app_of(session_over(a_run(tmp_path / "a" / "metrics.jsonl")))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 def folder_app(folder: Path) -> RltopApp:
@@ -101,7 +101,7 @@ async def test_a_metric_of_another_stream_is_shown_on_its_own_steps(tmp_path: Pa
         assert "explorer step 90" in page_text(app)
         app.open(Target(TargetKind.METRIC, "rollout/accuracy/mean", stream="explorer"))
         await pilot.pause()
-        assert isinstance(app.screen, MetricScreen)
+        assert isinstance(app.page, MetricPage)
         assert "step 90" in page_text(app)
         app.show_step(20)
         await pilot.pause()
@@ -116,7 +116,7 @@ async def test_the_ranks_page_names_the_slow_one_at_every_size(tmp_path: Path) -
             await pilot.pause()
             app.open(Target(TargetKind.RANKS))
             await pilot.pause()
-            assert isinstance(app.screen, RanksScreen)
+            assert isinstance(app.page, RanksPage)
             assert "rank 3" in page_text(app)
 
 
@@ -217,14 +217,14 @@ async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_pa
     app = app_of(session)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
         for name in ("a", "b"):
             a_run(tmp_path / name / "metrics.jsonl")
         news = [discover([str(tmp_path)]).found]
         session.look_again = lambda: news.pop() if news else None
         for _ in range(40):
             await pilot.pause(0.05)
-            if isinstance(app.screen, RunsScreen) and "RUNS  2" in page_text(app):
+            if isinstance(app.page, RunsPage) and "RUNS  2" in page_text(app):
                 break
-        assert isinstance(app.screen, RunsScreen)
+        assert isinstance(app.page, RunsPage)
         assert "RUNS  2" in page_text(app)

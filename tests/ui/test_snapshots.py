@@ -16,7 +16,7 @@ from screens import NO_THEMES, RECORDED, app_over, press
 from textual.pilot import Pilot
 
 from rltop.app.options import UiOptions
-from rltop.app.page import Page
+from rltop.app.page_screen import PageScreen
 from rltop.clock import FakeClock
 from rltop.rows.rows import Target, TargetKind
 
@@ -39,7 +39,7 @@ async def press_and_settle(pilot: Pilot[int], *keys: str) -> None:
 
 async def open_chart(pilot: Pilot[int]) -> None:
     page = pilot.app.screen
-    assert isinstance(page, Page)
+    assert isinstance(page, PageScreen)
     page.board.select(KL)
     await press_and_settle(pilot, "enter")
 

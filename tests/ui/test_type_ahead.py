@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from screens import RECORDED, app_over, page_text
+from screens import RECORDED, app_over, page_text, screen_of
 from textual import events
 from textual.pilot import Pilot
 
 from rltop.app.app import RltopApp
-from rltop.app.filtered import MAX_FILTER_CHARS
-from rltop.app.screens.metric import MetricScreen
-from rltop.app.screens.overview import OverviewScreen
-from rltop.app.screens.timing import TimingScreen
-from rltop.app.screens.tree import TreeScreen
+from rltop.app.page_screen import MAX_FILTER_CHARS
+from rltop.pages.metric import MetricPage
+from rltop.pages.metrics import MetricsPage
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.timing import TimingPage
 
 
 def type_ahead(app: RltopApp, *keys: str) -> None:
@@ -38,7 +38,7 @@ async def test_a_filter_is_typed_confirmed_and_its_match_opened() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "slash", *"clipfrac", "enter", "enter")
-        await until(pilot, lambda: isinstance(app.screen, MetricScreen) and "actor/pg_clipfrac" in page_text(app))
+        await until(pilot, lambda: isinstance(app.page, MetricPage) and "actor/pg_clipfrac" in page_text(app))
 
 
 async def test_and_left_again_all_in_one_go() -> None:
@@ -48,29 +48,28 @@ async def test_and_left_again_all_in_one_go() -> None:
         before = app.palette.name
         type_ahead(app, "slash", *"clipfrac", "enter", "enter", "escape", "escape", "escape", "T")
         await until(pilot, lambda: app.palette.name != before)
-        assert isinstance(app.screen, OverviewScreen)
+        assert isinstance(app.page, OverviewPage)
 
 
 async def test_no_key_meant_for_the_filter_does_what_it_does_elsewhere() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "m", "slash", *"TqacTL")
-        await until(pilot, lambda: isinstance(app.screen, TreeScreen) and app.screen.filter.value == "TqacTL")
+        await until(pilot, lambda: isinstance(app.page, MetricsPage) and screen_of(app).filter.value == "TqacTL")
 
 
 async def test_pages_are_opened_and_left_in_order() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "t", "comma", "comma", "L", "m", "escape", "t", "comma")
-        await until(pilot, lambda: isinstance(app.screen, TimingScreen) and not app.is_live)
+        await until(pilot, lambda: isinstance(app.page, TimingPage) and not app.is_live)
 
 
 async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_it() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        assert isinstance(app.screen, OverviewScreen)
-        board, slices = app.screen.board, 0
+        board, slices = screen_of(app).board, 0
 
         def read(budget_ms: float) -> bool:
             nonlocal slices
@@ -110,8 +109,8 @@ async def test_a_key_that_nothing_comes_of_does_not_keep_reading_for_long() -> N
 async def test_a_flood_of_characters_goes_into_the_filter_together(monkeypatch: pytest.MonkeyPatch) -> None:
     app = app_over(RECORDED)
     shown: list[str] = []
-    show_only = TreeScreen.show_only
-    monkeypatch.setattr(TreeScreen, "show_only", lambda page, text: (shown.append(text), show_only(page, text)))
+    show_only = MetricsPage.show_only
+    monkeypatch.setattr(MetricsPage, "show_only", lambda page, text: (shown.append(text), show_only(page, text))[1])
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "m", "slash", *("abcdefghij" * 500), "escape", "T")
         before = app.palette.name
@@ -125,9 +124,8 @@ async def test_of_a_long_paste_the_beginning_is_taken() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(120, 40)) as pilot:
         type_ahead(app, "m", "slash")
-        await until(pilot, lambda: isinstance(app.screen, TreeScreen) and app.screen.filter.has_focus)
-        assert isinstance(app.screen, TreeScreen)
-        field = app.screen.filter
+        await until(pilot, lambda: isinstance(app.page, MetricsPage) and screen_of(app).filter.has_focus)
+        field = screen_of(app).filter
         app.post_message(events.Paste("loss " + "x" * 45_000 + "\nmore"))
         await until(pilot, lambda: len(field.value) == MAX_FILTER_CHARS)
         assert field.value.startswith("loss xxx")

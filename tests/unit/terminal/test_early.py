@@ -8,12 +8,12 @@ from pathlib import Path
 import pyte
 import pytest
 
-from rltop.app.bindings import APP_BINDINGS, BOARD_BINDINGS
 from rltop.pages.header import body_height
+from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
 from rltop.rows.themes import load_palette
 from rltop.terminal.early import EarlyPicture, paint_early
-from rltop.terminal.early_keys import EARLY_BINDINGS, EARLY_KEYS, EarlyKey
+from rltop.terminal.early_keys import HARMLESS, QUIT
 from rltop.terminal.guard import TerminalGuard
 from rltop.terminal.modes import LEAVE
 
@@ -162,27 +162,18 @@ def chosen(data: bytes, made: pyte.Screen) -> list[str]:
     return [line for line in lines if line]
 
 
-def test_the_selection_moves_and_only_its_lines_are_sent() -> None:
+def test_the_first_that_can_be_selected_is_lit_as_it_will_be_later() -> None:
     names = ["title", "alpha", "beta", "gamma"]
     rows = [
         Row((Piece(name),), (Hot(0, 7, Target(TargetKind.METRIC, name)),) if name != "title" else ()) for name in names
     ]
-    picture = EarlyPicture(rows, 20, 5, PALETTE, {"COLORTERM": "truecolor"})
     made = pyte.Screen(20, 5)
-    assert chosen(picture.frame(), made) == ["alpha  "]
-    assert picture.move(-1) is None
-    moved = picture.move(1)
-    assert moved is not None
-    assert chosen(moved, made) == ["beta   "]
-    assert b"gamma" not in moved and b"title" not in moved
-    assert chosen(picture.move(1) or b"", made) == ["gamma  "]
-    assert picture.move(1) is None
+    assert chosen(EarlyPicture(rows, 20, 5, PALETTE, {"COLORTERM": "truecolor"}).frame(), made) == ["alpha  "]
     assert [line.rstrip() for line in made.display] == [*names, ""]
 
 
-def test_early_keys_are_those_of_the_bindings() -> None:
-    keys = {each.id: set(each.key.split(",")) for each in (*BOARD_BINDINGS, *APP_BINDINGS)}
-    letters = {typed.decode(): key for typed, key in EARLY_KEYS.items() if not typed.startswith(b"\x1b")}
-    assert letters == {"k": EarlyKey.UP, "j": EarlyKey.DOWN, "q": EarlyKey.QUIT}
-    assert {"up", "k"} == keys["up"] and {"down", "j"} == keys["down"] and {"q"} == keys["quit"]
-    assert set(keys) >= EARLY_BINDINGS
+def test_early_keys_are_those_of_the_key_table() -> None:
+    keys = {each.id: set(each.keys.split(",")) for each in (*KEYS[Where.LIST], *KEYS[Where.EVERYWHERE])}
+    assert keys["quit"] == {QUIT.decode()}
+    letters = {key.decode() for key in HARMLESS if not key.startswith(b"\x1b")}
+    assert letters | {"up", "down"} == keys["up"] | keys["down"]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
 
 from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.structs import Struct, replace
+
+if TYPE_CHECKING:
+    from rltop.pages.chart import ChartPainter
 
 
 class Moment(Struct):
@@ -19,6 +24,11 @@ class Moment(Struct):
         at_step: the time cursor; None follows the newest step.
         is_paused: the picture stands still.
         left_out: paths that belong to what is followed and cannot be read, each with the reason.
+        keys: the keys as they are now, where the page is shown.
+        runs: every run that is followed.
+        picked: path of the run that was picked from their list; None until one was.
+        draw_chart: draws the large chart of a metric.
+        version: moves with everything that a page may show of the run, time aside.
     """
 
     run: RunSource
@@ -26,6 +36,11 @@ class Moment(Struct):
     at_step: int | None = None
     is_paused: bool = False
     left_out: Sequence[tuple[str, str]] = ()
+    keys: KeyNames = NO_KEYS
+    runs: Sequence[RunSource] = ()
+    picked: str | None = None
+    draw_chart: ChartPainter | None = None
+    version: Hashable = None
 
     def within(self, stream: str) -> Moment:
         """The same moment in another stream of the run, at the step of the same time."""

@@ -1,0 +1,198 @@
+"""A driver of Textual's that leaves the terminal to the guard, and tells when it has answered.
+
+With `textual_shim` one of the two places that touch what Textual does not document.
+Written against Textual 8.2; `driver_for` says what it leans on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, cast
+
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+from textual.messages import TerminalSupportsSynchronizedOutput
+
+from rltop.app.textual_shim import KeysInOrder
+
+_ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
+
+_FLUSH_CHARACTERS = 1 << 16
+
+
+class ScreenGuard(Protocol):
+    """Whoever holds the terminal; see `terminal.guard`, which is a room beside this one."""
+
+    @property
+    def input_fd(self) -> int:
+        """Where keys come from."""
+        ...
+
+    @property
+    def output_fd(self) -> int:
+        """Where the picture goes."""
+        ...
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height in cells."""
+        ...
+
+    def enter(self) -> None:
+        """Show the alternate screen, if it is not shown."""
+        ...
+
+    def hand_over(self) -> bytes:
+        """Draw and read nothing more by itself: that is Textual's from here on; what was typed so far."""
+        ...
+
+    def write(self, data: bytes) -> bool:
+        """Send `data`; False when there is no screen any more."""
+        ...
+
+    def restore(self) -> None:
+        """Put the terminal back as it was, if that has not been done."""
+        ...
+
+    def on_leave(self, leave: Callable[[], None] | None) -> None:
+        """Call `leave` on a signal or when the terminal is gone; it must only schedule."""
+        ...
+
+    def on_stop(self, stop: Callable[[], None] | None, resume: Callable[[], None] | None) -> None:
+        """Call `stop` when the job is to stop, `resume` after a stop that nobody announced; they must only schedule."""
+        ...
+
+    def stop_job(self) -> None:
+        """Stop until the job is continued in the foreground; the terminal has been restored."""
+        ...
+
+
+class _Outlet:
+    """The file that Textual's writer thread writes to: the guard's terminal.
+
+    Textual writes to standard error, which may be a log file, and its writer
+    thread dies of the first error, after which the full queue blocks the event
+    loop. The guard does neither, and stops writing the moment it has restored.
+    """
+
+    def __init__(self, guard: ScreenGuard) -> None:
+        self._guard = guard
+        self._pending: list[str] = []
+        self._size = 0
+
+    def write(self, text: str) -> int:
+        self._pending.append(text)
+        self._size += len(text)
+        if self._size > _FLUSH_CHARACTERS:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        data, self._pending, self._size = "".join(self._pending), [], 0
+        self._guard.write(data.encode("utf-8", "replace"))
+
+    def fileno(self) -> int:
+        return self._guard.output_fd
+
+
+class Ping(Protocol):
+    """Whoever wants to know that the terminal has answered; see `pace`."""
+
+    def answered(self) -> None:
+        """The terminal has answered; called on the thread that reads keys."""
+        ...
+
+    def settle(self) -> None:
+        """Wait for an answer under way, but not long."""
+        ...
+
+
+def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
+    """A driver that draws on the alternate screen which `guard` already shows.
+
+    Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
+    `_file`, `fileno` and `input_tty`, its methods `_get_terminal_size` and
+    `run_input_thread`, which parses keys with `XTermParser`, and the fact
+    that it switches screens by writing exactly `CSI ?1049h` and `CSI ?1049l`.
+    Also on `process_message`, which sees on its own thread every key and the message
+    `TerminalSupportsSynchronizedOutput` for each answer to `CSI ?2026$p`, on `_app`,
+    and on `disable_input`, after which nobody reads such an answer.
+    Also on `suspend_application_mode` and `resume_application_mode`, which end and
+    begin both threads, and on `attrs_before`, the settings that it would restore.
+    Its own answers to SIGTSTP and SIGCONT, set when it is made, end in an empty
+    screen, and in a second thread that reads keys where nobody announced the stop.
+    What was typed before it came is put before what its input thread reads.
+    Entering a second time would clear the early frame and, in some terminals,
+    overwrite the saved cursor; leaving is the guard's, so that it comes last.
+    """
+
+    class GuardedDriver(LinuxDriver):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            self._file = cast("Any", _Outlet(guard))
+            self.fileno = guard.input_fd
+            self.input_tty = True
+            guard.on_stop(partial(self._loop_soon, self.stop_job), partial(self._loop_soon, self.draw_again))
+
+        def _loop_soon(self, call: Callable[[], None]) -> None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(call)
+
+        def _get_terminal_size(self) -> tuple[int, int]:
+            return guard.size
+
+        def write(self, data: str) -> None:
+            if data not in _ALTERNATE_SCREEN:
+                super().write(data)
+
+        def start_application_mode(self) -> None:
+            guard.enter()
+            self._typed = guard.hand_over()
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+            self.attrs_before = None
+
+        def stop_job(self) -> None:
+            """Give the terminal back and stop; when the job goes on, take it again."""
+            self._go_on_after(guard.stop_job)
+
+        def draw_again(self) -> None:
+            """Take a terminal again that somebody else has used meanwhile: every mode, and every cell."""
+            self._go_on_after(lambda: None)
+
+        def _go_on_after(self, stop: Callable[[], None]) -> None:
+            if not self._app._running:
+                # About to end, or not begun: there is nothing to stop or to draw again.
+                return
+            self.suspend_application_mode()
+            stop()
+            self.resume_application_mode()
+            self._app.refresh(layout=True)
+
+        def run_input_thread(self) -> None:
+            if self._typed:
+                for event in XTermParser(self._debug).feed(self._typed.decode("utf-8", "replace")):
+                    self.process_message(event)
+            super().run_input_thread()
+
+        def process_message(self, message: Message) -> None:
+            if isinstance(message, TerminalSupportsSynchronizedOutput):
+                ping.answered()
+            elif isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
+                self._app.expect_key()
+            super().process_message(message)
+
+        def disable_input(self) -> None:
+            ping.settle()
+            super().disable_input()
+
+        def close(self) -> None:
+            # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
+            super().close()
+            guard.restore()
+
+    return GuardedDriver

@@ -1,0 +1,255 @@
+"""The one screen that shows any page: rows in a board, a filter where the page has one, status line, footer.
+
+Owns when a page is painted anew, and carries keys, clicks and typed text to it. Only the
+active screen is painted, and only when there is something new to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Protocol
+
+from textual import on
+from textual.app import ComposeResult
+from textual.getters import query_one
+from textual.screen import Screen
+from textual.widgets import Input
+
+from rltop.app.bindings import BINDINGS, key_names
+from rltop.app.board import Board, LongBoard
+from rltop.app.key_line import KeyLine
+from rltop.app.messages import Opened, Selected
+from rltop.app.status import paint_status
+from rltop.app.textual_shim import bind, update_by_cells
+from rltop.pages.header import ROOMY_ROWS
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Page, Redraw
+from rltop.rows.keys import KeyNames, Where
+from rltop.rows.rows import Row, Target
+from rltop.rows.themes import Palette
+from rltop.structs import replace
+
+MAX_FILTER_CHARS = 256
+"""Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
+
+
+class Host(Protocol):
+    """What a screen asks of the application."""
+
+    palette: Palette
+
+    @property
+    def keymap(self) -> Mapping[str, str]:
+        """Binding id → keys that were given to it."""
+        ...
+
+    @property
+    def moment(self) -> Moment:
+        """The run and the step that are shown."""
+        ...
+
+    @property
+    def page(self) -> Page | None:
+        """The page on top."""
+        ...
+
+    def carry_out(self, effect: Effect) -> None:
+        """Do what a page wants."""
+        ...
+
+    def offer(self) -> None:
+        """Bring the footer up to date."""
+        ...
+
+
+class FilterInput(Input):
+    """A text field that takes of a text what there is room for."""
+
+    def replace(self, text: str, start: int, end: int) -> None:
+        """Put text into the place of a stretch."""
+        left = len(self.value) - abs(min(end, len(self.value)) - max(0, start))
+        super().replace(text[: max(0, MAX_FILTER_CHARS - left)], start, end)
+
+
+class PageScreen(Screen[None]):
+    """A page as Textual shows it."""
+
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
+
+    board = query_one("#board", Board)
+    status = query_one("#status", Board)
+    filter = query_one("#filter", Input)
+
+    def __init__(self, page: Page, host: Host) -> None:
+        """A screen for `page`; what is beyond the page is done by `host`."""
+        super().__init__()
+        self.page = page
+        self._host = host
+        filter_keys = (Where.FILTER,) if self.has_filter else ()
+        self._groups = (*filter_keys, page.where) if page.where is not None else filter_keys
+        self._keys: dict[bool, KeyNames] = {}
+        bind(self, [binding for where in self._groups for binding in BINDINGS[where]])
+        update_by_cells(self)
+
+    @property
+    def moment(self) -> Moment:
+        """What is shown, in the stream that the page is about."""
+        return replace(self._host.moment.within(self.page.stream), keys=self.keys)
+
+    @property
+    def is_typing(self) -> bool:
+        """Whether the keys go into a text field."""
+        return self.focused is not None and self.focused.id == "filter"
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether the page has a filter."""
+        return isinstance(self.page, ListPage)
+
+    @property
+    def keys(self) -> KeyNames:
+        """The keys as they are on this page now."""
+        is_typing = self.is_typing
+        if is_typing not in self._keys:
+            self._keys[is_typing] = key_names(self._host.keymap, self._groups, is_typing=is_typing)
+        return self._keys[is_typing]
+
+    def compose(self) -> ComposeResult:
+        """The filter where there is one, a board over everything that is left, status line and footer."""
+        palette = self._host.palette
+        if isinstance(self.page, ListPage):
+            filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
+            filter_input.display = False
+            yield filter_input
+            yield LongBoard(palette, self._rows, self._move, id="board")
+        else:
+            yield Board(palette, self._rows, id="board")
+        status = Board(palette, self._status_rows, id="status")
+        status.can_focus = False
+        yield status
+        yield KeyLine(self.page.footer)
+
+    def _rows(self, width: int, height: int) -> Sequence[Row]:
+        return self.page.rows(self.moment, width, height)
+
+    def _status_rows(self, width: int, height: int) -> Sequence[Row]:
+        board, has_counts = self.board, not self.page.tells_counts
+        board.settle()
+        row = paint_status(self._host.moment, board.target, width, self.keys, has_counts=has_counts, below=board.below)
+        # With nothing to say the line is left as it is: at first the early frame may have said something there.
+        return [row][:height] if any(text.strip() for text, _ in row.line) else []
+
+    def face(self) -> Hashable:
+        """What the page shows that changes with time alone; equal faces need no new picture."""
+        return self.page.face(self._host.moment)
+
+    def draw(self) -> None:
+        """Paint with what is known now; only what changed goes to the terminal."""
+        for board in self.query(Board):
+            board.draw()
+        if isinstance(self.page, ListPage) and self.page.chosen is not None:
+            self.board.select(self.page.chosen)
+
+    def set_palette(self) -> None:
+        """Draw in the application's present theme."""
+        for board in self.query(Board):
+            board.set_palette(self._host.palette)
+
+    def show(self, page: Page) -> None:
+        """Show another page of the same kind in the place of this one."""
+        self.page = page
+        self.draw()
+
+    def carry_out(self, effect: Effect | None) -> None:
+        """Do what the page wants, here or beyond the page."""
+        if isinstance(effect, Redraw):
+            if effect.from_top:
+                self.board.action_first()
+            self.draw()
+        elif effect is not None:
+            self._host.carry_out(effect)
+
+    def action_act(self, key: str) -> None:
+        """One of the page's own keys was pressed."""
+        self.carry_out(self.page.on(key, self.moment))
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape closes a part of the page rather than the page."""
+        return (self.has_filter and bool(self.filter.display)) or self.page.has_something_to_close
+
+    def close_something(self) -> None:
+        """Clear and hide the filter, and whatever else the page narrows down."""
+        if self.has_filter:
+            self.filter.value = ""
+            self.filter.display = False
+            self.board.focus()
+        self.carry_out(self.page.close_something())
+
+    # -- from Textual --------------------------------------------------------------------------------------------
+
+    def on_mount(self) -> None:
+        """Give the keys to the board, at once: `Widget.focus` would do it after the next keys."""
+        self.set_focus(self.board)
+        if self.page.begins_at is not None:
+            self.call_after_refresh(self.board.select, self.page.begins_at)
+
+    def on_screen_resume(self) -> None:
+        """Catch up with what happened while another screen was shown."""
+        self.page.entered(self.moment)
+        self.set_palette()
+        self.draw()
+
+    def on_unmount(self) -> None:
+        """The page is closed; at the end of the program there is nothing to show an effect on."""
+        if self._host.page is not self.page:
+            self.carry_out(self.page.left())
+
+    @on(Selected)
+    def _follow_selection(self, message: Selected) -> None:
+        message.stop()
+        target = message.target
+        if isinstance(self.page, ListPage) and target is not None and target == self.board.target:
+            self.page.choose(target)
+        self.status.draw()
+        self._host.offer()
+
+    @on(Opened)
+    def _open_target(self, message: Opened) -> None:
+        message.stop()
+        target = message.target
+        # What a page about one stream leads to is in that stream, whichever view painted it.
+        self.open(target if target.stream else target._replace(stream=self.page.stream))
+
+    def open(self, target: Target) -> None:
+        """Open what was selected."""
+        self.carry_out(self.page.open(target, self.moment))
+
+    # -- the filter ----------------------------------------------------------------------------------------------
+
+    def _move(self, by: int) -> None:
+        if isinstance(self.page, ListPage):
+            self.carry_out(self.page.move(by))
+
+    def find(self) -> None:
+        """Put the cursor into the filter."""
+        self.filter.display = True
+        # At once: `Widget.focus` is put off, and the next key would go to the list.
+        self.set_focus(self.filter)
+
+    def action_to_list(self) -> None:
+        """From the filter into the list."""
+        self.board.focus()
+
+    @on(Input.Changed, "#filter")
+    def _filter_changed(self, message: Input.Changed) -> None:
+        message.stop()
+        if isinstance(self.page, ListPage):
+            self.carry_out(self.page.show_only(message.value))
+
+    @on(Input.Submitted, "#filter")
+    def _filter_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        self.set_focus(self.board)
+        # Keys that were letters until now do something again, and may be named.
+        self.draw()

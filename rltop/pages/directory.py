@@ -1,0 +1,59 @@
+"""The table of pages: which page a key opens, and which a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from rltop.pages.events import EventsPage
+from rltop.pages.metric import MetricPage
+from rltop.pages.metrics import MetricsPage
+from rltop.pages.moment import Moment
+from rltop.pages.overview_rows import OverviewPage
+from rltop.pages.page import Page
+from rltop.pages.ranks import RanksPage
+from rltop.pages.runs import RunsPage
+from rltop.pages.timing import TimingPage
+from rltop.pages.verdict import VerdictPage
+from rltop.rows.rows import Target, TargetKind
+
+FIRST = "overview"
+"""The page that Escape leads back to."""
+
+STANDING: Mapping[str, Callable[[], Page]] = MappingProxyType(
+    {
+        FIRST: OverviewPage,
+        "timing": TimingPage,
+        "metrics": MetricsPage,
+        "timeline": EventsPage,
+        "runs": RunsPage,
+    }
+)
+"""Pages of which there is one each, with its state, for as long as the program runs; by the id of their key."""
+
+
+def _verdict_of_event(target: Target, moment: Moment) -> Page:
+    event = moment.run.events[target.step or 0]
+    return VerdictPage(event.rule, event.step, event.stream)
+
+
+def _rollouts(target: Target, moment: Moment) -> Page:
+    del target, moment
+    from rltop.pages.rollouts import RolloutsPage  # noqa: PLC0415 - few runs have any
+
+    return RolloutsPage()
+
+
+OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType(
+    {
+        TargetKind.METRIC: lambda target, _: MetricPage(target.name, target.stream),
+        TargetKind.VERDICT: lambda target, _: VerdictPage(target.name, target.step, target.stream),
+        TargetKind.EVENT: _verdict_of_event,
+        TargetKind.STEP: lambda _, __: TimingPage(),
+        TargetKind.TIMING: lambda target, _: TimingPage(target),
+        TargetKind.RANKS: lambda _, __: RanksPage(),
+        TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
+        TargetKind.STRAGGLERS: _rollouts,
+    }
+)
+"""Pages that are opened on top of others, anew each time; by what leads to them."""

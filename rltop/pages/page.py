@@ -1,0 +1,168 @@
+"""What a page is: its state, its rows, its keys and its help; nothing of it knows Textual.
+
+`app.page_screen` shows any of them. A page is asked for its rows whenever something may
+have changed, and is told what was pressed. What it wants done beyond itself it answers as
+an effect, a small value that the application carries out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from rltop.pages.moment import Moment
+from rltop.rows.keys import Where
+from rltop.rows.rows import Row, Target
+from rltop.structs import NamedTuple
+
+
+class Open(NamedTuple):
+    """Go to the page that a target stands for."""
+
+    target: Target
+
+
+class Push(NamedTuple):
+    """Show another page on top of this one."""
+
+    page: Page
+
+
+class ShowStep(NamedTuple):
+    """Set the time cursor to a step, on every page; None is live."""
+
+    step: int | None
+
+
+class Travel(NamedTuple):
+    """Move the time cursor by records."""
+
+    by: int
+
+
+class Redraw(NamedTuple):
+    """The state of the page has changed: paint it, from its first row if so."""
+
+    from_top: bool = False
+
+
+Effect = Open | Push | ShowStep | Travel | Redraw
+"""What a page wants of the application; None where a page is asked is nothing."""
+
+
+class Page(ABC):
+    """A page about one run; its attributes are what stays while it is open."""
+
+    help: ClassVar[str] = ""
+    """What the page shows, for the help page; `{open}` stands for the key of that action."""
+
+    where: ClassVar[Where | None] = None
+    """The keys of its own, a group of the key table; each reaches `on` by its id."""
+
+    footer: ClassVar[Sequence[str]] = ()
+    """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""
+
+    tells_counts: ClassVar[bool] = False
+    """Whether the page itself says what was not understood."""
+
+    rule: str = ""
+    """The rule that the page is about, if it is about one."""
+
+    def __init__(self, stream: str = "") -> None:
+        """A page about one stream of the run; "" is the main one."""
+        self.stream = stream
+
+    @property
+    def begins_at(self) -> Target | None:
+        """What is selected when the page opens; None is the first there is."""
+        return None
+
+    @abstractmethod
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The page of the run and the step that are shown; more rows than `height` are scrolled.
+
+        Args:
+            moment: what is shown, in the stream that the page is about.
+            width: cells.
+            height: rows on the screen.
+        """
+
+    def face(self, moment: Moment) -> Hashable:
+        """What the page shows that changes with time alone; equal faces need no new picture."""
+        run = moment.run
+        return run.state, run.state_note, run.muted, tuple((one.rule, one.level, one.state) for one in run.verdicts)
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """One of the page's own keys was pressed.
+
+        Args:
+            key: its id in the key table.
+            moment: what is shown.
+        """
+        del key, moment
+        return None
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """What was selected is to be opened; a page may keep some targets to itself."""
+        del moment
+        return Open(target)
+
+    def since_step(self, moment: Moment) -> int | None:
+        """Where that which the page is about began, in the main stream; None where that is no step."""
+        del moment
+        return None
+
+    @property
+    def has_something_to_close(self) -> bool:
+        """Whether Escape closes a part of the page rather than the page."""
+        return False
+
+    def close_something(self) -> Effect | None:
+        """Close that part."""
+        return None
+
+    def entered(self, moment: Moment) -> None:
+        """The page is shown, for the first time or again."""
+        del moment
+
+    def left(self) -> Effect | None:
+        """The page has been closed, and another is shown."""
+        return None
+
+
+class ListPage(Page):
+    """A long list of which only what is in sight is read, with a filter above it."""
+
+    footer: ClassVar[Sequence[str]] = ("find",)
+    filter_hint: ClassVar[str] = ""
+    """What the empty filter says."""
+
+    @property
+    @abstractmethod
+    def chosen(self) -> Target | None:
+        """The line that is lit up."""
+
+    @abstractmethod
+    def choose(self, target: Target) -> None:
+        """A click has chosen another line."""
+
+    @abstractmethod
+    def move(self, by: int) -> Effect | None:
+        """Choose the line that lies `by` lines away, or the last one on the way."""
+
+    @abstractmethod
+    def show_only(self, text: str) -> Effect | None:
+        """Show what matches, from now on."""
+
+
+def top_of(at: int, top: int, room: int, count: int) -> int:
+    """The first line in sight so that line `at` is in sight too, moved from `top` no more than it takes.
+
+    Args:
+        at: the chosen line.
+        top: the first line that was in sight.
+        room: lines that fit.
+        count: all lines.
+    """
+    return max(0, min(max(at - room + 1, min(top, at)), count - room))
