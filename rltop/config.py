@@ -19,7 +19,7 @@ from rltop.resources import config_folder, folder, is_file, toml_files
 from rltop.rules.options import EngineOptions, check_profiles
 from rltop.run.options import IngestOptions
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
-from rltop.sources.options import ReaderOptions
+from rltop.sources.events import ReaderOptions
 from rltop.store.series import StoreOptions
 from rltop.structs import NamedTuple
 

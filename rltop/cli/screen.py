@@ -57,7 +57,7 @@ def watch(
 
     with _terminal(config, newest) as guard:
         from rltop.cli.open_session import threaded
-        from rltop.sources.descriptors import raise_limit
+        from rltop.sources.file import raise_limit
         from rltop.sources.reader import Reader
 
         bell = Bell()

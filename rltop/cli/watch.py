@@ -34,7 +34,7 @@ from rltop.run.options import Bell, IngestOptions
 from rltop.run.rescan import Rescanner
 from rltop.run.run import TrackedRun
 from rltop.run.session import Session
-from rltop.sources.descriptors import raise_limit
+from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
 from rltop.structs import Struct

@@ -1,17 +1,22 @@
-"""The reading position in one life of a file.
+"""The reading position in one life of a file, and what a look at it has shown.
 
 Owns offset, generation and fingerprint; decides which of the bytes that were read
-may be given out. Knows nothing of paths.
+may be given out, and when a file that was renamed away may be left; says in words for a
+person how a look has ended.
 """
 
 from __future__ import annotations
 
 import enum
+import errno
+import posixpath
+import stat
 
 from rltop.clock import Clock
-from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, is_binary
-from rltop.sources.file import FileSystem, Fingerprint, read_fully
-from rltop.structs import Struct
+from rltop.errors import SourceError, reason_of
+from rltop.sources.events import Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus, is_binary
+from rltop.sources.file import FileStat, FileSystem, Fingerprint, read_fully
+from rltop.structs import NamedTuple, Struct
 
 READ_BYTES = 1024 * 1024
 """One read; larger ones are not faster."""
@@ -289,3 +294,113 @@ def leading_nuls(data: bytes) -> int:
     if len(data) <= READ_BYTES and _NULS.startswith(data):
         return len(data)
     return len(data) - len(data.lstrip(b"\0"))
+
+
+UNREAD = frozenset({Outcome.MORE, Outcome.HELD, Outcome.SEARCHING})
+"""A look that ended so has not come to the end of what is there."""
+
+
+class Sight(NamedTuple):
+    """State, remark and size as one look has left them."""
+
+    state: TailState
+    message: str = ""
+    size: int = 0
+
+    @classmethod
+    def of(cls, outcome: Outcome, size: int, note: Sight | None = None) -> Sight:
+        """How a turn of reading ended; a remark about the path counts once all is read."""
+        if outcome in UNREAD:
+            return cls(TailState.READING, "", size)
+        if note is not None:
+            return note
+        return cls(TailState.AT_END, "", size)
+
+    def as_status(self) -> TailStatus:
+        """The same for a file of which nothing has been read."""
+        return TailStatus(self.state, self.message, self.size)
+
+
+class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
+    """What stands at the path can never be followed."""
+
+    def __init__(self, path: str, seen: FileStat) -> None:
+        super().__init__(path)
+        self.error = SourceError(
+            f"{path} is a {seen.kind_word}, not a regular file",
+            "name a file that is written to, for example logs/metrics.jsonl",
+        )
+
+
+def is_missing(error: OSError) -> bool:
+    """Whether the error says that nothing is there."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR)
+
+
+def gone(size: int) -> Sight:
+    """Nothing stands at the path any longer."""
+    return Sight(TailState.LOST, "the file is gone; waiting for it to come back", size)
+
+
+def not_yet(path: str, fs: FileSystem) -> Sight:
+    """Nothing has stood at the path so far; where the way to it ends tells a late file from a mistyped one.
+
+    Args:
+        path: absolute.
+        fs: asked for the folders above, as far up as it takes.
+
+    Raises:
+        OSError: a folder above does not say whether it is there.
+    """
+    folder = posixpath.dirname(path)
+    near = folder
+    while near != posixpath.dirname(near) and not _is_folder(near, fs):
+        near = posixpath.dirname(near)
+    if near == folder:
+        return Sight(TailState.WAITING, f"the file does not exist yet in {folder}")
+    return Sight(TailState.WAITING, f"there is no folder {folder}; the nearest that exists is {near}")
+
+
+def _is_folder(path: str, fs: FileSystem) -> bool:
+    try:
+        return stat.S_ISDIR(fs.stat(path).mode)
+    except OSError as error:
+        if is_missing(error):
+            return False
+        raise
+
+
+def unreachable(error: OSError, size: int) -> Sight:
+    """The file system refuses to show the file."""
+    return Sight(TailState.LOST, f"lost sight of the file: {reason_of(error)}; still trying", size)
+
+
+class Stillness:
+    """Whether a file that was renamed away may be left: nothing is written to it any more."""
+
+    def __init__(self, options: TailOptions) -> None:
+        self._options = options
+        self._offset = -1
+        self._polls = 0
+        self._still_since = self._waited_since = float("inf")
+
+    def is_long_enough(self, now: float, offset: int, *, is_awaited: bool) -> bool:
+        """Take in that it has been read up to `offset`, its end.
+
+        Args:
+            now: the time, in seconds of any clock that goes on evenly.
+            offset: up to where it has been read.
+            is_awaited: the file that has taken its place holds data, which wait meanwhile. While it holds
+                none the old one is kept, however long that is: a writer moves on by writing.
+        """
+        if offset != self._offset:
+            self._offset, self._polls, self._still_since = offset, 0, now
+        self._polls += 1
+        if not is_awaited:
+            return False
+        self._waited_since = min(now, self._waited_since)
+        if now - self._waited_since >= self._options.linger_max_s:
+            return True
+        # What was written before the new file got its first data is seen by reading once more behind that.
+        is_still = now - max(self._still_since, self._waited_since) >= self._options.linger_s
+        return is_still and self._polls >= self._options.drain_polls

@@ -13,8 +13,7 @@ from typing import Protocol
 from rltop.clock import Clock, SystemClock
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem
-from rltop.sources.folder import FolderTail, folder_at
-from rltop.sources.tail import Tail, find_tail_start
+from rltop.sources.tail import FolderTail, Tail, find_tail_start, folder_at
 
 
 class Feed(Protocol):

@@ -11,11 +11,20 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from rltop.clock import Clock
-from rltop.sources.cursor import Cursor, Outcome
+from rltop.sources.cursor import (
+    UNREAD,
+    Cursor,
+    Outcome,
+    Refused,
+    Sight,
+    Stillness,
+    gone,
+    is_missing,
+    not_yet,
+    unreachable,
+)
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import FileSystem
-from rltop.sources.status_text import UNREAD, Refused, Sight, gone, is_missing, not_yet, unreachable
-from rltop.sources.stillness import Stillness
 from rltop.structs import NamedTuple
 
 RENAMED_NOTE = "the file was renamed; the new one is read when nothing more is written to it"

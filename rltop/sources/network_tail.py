@@ -12,11 +12,9 @@ import posixpath
 from contextlib import suppress
 
 from rltop.clock import Clock
-from rltop.sources.cursor import Cursor, Outcome
+from rltop.sources.cursor import UNREAD, Cursor, Outcome, Refused, Sight, Stillness, gone, is_missing, not_yet
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem
-from rltop.sources.status_text import UNREAD, Refused, Sight, gone, is_missing, not_yet
-from rltop.sources.stillness import Stillness
 from rltop.structs import Struct
 
 DOUBT_NOTE = "the file does not look like what was read before; looking again"

@@ -2,22 +2,325 @@
 
 One daemon thread for each mount polls the files there and puts what comes into
 bounded queues. Nobody ever waits for these threads: not whoever takes from a feed,
-not the other mounts, not the end of the program.
+not the other mounts, not the end of the program. Everything in `MountThread` but `add`,
+`wake`, `stop` and `silent_s` runs on its thread; only there may a call into a file system stand.
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from rltop.clock import Clock, SystemClock
-from rltop.sources.events import Chunk, Reset, TailState, TailStatus
+from rltop.sources.cursor import is_missing, unreachable
+from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
-from rltop.sources.mount_thread import RESOLVE_S, Follow, MountThread, Pace, locate
-from rltop.sources.options import ReaderOptions
+from rltop.sources.tail import FolderTail, Tail, find_tail_start, folder_at
 from rltop.sources.watch import Watcher
+from rltop.structs import Struct, field
+
+RESOLVE_S = 60.0
+"""How often links are resolved again and the watch on the folder is renewed."""
+
+WATCH_RETRY_S = 10.0
+"""How soon watching is tried again after it failed, for example because the folder does not exist yet."""
+
+CALM_S = 0.02
+"""Shortest time between two looks caused by the kernel: a busy folder must not become a busy thread."""
+
+LONGEST_WAIT_S = 60.0
+
+QUIET_LOOKS_PER_S = 50
+"""Looks at quiet files that a mount gets in a second, all together: a look is 20 µs, and waking up for it more."""
+
+
+FILES_A_PASS_PER_S = 1000
+"""Files that are asked in a second whether they are due; the kernel's word, where it gives one, is not waited with."""
+
+_CHANGES_KEPT = 4096
+"""Past that the oldest are forgotten, and seen by polling."""
+
+
+class Pace(Struct):
+    """Time between two looks, growing by `backoff` up to `longest_s` while nothing comes."""
+
+    shortest_s: float
+    longest_s: float
+    backoff: float
+
+
+class Follow(Struct, frozen=False, eq=False):
+    """One file that is followed: what the thread and the feed share.
+
+    The feed's side reads `status`, `start`, `mount`, `thread` and `is_watched`, takes
+    from `queue` and sets `is_closed`; everything else is the thread's own.
+    """
+
+    path: str
+    queue: EventQueue
+    read_bytes: int
+    asked_at: float
+    start: int | None
+    last_lines: int | None = None
+    status: TailStatus = field(default_factory=lambda: TailStatus(TailState.WAITING, "not looked at yet"))
+    mount: Mount | None = None
+    thread: MountThread | None = None
+    is_watched: bool = False
+    is_closed: bool = False
+    has_looked: bool = False
+    tail: Tail | FolderTail | None = None
+    real_path: str = ""
+    interval_s: float = 0.0
+    next_look: float = 0.0
+    next_locate: float = 0.0
+    next_watch: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.last_lines is not None:
+            self.start = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a look may bring as much as it usually does."""
+        return self.queue.room >= min(self.read_bytes, max(1, self.queue.limit_bytes // 2))
+
+    def silent_s(self, now: float) -> float:
+        """For how long an answer about this file has been owed."""
+        return now - self.asked_at if self.thread is None else self.thread.silent_s(now)
+
+    def wake(self) -> None:
+        """Wake the thread, if the file has one yet."""
+        if self.thread is not None:
+            self.thread.wake()
+
+
+def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
+    """Resolve the links of a file's path and note the mount that they lead to."""
+    try:
+        follow.real_path = fs.realpath(follow.path)
+    except (OSError, ValueError):
+        # Without an answer the path is taken by its name; the tail says what is wrong.
+        follow.real_path = follow.real_path or follow.path
+    follow.mount = mount_of(follow.real_path)
+    return follow.mount
+
+
+class MountThread:
+    """Polls the files of one mount, one after the other, for as long as it runs."""
+
+    def __init__(
+        self,
+        *,
+        mount: Mount,
+        pace: Pace,
+        fs: FileSystem,
+        clock: Clock,
+        tail_options: TailOptions,
+        mount_of: Callable[[str], Mount],
+        hand_over: Callable[[Follow, Mount], None],
+        on_data: Callable[[], None] | None,
+        watcher: Watcher | None,
+        watch_from: float,
+    ) -> None:
+        self._mount = mount
+        self._pace = pace
+        self._fs = fs
+        self._clock = clock
+        self._tail_options = tail_options._replace(is_network=mount.is_network)
+        self._mount_of = mount_of
+        self._hand_over = hand_over
+        self._on_data = on_data
+        self._watcher = watcher
+        self._watch_from = watch_from
+        self._arrivals: deque[Follow] = deque()
+        self._follows: list[Follow] = []
+        self._wake = threading.Event()
+        self._has_more = False
+        self._changed: deque[str] = deque(maxlen=_CHANGES_KEPT)
+        self._last_calm = float("-inf")
+        self._is_stopped = False
+        self._busy_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name=f"rltop-read {mount.point}", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def add(self, follow: Follow) -> None:
+        """Read this file too; from any thread."""
+        self._arrivals.append(follow)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Stop waiting; from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End as soon as the file system lets it; from any thread."""
+        self._is_stopped = True
+        self._wake.set()
+
+    def silent_s(self, now: float) -> float:
+        """For how long the file system has owed an answer; from any thread."""
+        since = self._busy_since
+        return now - since if since is not None else 0.0
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._wake.clear()
+            self._pass()
+            if not self._is_stopped:
+                self._wake.wait(self._wait_s())
+        for follow in self._follows:
+            self._leave(follow)
+
+    def _pass(self) -> None:
+        while self._arrivals:
+            self._follows.append(self._arrivals.popleft())
+        self._has_more = False
+        changed = self._take_changed()
+        for follow in self._follows.copy():
+            if self._is_stopped:
+                return
+            if follow.is_closed:
+                self._leave(follow)
+                self._follows.remove(follow)
+            elif follow.real_path in changed or self._is_due(follow):
+                self._attend(follow)
+
+    def _take_changed(self) -> set[str]:
+        """The paths that the kernel has spoken of, not more often than calm allows."""
+        now = self._clock.monotonic()
+        changed: set[str] = set()
+        if self._changed and now - self._last_calm >= CALM_S:
+            self._last_calm = now
+            while self._changed:
+                changed.add(self._changed.popleft())
+        return changed
+
+    def _attend(self, follow: Follow) -> None:
+        self._busy_since = self._clock.monotonic()
+        before = follow.status
+        try:
+            has_news = self._look(follow)
+        except Exception as error:
+            # The worker boundary: a fault in reading one file must show, and must not stop the others.
+            self._follows.remove(follow)
+            follow.status = TailStatus(TailState.REFUSED, f"reading stopped: {error!r}", before.size, before.offset)
+            follow.has_looked = has_news = True
+        finally:
+            self._busy_since = None
+        is_other = (follow.status.state, follow.status.message) != (before.state, before.message)
+        if (has_news or is_other) and self._on_data is not None and not self._is_stopped:
+            self._notify(self._on_data)
+
+    def _notify(self, on_data: Callable[[], None]) -> None:
+        try:
+            on_data()
+        except RuntimeError:
+            # The loop that was to be woken is closed: nobody is listening any more.
+            self._on_data = None
+
+    def _look(self, follow: Follow) -> bool:
+        """Poll one file; True if something new can be taken."""
+        now = self._clock.monotonic()
+        if now >= follow.next_locate:
+            follow.next_locate = now + RESOLVE_S
+            if not self._stays(follow):
+                return False
+        if follow.tail is None and not self._open(follow):
+            return False
+        assert follow.tail is not None
+        if self._watcher is not None and now >= max(follow.next_watch, self._watch_from):
+            self._watch(follow, self._watcher, now)
+        events = follow.tail.poll(min(follow.read_bytes, follow.queue.room)) if follow.queue.room else []
+        if follow.tail.status.state is TailState.REFUSED and isinstance(follow.tail, Tail):
+            follow.tail = folder_at(follow.path, self._fs, self._clock) or follow.tail
+        if follow.is_closed:
+            return False
+        follow.queue.put(events)
+        follow.status = follow.tail.status
+        follow.has_looked = True
+        self._schedule(follow, has_news=bool(events))
+        return bool(events)
+
+    def _schedule(self, follow: Follow, *, has_news: bool) -> None:
+        pace = self._pace
+        if has_news:
+            follow.interval_s = pace.shortest_s
+        else:
+            crowd_s = len(self._follows) / QUIET_LOOKS_PER_S
+            follow.interval_s = max(
+                crowd_s, min(pace.longest_s, max(pace.shortest_s, follow.interval_s * pace.backoff))
+            )
+        has_more = follow.status.state is TailState.READING and (has_news or follow.status.searched > 0)
+        self._has_more |= has_more
+        follow.next_look = self._clock.monotonic() + (0.0 if has_more else follow.interval_s)
+
+    def _stays(self, follow: Follow) -> bool:
+        """Whether the file still lies on this mount; if not, its new thread has it now."""
+        mount = locate(follow, self._fs, self._mount_of)
+        if (mount.point, mount.is_network) == (self._mount.point, self._mount.is_network):
+            return True
+        self._follows.remove(follow)
+        if follow.tail is not None and mount.is_network != self._mount.is_network:
+            follow.tail.follow_as(is_network=mount.is_network)
+        follow.is_watched = False
+        follow.next_watch = 0.0
+        self._hand_over(follow, mount)
+        return False
+
+    def _open(self, follow: Follow) -> bool:
+        if follow.start is None:
+            try:
+                start = find_tail_start(self._fs, follow.path, follow.last_lines or 0)
+            except OSError as error:
+                if not is_missing(error):
+                    follow.status = unreachable(error, 0).as_status()
+                    follow.has_looked = True
+                    self._schedule(follow, has_news=False)
+                    return False
+                start = 0
+            follow.start = start
+        follow.tail = Tail(follow.path, self._fs, self._clock, self._tail_options, follow.start)
+        return True
+
+    def _watch(self, follow: Follow, watcher: Watcher, now: float) -> None:
+        folder = posixpath.dirname(follow.real_path)
+        follow.is_watched = watcher.wake_on_change(folder, self._on_change)
+        follow.next_watch = now + (RESOLVE_S if follow.is_watched else WATCH_RETRY_S)
+
+    def _on_change(self, paths: Sequence[str]) -> None:
+        self._changed.extend(paths)
+        self._wake.set()
+
+    def _leave(self, follow: Follow) -> None:
+        if follow.tail is not None:
+            follow.tail.close()
+
+    def _is_due(self, follow: Follow) -> bool:
+        return self._due_at(follow) <= self._clock.monotonic()
+
+    def _due_at(self, follow: Follow) -> float:
+        if not follow.has_room:
+            return float("inf")
+        if self._watcher is None or not follow.has_looked:
+            return follow.next_look
+        return min(follow.next_look, max(follow.next_watch, self._watch_from))
+
+    def _wait_s(self) -> float:
+        now = self._clock.monotonic()
+        times = [self._due_at(follow) for follow in self._follows]
+        if self._changed:
+            times.append(self._last_calm + CALM_S)
+        # Among many one is always nearly due: they are looked at in batches, unless one has more to give.
+        least_s = 0.0 if self._has_more or self._changed else len(self._follows) / FILES_A_PASS_PER_S
+        return min(LONGEST_WAIT_S, max(least_s, min(times, default=now + LONGEST_WAIT_S) - now))
+
 
 __all__ = ["DirectFeed", "Feed", "Reader", "ReaderOptions", "ThreadedFeed"]
 

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError
+from rltop.sources.cursor import Refused
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem, read_fully
-from rltop.sources.status_text import Refused
 from rltop.sources.tail import Tail
 from rltop.structs import Struct
 

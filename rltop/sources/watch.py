@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from rltop.sources.descriptors import FEW, limit
+from rltop.sources.file import FEW, limit
 from rltop.structs import Struct
 
 if TYPE_CHECKING:

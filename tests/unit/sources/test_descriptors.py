@@ -15,9 +15,8 @@ from ptys import Terminal
 
 from rltop.clock import SystemClock
 from rltop.errors import EXIT_USAGE
-from rltop.sources.descriptors import FEW, RESERVE, is_scarce, limit
-from rltop.sources.events import Chunk, TailState
-from rltop.sources.options import ReaderOptions
+from rltop.sources.events import Chunk, ReaderOptions, TailState
+from rltop.sources.file import FEW, RESERVE, is_scarce, limit
 from rltop.sources.reader import Reader
 
 LIMITED = """
@@ -48,7 +47,7 @@ def few_handles() -> Iterator[None]:
 
 
 def test_the_soft_limit_is_raised_as_far_as_it_may_be() -> None:
-    tell = "from rltop.sources.descriptors import limit, raise_limit; raise_limit(); print(limit())"
+    tell = "from rltop.sources.file import limit, raise_limit; raise_limit(); print(limit())"
     for soft, hard, raised in ((64, 128, 128), (128, 128, 128)):
         words = [sys.executable, "-c", LIMITED, str(soft), str(hard), "-c", tell]
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"{raised}\n"

@@ -9,7 +9,7 @@ from rltop.clock import FakeClock
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import DirectFeed
 from rltop.sources.file import LocalFileSystem
-from rltop.sources.folder import FolderTail, folder_at
+from rltop.sources.tail import FolderTail, folder_at
 
 
 def put(path: Path, data: bytes, at_s: int) -> None:
