@@ -41,7 +41,7 @@ class AdvantageScale(Detector):
         self.off = NOfMCounter(5, 10)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Keeps its own patience, because the three ways differ in theirs."""
+        """Counts n of m itself, because each of the three ways has its own."""
         values = context.values
         high, low, mean = values.get("adv_max"), values.get("adv_min"), values.get("adv_mean")
         if high is None and low is None and mean is None:

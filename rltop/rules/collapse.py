@@ -205,7 +205,7 @@ class SilentFailure(Detector):
         self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Repetition is asked for by the patience: 20 of 20 records."""
+        """That it lasts is asked for by `n_of_m`: 20 of 20 records."""
         reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
             return None

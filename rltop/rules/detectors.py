@@ -1,4 +1,4 @@
-"""Judges that several families share: one value against fixed lines.
+"""Detectors that several families share: one value against fixed lines.
 
 Owns nothing but the comparison; which metric and which lines is said by the
 rule that uses it.
@@ -6,7 +6,7 @@ rule that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from rltop.model import Evidence, Level, Unit
 from rltop.rules.context import RuleContext
@@ -14,12 +14,8 @@ from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, Evidenc
 from rltop.units import measure
 
 
-class Above(Detector):
-    """A value above a line: limits `info`, `warn` and `crit`, whichever are given.
-
-    While the rule fires the line is 0.8 of itself, so that a value at the line
-    does not flicker.
-    """
+class _AgainstLines(Detector):
+    """A value against the lines `info`, `warn` and `crit`, whichever are given."""
 
     def __init__(
         self,
@@ -28,33 +24,23 @@ class Above(Detector):
         metric: str,
         text: str,
         unit: Unit = Unit.NONE,
-        transform: Callable[[float], float] | None = None,
     ) -> None:
+        """Compare one metric.
+
+        Args:
+            thresholds: `info`, `warn`, `crit`, at least one of them.
+            metric: canonical name of what is compared.
+            text: the sentence, with {value} and {line} in it.
+            unit: of value and lines.
+        """
         super().__init__(thresholds)
         self.metric = metric
         self.text = text
         self.unit = unit
-        self.transform = transform
-        lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
+        names = ((CRIT, "crit"), (WARN, "warn"), (INFO, "info"))
         self.lines: tuple[tuple[Level, float], ...] = tuple(
-            (level, thresholds[name]) for level, name in lines if name in thresholds
+            (level, thresholds[name]) for level, name in names if name in thresholds
         )
-        self.lowest = min(line for _, line in self.lines)
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Compare this record's value with the lines, worst first."""
-        value = context.values.get(self.metric)
-        if value is None:
-            return None
-        if self.transform is not None:
-            value = self.transform(value)
-        factor = RELEASE if self.is_firing else 1.0
-        if value <= self.lowest * factor:
-            return QUIET
-        for level, line in self.lines:
-            if value > line * factor:
-                return Finding(level, value, None, line)
-        return QUIET
 
     def headline(self, finding: Finding) -> str:
         """The rule's sentence with value and line in it."""
@@ -62,26 +48,34 @@ class Above(Detector):
         return self.text.format(value=measure(finding.value, self.unit), line=line)
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value and line."""
+        """Value and line, under the name of the metric."""
         return EvidenceNames(self.metric, "", self.unit).of(finding)
 
 
-class Below(Detector):
-    """A value below a line: limits `info`, `warn` and `crit`, whichever are given.
+class Above(_AgainstLines):
+    """A value above a line.
+
+    While the rule fires the line is 0.8 of itself, so that a value at the line
+    does not flicker.
+    """
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Compare this record's value with the lines, worst first."""
+        value = context.values.get(self.metric)
+        if value is None:
+            return None
+        factor = RELEASE if self.is_firing else 1.0
+        for level, line in self.lines:
+            if value > line * factor:
+                return Finding(level, value, None, line)
+        return QUIET
+
+
+class Below(_AgainstLines):
+    """A value below a line.
 
     While the rule fires the line is 1.25 of itself, the mirror of `Above`.
     """
-
-    def __init__(self, thresholds: Mapping[str, float], *, metric: str, text: str, unit: Unit = Unit.NONE) -> None:
-        super().__init__(thresholds)
-        self.metric = metric
-        self.text = text
-        self.unit = unit
-        lines = [(CRIT, "crit"), (WARN, "warn"), (INFO, "info")]
-        self.lines: tuple[tuple[Level, float], ...] = tuple(
-            (level, thresholds[name]) for level, name in lines if name in thresholds
-        )
-        self.highest = max(line for _, line in self.lines)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Compare this record's value with the lines, worst first."""
@@ -89,18 +83,7 @@ class Below(Detector):
         if value is None:
             return None
         factor = 1.0 / RELEASE if self.is_firing else 1.0
-        if value >= self.highest * factor:
-            return QUIET
         for level, line in self.lines:
             if value < line * factor:
                 return Finding(level, value, None, line)
         return QUIET
-
-    def headline(self, finding: Finding) -> str:
-        """The rule's sentence with value and line in it."""
-        line = measure(finding.threshold or 0.0, self.unit)
-        return self.text.format(value=measure(finding.value, self.unit), line=line)
-
-    def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value and line."""
-        return EvidenceNames(self.metric, "", self.unit).of(finding)

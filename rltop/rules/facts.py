@@ -23,7 +23,7 @@ class NewPhase(Detector):
     """F1: length, reward and step time moved together, the optimiser did not."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """What the moment has recognised."""
+        """What the context has recognised."""
         moves = context.phase.moves
         if not moves:
             return QUIET

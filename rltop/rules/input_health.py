@@ -43,7 +43,15 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
 
 
 def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST) -> Verdict | None:
-    """INFO once a file has been without a record for `first_s` seconds; `limits` are those of L5."""
+    """INFO once a file has been without a record for long.
+
+    Args:
+        waited_s: how long, in seconds.
+        thresholds: those of L5 by name: `first_s` seconds.
+
+    Returns:
+        The verdict, or None.
+    """
     if waited_s <= thresholds["first_s"]:
         return None
     text = f"no record yet, {duration(waited_s)} after the file began: a first validation, or compilation?"

@@ -1,7 +1,7 @@
 """Liveness: is the run still writing?
 
 Owns the history of gaps between records and what counts as too long a silence.
-It is the one judge that needs a time, and it is given one: there is no clock
+It is the one detector that needs a time, and it is given one: there is no clock
 here. `check` and replayed recordings never ask it.
 """
 

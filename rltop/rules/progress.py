@@ -70,7 +70,7 @@ class Saturated(Detector):
     """R4: the reward stands at its top and nearly every group agrees."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """What the moment knows of the reward."""
+        """What the context knows of the reward."""
         reward = context.reward
         if reward.value is None or reward.zero_share is None:
             return None

@@ -23,7 +23,7 @@ _MASK = (1 << _OF) - 1
 class RankStraggler(Detector):
     """P15: the same rank behind the median of its group in the same stage.
 
-    Keeps its own patience, one for each rank and stage that was behind of late.
+    Counts n of m itself, for each rank and stage that was behind of late.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:

@@ -1,6 +1,6 @@
 """KL to the reference policy: how far the policy has walked from where it started.
 
-One name, two units: per token, or summed over the sequence; the judges choose
+One name, two units: per token, or summed over the sequence; the detectors choose
 first. Rising from 0 while learning is what it must do.
 """
 
@@ -37,7 +37,7 @@ class ReferenceKlSpike(Detector):
         self.jump = min(thresholds["warn"], thresholds["crit"])
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT on the absolute line at once; WARN and CRIT on jumps, the judge keeps its own patience."""
+        """CRIT on the absolute line at once; WARN and CRIT on jumps, the detector counts n of m itself."""
         value = context.values.get("kl_ref")
         if value is None:
             return None

@@ -33,7 +33,7 @@ class GroupStraggler(Detector):
         self.strong = DatedNOfMCounter(3, 5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Keeps its own patience: 5 of 10 above the line, or 3 of 5 at twice the line."""
+        """Counts n of m itself: 5 of 10 above the line, or 3 of 5 at twice the line."""
         value = context.values.get("group_len_ratio")
         if value is None:
             return None

@@ -1,7 +1,7 @@
 """The trust region: step KL and importance ratio.
 
 Both have more than one estimator or regime, and no line holds for all of them:
-the judges choose the regime first.
+the detectors choose the regime first.
 """
 
 from __future__ import annotations

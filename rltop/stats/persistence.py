@@ -55,7 +55,7 @@ class NOfMCounter:
 
 
 class DatedNOfMCounter(NOfMCounter):
-    """`OfLast` that knows where each of its pushes was made.
+    """`NOfMCounter` that knows where each of its pushes was made.
 
     Attributes:
         places: (record, step) of the last `m` pushes, oldest first.
