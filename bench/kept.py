@@ -1,6 +1,6 @@
 """Does one commit show what another one shows? Every document and every page, over every recorded run.
 
-    python bench/kept.py OLD NEW [--stage structure|pages|wording] [--only PART] [--jobs 2] [--out FILE]
+    python bench/kept.py OLD NEW [--stage structure|pages|wording] [--only PART] [--sizes 120x40] [--out FILE]
 
 Each side is checked out by itself and shows what `bench/shown.py` of that side collects. A stage says what must be
 kept:
@@ -83,7 +83,7 @@ def revision(commit: str) -> str:
     return found.stdout.strip()
 
 
-def collect(tree: Path, paths: list[str], out: Path, jobs: int) -> None:
+def collect(tree: Path, paths: list[str], out: Path, jobs: int, sizes: str) -> None:
     """Have a tree show some inputs, and keep what it shows; fixtures are the present ones for both sides."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "TZ": "UTC", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
     # What is hostile in a fixture may be half of a surrogate pair.
@@ -91,7 +91,7 @@ def collect(tree: Path, paths: list[str], out: Path, jobs: int) -> None:
     batches = [paths[start : start + BATCH] for start in range(0, len(paths), BATCH)]
 
     def shown(batch: list[str]) -> bytes:
-        command = [sys.executable, str(tree / "bench" / "shown.py"), *batch]
+        command = [sys.executable, str(tree / "bench" / "shown.py"), *batch, "--sizes", sizes]
         done = subprocess.run(command, check=False, capture_output=True, env=environment, cwd=tree)
         if done.returncode:
             sys.exit(f"{' '.join(command)}\n{done.stderr.decode(errors='replace')[-4000:]}")
@@ -187,6 +187,7 @@ def main() -> int:
     parser.add_argument("new")
     parser.add_argument("--stage", choices=STAGES, default=STAGES[0])
     parser.add_argument("--only", default="", help="inputs whose path has this part")
+    parser.add_argument("--sizes", default="80x24,120x40,200x60", help="sizes of the screen")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, help="every difference, in full")
     arguments = parser.parse_args()
@@ -196,10 +197,11 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for commit in (arguments.old, arguments.new):
             name = revision(commit)
-            kept = KEPT / f"{name or 'tree'}{'-' + arguments.only.replace('/', '_') if arguments.only else ''}.jsonl"
+            about = re.sub(r"[^\w-]+", "_", f"{arguments.only} {arguments.sizes}")
+            kept = KEPT / f"{name or 'tree'} {about}.jsonl"
             if not name or not kept.exists():
                 part = kept.with_suffix(".part")
-                collect(checked_out(commit, Path(folder)), paths, part, arguments.jobs)
+                collect(checked_out(commit, Path(folder)), paths, part, arguments.jobs, arguments.sizes)
                 part.replace(kept)
             sides.append(read(kept))
     subprocess.run(["git", "-C", ROOT, "worktree", "prune"], check=True)
