@@ -24,28 +24,31 @@ import fuzz_target
 import run
 
 DATA = run.HERE / "data" / "fuzz"
-DECODE = run.ROOT / "rltop" / "decode"
+FORMATS = run.ROOT / "rltop" / "formats"
 HANG_S = 10
 MEMORY_MIB = 512
+_BINARY = ("protobuf", "pending_bytes", "rows")
+_PARQUET = ("parquet/table", "parquet/encodings")
+_TELESCOPE = ("telescope/decoder", "telescope/samples", "telescope/events")
 READ_BY = {
-    "tensorboard": ("tensorboard", "tfrecord", "tensors", "protobuf", "window", "shaping"),
-    "wandb": ("wandb", "blocklog", "wandb_items", "wandb_run", "protobuf", "window", "shaping"),
-    "protobuf": ("protobuf", "wandb_run"),
-    "compressed": ("compressed", "jsonl", "framing", "values"),
-    "jsonl": ("jsonl", "framing", "values"),
-    "console": ("console", "console_scan", "console_lines", "console_steps", "console_errors"),
-    "csv": ("csvrows", "framing", "repeated"),
-    "document": ("trainer_state", "repeated"),
-    "trace": ("chrome_trace", "trace_events"),
-    "archive": ("telescope", "telescope_samples", "telescope_events", "parquet", "parquet_values", "thrift", "snappy"),
-    "parquet": ("parquet", "parquet_values", "thrift", "snappy"),
-    "thrift": ("thrift",),
-    "snappy": ("snappy",),
-    "tables": ("telescope", "telescope_samples", "telescope_events", "rollout_archives"),
-    "completions": ("rollout_files", "parquet", "parquet_values"),
-    "dump": ("rollout_lines", "rollout_files", "rollout_rows"),
-    "pickled": ("rollout_sqlite",),
-    "database": ("rollout_sqlite", "sqlite_pages", "sqlite_tables"),
+    "tensorboard": ("tensorboard/decoder", "tensorboard/framing", "tensorboard/tensors", *_BINARY),
+    "wandb": ("wandb/decoder", "wandb/framing", "wandb/run", *_BINARY),
+    "protobuf": ("protobuf", "wandb/run"),
+    "compressed": ("compressed", "jsonl", "lines", "rows"),
+    "jsonl": ("jsonl", "lines", "rows"),
+    "console": ("console/decoder", "console/scan", "console/lines", "console/steps"),
+    "csv": ("csv", "lines", "rows"),
+    "document": ("json_document", "rows"),
+    "trace": ("trace",),
+    "archive": (*_TELESCOPE, *_PARQUET),
+    "parquet": _PARQUET,
+    "thrift": ("parquet/encodings",),
+    "snappy": ("parquet/encodings",),
+    "tables": (*_TELESCOPE, "rollouts/archives"),
+    "completions": ("rollouts/files", *_PARQUET),
+    "dump": ("rollouts/lines", "rollouts/files", "rollouts/rows"),
+    "pickled": ("rollouts/sqlite",),
+    "database": ("rollouts/sqlite", "rollouts/sqlite_file"),
     "anything": ("auto", "kinds"),
 }
 """Modules of which a target reaches lines."""
@@ -100,7 +103,7 @@ def _lines_of(code: CodeType, *, is_function: bool = False) -> set[int]:
 
 def lines_reached(name: str, corpus: Path) -> tuple[int, int]:
     """Lines of the target's modules that its corpus reaches, and all of them."""
-    files = {str(DECODE / f"{module}.py") for module in READ_BY[name]}
+    files = {str(FORMATS / f"{module}.py") for module in READ_BY[name]}
     reached: set[tuple[str, int]] = set()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:

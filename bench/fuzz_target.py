@@ -236,7 +236,7 @@ def parquet(data: bytes) -> None:
 
 def thrift(data: bytes) -> None:
     """A struct inside its bytes, or a refusal."""
-    from rltop.formats.parquet.thrift import ThriftReader
+    from rltop.formats.parquet.encodings import ThriftReader
 
     reader = ThriftReader(data)
     try:
@@ -248,10 +248,10 @@ def thrift(data: bytes) -> None:
 
 def snappy(data: bytes) -> None:
     """As many bytes as the stream says, or a refusal."""
-    from rltop.formats.parquet.snappy import decompress
+    from rltop.formats.parquet.encodings import decompress_snappy
 
     try:
-        out = decompress(data)
+        out = decompress_snappy(data)
     except ValueError:
         return
     assert len(out) <= 24 * len(data)

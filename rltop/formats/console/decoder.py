@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from rltop.formats.console.errors import ConsoleError, read_error
-from rltop.formats.console.lines import Found, read_line, strip_escapes
+from rltop.formats.console.lines import ConsoleError, Found, read_error, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import StepCounter, read_bar
 from rltop.formats.decoder import Envelope

@@ -14,9 +14,17 @@ from collections.abc import Iterable
 
 from rltop.errors import DecodeError, SourceError, refusing
 from rltop.formats.allowance import CELL_BYTES, Allowance
-from rltop.formats.parquet import snappy
-from rltop.formats.parquet.thrift import ThriftReader, ThriftStruct
-from rltop.formats.parquet.values import BOOLEAN, BYTE_ARRAY, Value, hybrid, plain, spread
+from rltop.formats.parquet.encodings import (
+    BOOLEAN,
+    BYTE_ARRAY,
+    ThriftReader,
+    ThriftStruct,
+    Value,
+    decompress_snappy,
+    hybrid,
+    plain,
+    spread,
+)
 from rltop.structs import Struct
 
 MAGIC = b"PAR1"
@@ -224,7 +232,7 @@ class _ChunkReader:
         if self._codec == _UNCOMPRESSED:
             return page
         if self._codec == _SNAPPY:
-            return snappy.decompress(page, size)
+            return decompress_snappy(page, size)
         if self._codec == _GZIP:
             try:
                 return zlib.decompressobj(wbits=47).decompress(page, max(1, size))

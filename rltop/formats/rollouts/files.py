@@ -14,8 +14,8 @@ from pathlib import Path
 from rltop.errors import DecodeError, SourceError
 from rltop.files import open_regular
 from rltop.formats.allowance import Allowance
+from rltop.formats.parquet.encodings import Value
 from rltop.formats.parquet.table import MAGIC, ParquetTable
-from rltop.formats.parquet.values import Value
 from rltop.formats.rollouts.lines import completions_in, parsed, text_in_lines
 from rltop.formats.rollouts.rows import by_prompt, finite, step_of_row
 from rltop.formats.rows import MAX_STEP

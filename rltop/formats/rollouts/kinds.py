@@ -12,7 +12,7 @@ from rltop.formats.rollouts.files import StepFiles, is_by_step, numbered
 from rltop.formats.rollouts.lines import LinesDump, parsed
 from rltop.formats.rollouts.rows import has_answer, step_of_row
 from rltop.formats.rollouts.sqlite import ExperienceBuffer
-from rltop.formats.rollouts.sqlite_pages import MAGIC as SQLITE
+from rltop.formats.rollouts.sqlite_file import MAGIC as SQLITE
 from rltop.model.completions import RolloutSource
 
 MAX_SHARDS = 64

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from math import isfinite
 
+from rltop.formats.parquet.encodings import Value
 from rltop.formats.parquet.table import ParquetTable
-from rltop.formats.parquet.values import Value
 from rltop.formats.rows import MAX_KEY_CHARS
 from rltop.structs import Struct, field
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from parquet_writer import parquet_bytes
 
 from rltop.errors import DecodeError, SourceError
-from rltop.formats.parquet import snappy
+from rltop.formats.parquet.encodings import decompress_snappy
 from rltop.formats.parquet.table import ParquetTable
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "parquet"
@@ -89,15 +89,15 @@ def test_a_header_cannot_promise_more_rows_than_are_read() -> None:
 
 
 def test_snappy_literals_and_copies() -> None:
-    assert snappy.decompress(b"\x05\x10hello") == b"hello"
+    assert decompress_snappy(b"\x05\x10hello") == b"hello"
     # A literal of three bytes, then nine bytes copied from three back: a copy may overlap what it makes.
-    assert snappy.decompress(bytes([12, 2 << 2]) + b"abc" + bytes([(9 - 1) << 2 | 2, 3, 0])) == b"abc" * 4
+    assert decompress_snappy(bytes([12, 2 << 2]) + b"abc" + bytes([(9 - 1) << 2 | 2, 3, 0])) == b"abc" * 4
 
 
 @given(st.binary(max_size=64))
 def test_snappy_bytes_give_bytes_or_a_value_error(raw: bytes) -> None:
     try:
-        out = snappy.decompress(raw)
+        out = decompress_snappy(raw)
     except ValueError:
         return
     assert len(out) <= 24 * len(raw)
