@@ -26,7 +26,7 @@ from rltop.config import Config
 from rltop.model import Event, NonFinite, Observation
 from rltop.report.document import check_document
 from rltop.rules.engine import Engine
-from rltop.run import judge
+from rltop.run import rule_runner
 
 HERE = Path(__file__).resolve().parent
 FIELDS = {
@@ -79,7 +79,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", required=True)
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
-    judge.Engine = Recorder  # type: ignore[misc]
+    rule_runner.Engine = Recorder  # type: ignore[misc]
     run = read_whole(runs_of(str(arguments.path))[0], Config(), FakeClock()).runs[0]
     document = check_document(run)
     if arguments.peer_python:

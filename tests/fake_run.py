@@ -15,9 +15,9 @@ from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.rules.options import EngineOptions
-from rltop.run.judge import Judge
 from rltop.run.pipeline import Pipeline
 from rltop.run.rollouts import RolloutShelf
+from rltop.run.rule_runner import RuleRunner
 from rltop.stats.ranks import RankHistory
 from rltop.stats.spans import SpanBook
 from rltop.store.stream import Stream
@@ -62,23 +62,22 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
     """Decode, store and judge `data` as a file that is at its end."""
     stream = Stream("", settings.pop("options", None))
     stream.total_steps = settings.pop("total_steps", None)
-    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, Judge(EngineOptions()))
+    rules = RuleRunner(EngineOptions())
+    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, rules)
     pipeline.take_bytes(data, 0, 0)
     pipeline.finish()
     counts = Counts()
     counts.add(pipeline.decoder.counts)
     counts.add(stream.counts)
-    judge = pipeline.judge
-    assert judge is not None
     identity = pipeline.current_identity()
     run = FakeRun(
         Label.of(name),
         stream,
         identity=identity,
         counts=counts,
-        verdicts=[] if (seen := pipeline.peek()) is None else seen.verdicts,
-        events=judge.events,
-        warm_up=judge.warm_up(stream),
+        verdicts=[] if identity is None else rules.peek(stream, identity).verdicts,
+        events=rules.events,
+        warm_up=rules.warm_up(stream),
         group_size=identity.group_size if identity is not None else None,
         records=stream.rows,
     )

@@ -136,7 +136,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         loop = asyncio.get_running_loop()
         if self._guard is not None:
             self._guard.on_leave(lambda: _soon(loop, self.exit))
-        self.session.bell.listen(lambda: _soon(loop, self._wake.set))
+        self.session.notifier.listen(lambda: _soon(loop, self._wake.set))
         self._ping.listen(lambda: _soon(loop, self._wake.set))
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
         self.set_timer(SETTLED_S, self._settle)
@@ -167,7 +167,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
-        self.session.bell.listen(None)
+        self.session.notifier.listen(None)
         self._ping.listen(None)
         if self._guard is not None:
             self._guard.on_leave(None)
@@ -209,7 +209,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
         page = self.page
         if page is None or (self._is_paused and not self._has_recalled()):
             return IDLE_S
-        if self.followed.is_opening:
+        if self.followed.main.reader.is_opening:
             # What is on the screen is newer than what has been read again so far.
             return IDLE_S
         is_old = self.session.version == self._drawn_version

@@ -84,7 +84,7 @@ class RltopCommands(Provider):
 
     def _metrics(self) -> Iterator[_Command]:
         run = self._rltop.followed
-        for part in (run, *run.beside):
+        for part in run.streams:
             titles = {}
             if part.identity is not None:
                 found = part.identity.signals.values()

@@ -20,7 +20,7 @@ from rltop.app.screens.verdict import VerdictScreen
 from rltop.app.travel import TimeTravel
 from rltop.model import Verdict
 from rltop.rows.rows import Target, TargetKind
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 
 
@@ -29,13 +29,13 @@ class Routes(TimeTravel):
 
     session: Session
     picked: str | None = None
-    _followed: TrackedRun
+    _followed: Run
 
     @property
-    def followed(self) -> TrackedRun:
+    def followed(self) -> Run:
         """The run on the screen: the same one wherever it stands among others, and when it is read anew."""
-        while self._followed.heir is not None:
-            self._followed = self._followed.heir
+        while self._followed.replaced_by is not None:
+            self._followed = self._followed.replaced_by
         return self._followed
 
     @property

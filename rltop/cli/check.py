@@ -13,7 +13,7 @@ from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
 from rltop.model import Event, EventState, Level, VerdictState
 from rltop.run.found import Found
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -93,7 +93,7 @@ def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_on
         session.close()
 
 
-def _text(arguments: Namespace, config: Config, spec: Any, run: TrackedRun, *, is_only: bool) -> str:
+def _text(arguments: Namespace, config: Config, spec: Any, run: Run, *, is_only: bool) -> str:
     if spec is not None or arguments.rules:
         return _about_rules(arguments, config, spec, run)
     if arguments.json:
@@ -112,7 +112,7 @@ def _text(arguments: Namespace, config: Config, spec: Any, run: TrackedRun, *, i
     )
 
 
-def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
+def _about_rules(arguments: Namespace, config: Config, spec: Any, run: Run | None) -> str:
     """The table of rules, or one of them, in general or as judged in a run."""
     options = config.ingest.health
     if arguments.json:
@@ -155,8 +155,8 @@ def _put(text: str, end: str = "\n") -> None:
     say(text + end)
 
 
-def _code(arguments: Namespace, run: TrackedRun) -> int:
-    if not any(each.stream.rows for each in (run, *run.beside)):
+def _code(arguments: Namespace, run: Run) -> int:
+    if not any(each.stream.rows for each in run.streams):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT
     worst = worst_level(
@@ -165,7 +165,7 @@ def _code(arguments: Namespace, run: TrackedRun) -> int:
     return EXIT_FIRING if worst >= wanted else EXIT_OK
 
 
-def worst_level(run: TrackedRun, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
+def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
     """The worst level firing at the end, or with `has_ever` at any time.
 
     Args:

@@ -1,4 +1,4 @@
-"""What a view reads of a run: the reading side of `ingest.TrackedRun`.
+"""What a view reads of a run: the reading side of `ingest.Run`.
 
 A protocol, because a screen shows a live run, the preview of one and a recorded
 one alike, and asks nothing of them but this.

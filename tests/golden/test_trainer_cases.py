@@ -12,7 +12,7 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import SpanKind
 from rltop.pages.overview import build_overview
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.stats.timing import step_timing
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -47,7 +47,7 @@ MEANINGS = {
 ADDING_UP = ("verl/ppo_critic", "openrlhf/ppo", "rlinf/embodied", "trinity/trainer", "trinity/explorer")
 
 
-def run_of_case(name: str) -> TrackedRun:
+def run_of_case(name: str) -> Run:
     case = FIXTURES / name
     file = tomllib.loads((case / "case.toml").read_text()).get("file", "metrics.jsonl")
     return read_whole(str(case / file), Config(), FakeClock()).runs[0]

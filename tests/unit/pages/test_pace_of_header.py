@@ -12,7 +12,7 @@ from rltop.pages.header import HeaderView, build_header
 from rltop.pages.stages import build_timing
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
@@ -31,7 +31,7 @@ def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
     )
     while session.step(1_000.0):
         pass
-    run: TrackedRun = session.runs[0]
+    run: Run = session.runs[0]
     return build_header(run, build_timing(run))
 
 

@@ -14,7 +14,7 @@ from rltop.config import load
 from rltop.model import Level, RunState
 from rltop.rules.options import EngineOptions, RuleSettings
 from rltop.run.found import Found, name_of
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 
 
@@ -41,13 +41,13 @@ class Writer:
             file.write(line)
         self.settle()
 
-    def wait(self, seconds: float) -> TrackedRun:
+    def wait(self, seconds: float) -> Run:
         self.clock.advance(seconds)
         self.settle()
         return self.session.runs[0]
 
 
-def stalled(run: TrackedRun) -> Level:
+def stalled(run: Run) -> Level:
     return max((v.level for v in run.verdicts if v.rule == "L4"), default=Level.OK)
 
 

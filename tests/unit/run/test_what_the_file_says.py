@@ -19,7 +19,7 @@ from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import glyph_set
 from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB"
@@ -38,7 +38,7 @@ class Watched:
         if not is_live:
             self.session.drain()
 
-    def after(self, seconds: float, data: bytes = b"") -> TrackedRun:
+    def after(self, seconds: float, data: bytes = b"") -> Run:
         with self.path.open("ab") as file:
             file.write(data)
         self.clock.advance(seconds)
@@ -47,12 +47,12 @@ class Watched:
         return self.session.runs[0]
 
 
-def sentence(run: TrackedRun) -> tuple[Level, str]:
+def sentence(run: Run) -> tuple[Level, str]:
     said = build_overview(run, width=120).sentence
     return said.level, said.text.raw
 
 
-def text(run: TrackedRun, width: int) -> str:
+def text(run: Run, width: int) -> str:
     rows = paint_overview(build_overview(run, width=width), width, None, glyph_set(is_ascii=False))
     return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
@@ -130,7 +130,7 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     found = Found(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
     session = Session([found], direct(clock), clock)
     run = session.runs[0]
-    assert run._previews
+    assert run.main.reader.previews
     session.step(0.0)
     assert run.is_preview
     assert run.stream.last_step == 5_000
