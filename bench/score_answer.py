@@ -27,6 +27,7 @@ from rltop.model import Event, NonFinite, Observation
 from rltop.report.document import check_document
 from rltop.rules.engine import Engine
 from rltop.run import rule_runner
+from rltop.run.snapshot import Snapshot
 
 HERE = Path(__file__).resolve().parent
 FIELDS = {
@@ -81,7 +82,7 @@ def main() -> int:
     arguments = parser.parse_args()
     rule_runner.Engine = Recorder  # type: ignore[misc]
     run = read_whole(runs_of(str(arguments.path))[0], Config(), FakeClock()).runs[0]
-    document = check_document(run)
+    document = check_document(Snapshot(run))
     if arguments.peer_python:
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(

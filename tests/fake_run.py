@@ -15,6 +15,8 @@ from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.rules.options import EngineOptions
+from rltop.run.memo import Memo
+from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Pipeline
 from rltop.run.rollouts import RolloutShelf
 from rltop.run.rule_runner import RuleRunner
@@ -25,7 +27,7 @@ from rltop.store.stream import Stream
 
 @dataclass
 class FakeRun:
-    """What views read of a run."""
+    """What a `Snapshot` reads of a run, or of one stream of it."""
 
     name: Label
     stream: Stream
@@ -56,6 +58,25 @@ class FakeRun:
     ranks: RankHistory | None = None
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None
+
+    @property
+    def memo(self) -> Memo:
+        """What has been worked out of its rows."""
+        return Memo(self.stream)
+
+    @property
+    def version(self) -> int:
+        """Moves with every row."""
+        return self.stream.version
+
+    def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
+        """As of a `Run`: its own, and those of the streams beside it."""
+        if step is None:
+            return tuple(self.verdicts)
+        found = standing_at(self.events, step, self.muted, self.identity)
+        for part in self.beside:
+            found += of_stream(part.verdicts_at(step_at_same_time(self.stream, step, part.stream)), part.role)
+        return worst_first(found)
 
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:

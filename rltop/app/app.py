@@ -36,7 +36,6 @@ from rltop.app.themes import Wardrobe
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
-from rltop.pages.badges import verdicts_at
 from rltop.rows.glyphs import glyph_set
 from rltop.run.session import Session
 
@@ -125,7 +124,7 @@ class RltopApp(KeysInOrder, Routes, Wardrobe, inherit_bindings=False):
     @property
     def shown_verdicts(self) -> Sequence[Verdict]:
         """What stands at the step that is shown, worst first."""
-        return verdicts_at(self.followed, self.moment.at_step)
+        return self.moment.snapshot.verdicts.standing
 
     # -- running -------------------------------------------------------------------------------------------------
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.glyphs import Glyphs
+from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct, replace
 
 
@@ -19,21 +20,29 @@ class Moment(Struct):
         at_step: the time cursor; None follows the newest step.
         is_paused: the picture stands still.
         left_out: paths that belong to what is followed and cannot be read, each with the reason.
+        stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
     """
 
-    run: RunSource
+    run: Run
     glyphs: Glyphs
     at_step: int | None = None
     is_paused: bool = False
     left_out: Sequence[tuple[str, str]] = ()
+    stream: str = ""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The run, or a stream of it, at the step: what pages read."""
+        main = Snapshot(self.run, None if self.stream else self.at_step)
+        return main.within(self.stream).at(self.at_step) if self.stream else main
 
     def within(self, stream: str) -> Moment:
         """The same moment in another stream of the run, at the step of the same time."""
-        part = part_of(self.run, stream)
-        return self if part is self.run else replace(self, run=part, at_step=step_in(part, self.run, self.at_step))
+        there = self.snapshot.within(stream)
+        return replace(self, stream=there.role, at_step=there.at_step) if there.role else self
 
 
-def travelled(run: RunSource, at_step: int | None, by: int) -> int | None:
+def travelled(run: Run, at_step: int | None, by: int) -> int | None:
     """The step that lies `by` records from `at_step`; None is the newest.
 
     Goes along the steps that are held in memory. Before them, where only the file

@@ -21,6 +21,7 @@ from rltop.run.found import Found
 from rltop.run.pipeline import Pipeline
 from rltop.run.run import Run
 from rltop.run.run_stream import RunStream
+from rltop.run.snapshot import Snapshot
 from rltop.run.stream_reader import FIRST_ROWS, ReadPath
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
@@ -61,7 +62,7 @@ def early_rows(found: Found, config: Config, clock: Clock, width: int, height: i
     if found.awaits or (found.kind is not None and found.kind is not JSONL):
         return ()
     run = read_newest(found, config, clock)
-    view = build_overview(run, width=width, height=height)
+    view = build_overview(Snapshot(run), width=width, height=height)
     return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)
 
 

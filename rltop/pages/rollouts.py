@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Label
-from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
 from rltop.stats.rollouts import GroupSummary
 from rltop.structs import NamedTuple
@@ -203,14 +203,14 @@ class RolloutsView(NamedTuple):
         return found or ((0, self.groups[0]) if self.groups else None)
 
 
-def build_rollouts(run: RunSource, at: int | None = None, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
+def build_rollouts(snapshot: Snapshot, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
     """Read the rollouts at a step; what is not held yet is asked for, and comes later."""
-    shelf = run.rollouts
-    trainer = run.identity.dialect.name if run.identity is not None else ""
+    shelf = snapshot.rollouts
+    trainer = snapshot.identity.dialect.name if snapshot.identity is not None else ""
     if shelf is None:
-        return RolloutsView(run.path, trainer, None, None, at, None, (), order, None)
+        return RolloutsView(snapshot.path, trainer, None, None, snapshot.at_step, None, (), order, None)
     state = shelf.state
-    here = step_in(part_of(run, state.stream), run, at) if state.stream else at
+    here = snapshot.within(state.stream).at_step
     step = shelf.step_near(here)
     shelved = shelf.at(step) if step is not None else None
     groups: Sequence[GroupSummary] = ()
@@ -221,7 +221,7 @@ def build_rollouts(run: RunSource, at: int | None = None, order: GroupOrder = Gr
         usual = expected_ratio(size) if size is not None and size > 1 and shelved.summary.has_tokens else None
         if order is not GroupOrder.RATIO:
             groups = sorted(groups, key=lambda group: -_sorts(group, order))
-    return RolloutsView(run.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
+    return RolloutsView(snapshot.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
 
 
 def _sorts(group: GroupSummary, order: GroupOrder) -> float:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
-from rltop.pages.badges import verdicts_at
 from rltop.pages.chain import ChainView, build_chain
 from rltop.pages.chain_rows import columns_of, paint_chain
 from rltop.pages.events import paint_event
-from rltop.pages.signals import shown_step
-from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rules import registry
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
@@ -49,21 +47,18 @@ class VerdictView(Struct):
     is_muted: bool = False
 
 
-def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: int = 120) -> VerdictView:
+def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
     """Read the verdict of a rule at a step, and what the links of its chain show around the onset.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         rule: its id.
-        at: the step of the time cursor; None is the newest one.
         width: cells that it will be painted in.
     """
-    verdicts = verdicts_at(run, at)
+    verdicts = snapshot.verdicts.standing
     verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
     spec = registry.BY_ID.get(rule)
-    events = [
-        event for event in run.events if event.rule == rule and not event.stream and (at is None or event.step <= at)
-    ]
+    events = [event for event in snapshot.past_events if event.rule == rule and not event.stream]
     empty = VerdictView(
         verdict=verdict,
         rule=rule,
@@ -71,20 +66,20 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
         records=None,
         chain=None,
         events=tuple(reversed(events)),
-        stream=run.role,
-        is_muted=rule in run.muted,
+        stream=snapshot.role,
+        is_muted=rule in snapshot.verdicts.muted,
     )
-    if verdict is None or shown_step(run, at) is None:
+    if verdict is None or snapshot.step is None:
         return empty
-    chain = build_chain(run, verdict, at, columns_of(width).cells)
-    return replace(empty, records=_records(run, verdict) if at is None else None, chain=chain)
+    chain = build_chain(snapshot, verdict, columns_of(width).cells)
+    return replace(empty, records=_records(snapshot, verdict) if snapshot.at_step is None else None, chain=chain)
 
 
-def _records(run: RunSource, verdict: Verdict) -> int | None:
+def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
     """For how many records a verdict has stood; unknown while only the newest rows are held."""
-    if run.is_preview or verdict.state is not VerdictState.FIRING:
+    if snapshot.is_preview or verdict.state is not VerdictState.FIRING:
         return None
-    return max(0, run.stream.rows - verdict.since_record + 1) or None
+    return max(0, snapshot.stream.rows - verdict.since_record + 1) or None
 
 
 def paint_verdict(

@@ -25,6 +25,7 @@ from rltop.rows.rows import Row
 from rltop.rules.options import EngineOptions
 from rltop.run.pipeline import Pipeline
 from rltop.run.rule_runner import RuleRunner
+from rltop.run.snapshot import Snapshot
 from rltop.sources.events import TailOptions
 from rltop.sources.file import DirectoryEntry, FileStat, LocalFileSystem
 from rltop.sources.tail import Tail
@@ -114,7 +115,7 @@ def per_frame(path: Path, width: int, height: int) -> float:
 
     def draw() -> None:
         nonlocal before
-        rows = paint_overview(build_overview(run, width=width, height=height), width, height, glyphs)
+        rows = paint_overview(build_overview(Snapshot(run), width=width, height=height), width, height, glyphs)
         for old, new in zip(before, rows, strict=False):
             changed_spans(old.line, new.line, width)
         before = rows

@@ -41,7 +41,8 @@ class ChangeScreen(Page):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The ranking at the step that is shown; the board scrolls."""
         moment = self.moment
-        view = build_change(moment.run, self._step if moment.at_step is None else moment.at_step, width=width)
+        snapshot = moment.snapshot
+        view = build_change(snapshot.at(self._step) if snapshot.at_step is None else snapshot, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_change(view, width, height if is_small else None, moment.glyphs)
 

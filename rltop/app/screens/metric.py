@@ -49,7 +49,7 @@ class MetricScreen(Page):
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
         view = build_metric(
-            moment.run, self.key, moment.at_step, columns=width - LABEL_CELLS, zoom=self._shown(), is_log=self._is_log
+            moment.snapshot, self.key, columns=width - LABEL_CELLS, zoom=self._shown(), is_log=self._is_log
         )
         details = paint_metric_details(view, width, None, moment.glyphs)
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
@@ -64,14 +64,14 @@ class MetricScreen(Page):
                 has_smooth=self._has_smooth,
                 has_band=self._has_band,
                 markers=read_markers(
-                    moment.run, view.plot.zoom.first, view.plot.zoom.last, view.reading.signal.metric.name
+                    moment.snapshot, view.plot.zoom.first, view.plot.zoom.last, view.reading.signal.metric.name
                 ),
             ),
             *details,
         ]
 
     def _whole(self) -> Zoom:
-        stream = self.moment.run.stream
+        stream = self.moment.snapshot.stream
         first, last = stream.first_step or 0, stream.last_step or 0
         return Zoom(first, max(first, last))
 

@@ -35,8 +35,7 @@ class OverviewScreen(Page):
 
     def face(self) -> Hashable:
         """The age of the newest row and how much of the file has been read, as they are shown."""
-        run = self.rltop.moment.run
-        return super().face(), header_clock(run)
+        return super().face(), header_clock(self.rltop.moment.snapshot)
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
@@ -55,13 +54,13 @@ class OverviewScreen(Page):
         )
         if self._last is not None and self._last[0] == now and not any(one.rule == SILENCE for one in run.verdicts):
             _, view, rows = self._last
-            header = build_header(run, view.timing, moment.at_step)
+            header = build_header(moment.snapshot, view.timing)
             if moment.is_paused:
                 return rows
             if rows[:1] == [paint_header(view.header, width, glyphs)] and not view.is_empty:
                 return [paint_header(header, width, glyphs), *rows[1:]]
             return paint_overview(view._replace(header=header), width, height, glyphs)
-        view = build_overview(run, moment.at_step, width=width, height=height)
+        view = build_overview(moment.snapshot, width=width, height=height)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
         rows = paint_overview(view, width, height, glyphs)

@@ -24,4 +24,4 @@ class RanksScreen(Page):
         """The ranks at the step that is shown; the board scrolls."""
         moment = self.rltop.moment
         is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_ranks(build_ranks(moment.run, moment.at_step), width, height if is_small else None, moment.glyphs)
+        return paint_ranks(build_ranks(moment.snapshot), width, height if is_small else None, moment.glyphs)

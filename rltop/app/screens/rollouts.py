@@ -36,8 +36,7 @@ class RolloutPage(Page):
 
     def rollouts(self, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
         """The step on the screen; what is not known yet has been asked for."""
-        moment = self.rltop.moment
-        return build_rollouts(moment.run, moment.at_step, order)
+        return build_rollouts(self.rltop.moment.snapshot, order)
 
     def face(self) -> Hashable:
         """What came from the dump since the page was painted."""

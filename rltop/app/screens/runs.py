@@ -11,6 +11,7 @@ from rltop.app.filtered import FilteredPage
 from rltop.app.messages import Selected
 from rltop.pages.runs import HEAD_ROWS, RunEntry, list_runs, paint_runs
 from rltop.rows.rows import Row, Target, TargetKind
+from rltop.run.snapshot import Snapshot
 
 
 class RunsScreen(FilteredPage):
@@ -40,7 +41,7 @@ class RunsScreen(FilteredPage):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The runs around the chosen one."""
         runs = self.rltop.session.runs
-        self._entries = list_runs(runs, self._query)
+        self._entries = list_runs(map(Snapshot, runs), self._query)
         self._settle()
         room = max(1, height - HEAD_ROWS)
         self._top = max(0, min(max(self._at - room + 1, min(self._top, self._at)), len(self._entries) - room))
@@ -53,7 +54,7 @@ class RunsScreen(FilteredPage):
         return tuple((one.path.raw, one.state, one.age_s and one.age_s // 5, one.level) for one in self._now())
 
     def _now(self) -> list[RunEntry]:
-        return list_runs(self.rltop.session.runs, self._query)
+        return list_runs(map(Snapshot, self.rltop.session.runs), self._query)
 
     def _settle(self) -> None:
         """Find the chosen run again, wherever it stands now."""

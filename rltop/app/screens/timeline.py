@@ -40,14 +40,14 @@ class TimelineScreen(FilteredPage):
         """The lanes, and the events around the chosen one."""
         moment = self.rltop.moment
         timeline = self._timeline
-        if timeline is None or not timeline.is_for(moment.run, self._wanted, moment.at_step):
+        if timeline is None or not timeline.is_for(moment.snapshot, self._wanted):
             if timeline is not None and timeline.stream is not moment.run.stream:
                 self._chosen, self._at = None, 0
-            timeline = self._timeline = build_timeline(moment.run, self._wanted, moment.at_step)
+            timeline = self._timeline = build_timeline(moment.snapshot, self._wanted)
         self._settle(timeline)
         room = list_rows(timeline, height)
         self._top = max(0, min(max(self._at - room + 1, min(self._top, self._at)), len(timeline.numbers) - room))
-        return paint_timeline(moment.run, timeline, self._top, width, height, moment.glyphs, moment.at_step, self.keys)
+        return paint_timeline(moment.snapshot, timeline, self._top, width, height, moment.glyphs, self.keys)
 
     def _settle(self, timeline: Timeline) -> None:
         """Find the chosen event again; where it is filtered out, the one in its place."""

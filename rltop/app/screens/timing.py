@@ -46,7 +46,7 @@ class TimingScreen(Page):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The timing page of the step that is shown, with its whole table: the board scrolls."""
         moment = self.rltop.moment
-        view = build_timing_page(moment.run, moment.at_step)
+        view = build_timing_page(moment.snapshot)
         stages = len(view.timing.stages) if view.timing is not None else 0
         if width < LEAST[0] or height < LEAST[1]:
             return paint_timing(view, width, height, moment.glyphs)

@@ -52,10 +52,10 @@ class TreeScreen(FilteredPage):
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The lines around the selected one; the others are not even read."""
         moment = self.rltop.moment
-        run = moment.run
-        if self._index is None or not self._index.is_for(run):
+        snapshot = moment.snapshot
+        if self._index is None or not self._index.is_for(snapshot):
             known = self._index.rank_sections if self._index is not None else frozenset()
-            self._index = index_tree(run)
+            self._index = index_tree(snapshot)
             self._folded |= self._index.rank_sections - known
         self._lay_out(self._index)
         room = max(1, height - _TITLE_ROWS)
@@ -63,14 +63,13 @@ class TreeScreen(FilteredPage):
         self._top = max(self._at - room + 1, min(self._top, self._at if self._at > 1 else 0))
         self._top = max(0, min(self._top, len(self._lines) - room))
         view = build_tree(
-            run,
+            snapshot,
             self._index,
             query=self._query,
             folded=self._folded,
             top=self._top,
             height=room,
             width=width,
-            at=moment.at_step,
         )
         return paint_tree(view, width, height, moment.glyphs)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rltop.app.page import Page
-from rltop.pages.badges import verdicts_at
 from rltop.pages.verdict import LEAST, build_verdict, paint_verdict
 from rltop.rows.rows import Row
+from rltop.run.snapshot import Snapshot
 
 
 class VerdictScreen(Page):
@@ -35,17 +35,17 @@ class VerdictScreen(Page):
     @property
     def since_step(self) -> int | None:
         """Where the verdict began, or None if it does not stand at the step that is shown."""
-        found = verdicts_at(self.moment.run, self._at)
+        found = self._snapshot.verdicts.standing
         return next((verdict.since_step for verdict in found if verdict.rule == self.rule and not verdict.stream), None)
 
     @property
-    def _at(self) -> int | None:
-        at_step = self.moment.at_step
-        return self._step if at_step is None else at_step
+    def _snapshot(self) -> Snapshot:
+        snapshot = self.moment.snapshot
+        return snapshot.at(self._step) if snapshot.at_step is None else snapshot
 
     def rows(self, width: int, height: int) -> Sequence[Row]:
         """The page of this verdict; the board scrolls."""
         moment = self.moment
-        view = build_verdict(moment.run, self.rule, self._at, width=width)
+        view = build_verdict(self._snapshot, self.rule, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_verdict(view, width, height if is_small else None, moment.glyphs, self.keys)

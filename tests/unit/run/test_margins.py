@@ -19,6 +19,7 @@ from rltop.run.discover import discover
 from rltop.run.margins import MarginDecoder, side_of
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 from tests.run_folders import write_events
 
@@ -52,7 +53,7 @@ def openrlhf(folder: Path, rows: Rows) -> Run:
 
 
 def texts(run: Run) -> list[str]:
-    rows = paint_overview(build_overview(run, width=120, height=40), 120, 40, UNICODE)
+    rows = paint_overview(build_overview(Snapshot(run), width=120, height=40), 120, 40, UNICODE)
     return ["".join(piece.text for piece in row.line) for row in rows]
 
 

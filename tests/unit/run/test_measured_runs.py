@@ -19,6 +19,7 @@ from rltop.rows.glyphs import UNICODE
 from rltop.run.discover import discover
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 
 
 def read(folder: Path) -> Run:
@@ -49,7 +50,7 @@ def rlinf(folder: Path, slow_rank: int = -1) -> Path:
 
 
 def timing(run: Run, at: int | None = None) -> TimingView:
-    view = build_timing(run, at)
+    view = build_timing(Snapshot(run, at))
     assert view is not None
     return view
 

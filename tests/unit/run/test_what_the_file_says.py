@@ -21,6 +21,7 @@ from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
 from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB"
 
@@ -48,12 +49,12 @@ class Watched:
 
 
 def sentence(run: Run) -> tuple[Level, str]:
-    said = build_overview(run, width=120).sentence
+    said = build_overview(Snapshot(run), width=120).sentence
     return said.level, said.text.raw
 
 
 def text(run: Run, width: int) -> str:
-    rows = paint_overview(build_overview(run, width=width), width, None, glyph_set(is_ascii=False))
+    rows = paint_overview(build_overview(Snapshot(run), width=width), width, None, glyph_set(is_ascii=False))
     return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
@@ -69,7 +70,7 @@ def test_an_error_before_the_first_step_is_what_is_said(tmp_path: Path) -> None:
     run = watched.after(3600.0)
     assert run.state is RunState.DIED
     assert sentence(run) == (Level.CRIT, f"died before the first step: {OOM}")
-    document = once_document(run)
+    document = once_document(Snapshot(run))
     assert (document["state"], document["failure"]) == ("died", OOM)
     assert "✗ died" in text(run, 80)
 
@@ -97,7 +98,7 @@ def test_an_exit_record_ends_the_run_with_its_code(tmp_path: Path, code: int, st
     assert run.state is state
     if code:
         assert f"died after step 39: the process ended with exit code {code}" in sentence(run)[1]
-    assert once_document(run)["failure"] == (f"the process ended with exit code {code}" if code else None)
+    assert once_document(Snapshot(run))["failure"] == (f"the process ended with exit code {code}" if code else None)
 
 
 def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp_path: Path) -> None:
@@ -110,14 +111,14 @@ def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp
     assert "W&B writes 32 KiB at a time" in run.kind_note
     for width in (80, 120, 200):
         assert "the newest steps may lag" in text(run, width)
-    assert once_document(run)["kind_note"] == run.kind_note
+    assert once_document(Snapshot(run))["kind_note"] == run.kind_note
     assert "may lag" not in text(watched.after(1e6), 120), "it is over: nothing lags any more"
 
 
 def test_rows_of_json_lines_are_fresh(tmp_path: Path) -> None:
     run = Watched(tmp_path / "m.jsonl", b'{"step": 1, "loss": 0.5}\n').session.runs[0]
     assert run.kind_note == ""
-    assert once_document(run)["kind_note"] is None
+    assert once_document(Snapshot(run))["kind_note"] is None
 
 
 def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
