@@ -60,6 +60,11 @@ class FakeRun:
     rollouts: RolloutShelf | None = None
 
     @property
+    def main(self) -> FakeRun:
+        """Its main stream: it is its own."""
+        return self
+
+    @property
     def memo(self) -> Memo:
         """What has been worked out of its rows."""
         return Memo(self.stream)

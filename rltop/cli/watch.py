@@ -216,8 +216,8 @@ class Vigil:
             words = run.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
-        if run.silenced:
-            words += f", muted in the settings: {', '.join(sorted(run.silenced))}"
+        if run.main.silenced:
+            words += f", muted in the settings: {', '.join(sorted(run.main.silenced))}"
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
         )

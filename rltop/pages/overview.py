@@ -314,7 +314,7 @@ def build_overview(
 
 
 def _streams(snapshot: Snapshot) -> StreamsView | None:
-    if not snapshot.source.beside:
+    if len(snapshot.streams) == 1:
         return None
     # Most runs have one stream, and the first frame waits for every import.
     from rltop.pages.streams import build_streams  # noqa: PLC0415

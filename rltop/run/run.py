@@ -11,10 +11,8 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from rltop.catalog.dialect import Identity
-from rltop.catalog.ranges import Ranges
 from rltop.errors import SourceError
 from rltop.model import Counts, Event, Label, RunState, Verdict
-from rltop.run.memo import Memo
 from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Budget
 from rltop.run.run_stream import RunStream
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from rltop.run.rank_watch import RankWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.stats.ranks import RankHistory
-    from rltop.stats.spans import SpanBook
 
 _Log = tuple[str, Sequence[Event], Sequence[float | None]]
 """Whose events, and when the row behind each was written."""
@@ -143,29 +140,9 @@ class Run:
         return self.main.stream
 
     @property
-    def memo(self) -> Memo:
-        """What has been worked out of them."""
-        return self.main.memo
-
-    @property
     def identity(self) -> Identity | None:
         """Dialect, algorithm and signals, as far as known."""
         return self.main.identity
-
-    @property
-    def ranges(self) -> Ranges:
-        """What values its metrics were declared to have."""
-        return self.main.ranges
-
-    @property
-    def group_size(self) -> int | None:
-        """Completions per prompt, if known."""
-        return self.main.group_size
-
-    @property
-    def spans(self) -> SpanBook | None:
-        """True spans of the newest steps; None where the main stream holds none."""
-        return self.main.spans
 
     @property
     def is_awaited(self) -> bool:
@@ -216,11 +193,6 @@ class Run:
     def state_note(self) -> str:
         """What is being waited for, or what is wrong with the file; empty when all is well."""
         return self.main.status.note
-
-    @property
-    def kind_note(self) -> str:
-        """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self.main.kind_note
 
     @property
     def age_s(self) -> float | None:
@@ -291,21 +263,6 @@ class Run:
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted, from the screen."""
         return self.main.rules.muted
-
-    @property
-    def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
-        return self.main.silenced
-
-    @property
-    def profiles(self) -> Sequence[str]:
-        """Names of the profiles whose thresholds hold; the event log says why."""
-        return self.main.profiles
-
-    @property
-    def warm_up(self) -> tuple[int, int] | None:
-        """(records seen, records wanted) while rules warm up; None when they have."""
-        return self.main.warm_up
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Leave a rule's verdicts out of `verdicts`, or put them back; its events go on being logged.

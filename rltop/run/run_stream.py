@@ -19,7 +19,6 @@ from rltop.run.stream_verdicts import CheckpointFinder, StreamVerdicts
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
-    from rltop.run.rollouts import RolloutShelf
     from rltop.stats.ranks import RankHistory
     from rltop.stats.spans import SpanBook
 
@@ -43,11 +42,7 @@ class RunStream:
         reader: how it is read.
         status: how it is doing by the clock.
         rules: what the rules say of it.
-        rollouts, beside: none; they are the run's.
     """
-
-    rollouts: RolloutShelf | None = None
-    beside: Sequence[RunStream] = ()
 
     def __init__(
         self,

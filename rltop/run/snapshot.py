@@ -41,14 +41,16 @@ class Snapshot:
 
     Attributes:
         run: as given.
-        source: whose rows these are: the run's own, or those of another stream of it.
+        source: who speaks of events, verdicts and state: the run, or another stream of it for itself.
+        part: whose rows these are: the main stream of the run, or that other stream.
     """
 
-    __slots__ = ("_at_step", "_main", "_standing", "run", "source")
+    __slots__ = ("_at_step", "_main", "_standing", "part", "run", "source")
 
     def __init__(self, run: Run, at_step: int | None = None) -> None:
         self.run = run
         self.source: _Source = run
+        self.part: RunStream = run.main
         self._at_step = at_step
         self._main: Snapshot | None = None
         self._standing: tuple[Verdict, ...] | None = None
@@ -57,24 +59,28 @@ class Snapshot:
     def _beside(cls, main: Snapshot, source: RunStream) -> Snapshot:
         """Another stream at the same time; its step is looked for when it is asked for."""
         found = cls(main.run)
-        found.source, found._main = source, main
+        found.source, found.part, found._main = source, source, main
         return found
 
     def within(self, role: str) -> Snapshot:
         """The stream of that role at the same time; the same for "" and for a role that the run has not."""
-        part = next((part for part in self.source.beside if part.role == role), None) if role else None
+        part = next((part for part in self._others if part.role == role), None) if role else None
         return self if part is None else Snapshot._beside(self, part)
 
     def at(self, step: int | None) -> Snapshot:
         """The same stream at another of its own steps; None follows the newest one."""
         found = Snapshot(self.run, step)
-        found.source = self.source
+        found.source, found.part = self.source, self.part
         return found
+
+    @property
+    def _others(self) -> Sequence[RunStream]:
+        return self.run.beside if self.source is self.run else ()
 
     @property
     def streams(self) -> Sequence[Snapshot]:
         """This one, then the other streams of the run at the same time, those of ranks last."""
-        return (self, *(Snapshot._beside(self, part) for part in self.source.beside))
+        return (self, *(Snapshot._beside(self, part) for part in self._others))
 
     # -- when --------------------------------------------------------------------------------------------------------
 
@@ -131,34 +137,34 @@ class Snapshot:
     @property
     def identity(self) -> Identity | None:
         """Whose keys these are; None until it is settled."""
-        return self.source.identity
+        return self.part.identity
 
     @property
     def group_size(self) -> int | None:
         """Completions per prompt, where it is known."""
-        return self.source.group_size
+        return self.part.group_size
 
     @property
     def ranges(self) -> Ranges:
         """What values its metrics were declared to have, by whoever set up the run."""
-        return self.source.ranges
+        return self.part.ranges
 
     # -- what it has -------------------------------------------------------------------------------------------------
 
     @property
     def stream(self) -> Stream:
         """Its rows, of all steps: those of the preview until history has caught up."""
-        return self.source.stream
+        return self.part.stream
 
     @property
     def memo(self) -> Memo:
         """What has been worked out of its rows."""
-        return self.source.memo
+        return self.part.memo
 
     @property
     def is_preview(self) -> bool:
         """The rows are the newest ones only, for the time being."""
-        return self.source.is_preview
+        return self.part.is_preview
 
     @property
     def counts(self) -> Counts:
@@ -173,7 +179,7 @@ class Snapshot:
     @property
     def rollouts(self) -> RolloutShelf | None:
         """Its completions one by one; None before anybody has looked for them."""
-        return self.source.rollouts
+        return self.run.rollouts if self.source is self.run else None
 
     @property
     def events(self) -> Sequence[Event]:
@@ -191,7 +197,7 @@ class Snapshot:
     @property
     def now(self) -> Now:
         """How the run is doing now, whatever the step."""
-        return Now(self.source)
+        return Now(self)
 
     @property
     def verdicts(self) -> Verdicts:
@@ -218,10 +224,10 @@ class Snapshot:
 class Now:
     """How a run is doing at the time when it is asked; the step of the snapshot does not matter."""
 
-    __slots__ = ("_source",)
+    __slots__ = ("_part", "_source")
 
-    def __init__(self, source: _Source) -> None:
-        self._source = source
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._source, self._part = snapshot.source, snapshot.part
 
     @property
     def state(self) -> RunState:
@@ -231,7 +237,7 @@ class Now:
     @property
     def state_note(self) -> str:
         """What is behind the state, as one sentence; may be empty."""
-        return self._source.state_note
+        return self._part.state_note
 
     @property
     def failure(self) -> Label:
@@ -241,12 +247,12 @@ class Now:
     @property
     def kind_note(self) -> str:
         """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self._source.kind_note
+        return self._part.kind_note
 
     @property
     def age_s(self) -> float | None:
         """Seconds since the newest record came, or None where nobody knows."""
-        return self._source.age_s
+        return self._part.age_s
 
     @property
     def behind_bytes(self) -> int:
@@ -261,7 +267,7 @@ class Now:
     @property
     def is_awaited(self) -> bool:
         """Is there no file yet, only a place where one is expected?"""
-        return self._source.is_awaited
+        return self._part.is_awaited
 
 
 class Verdicts:
@@ -293,17 +299,17 @@ class Verdicts:
     @property
     def silenced(self) -> frozenset[str]:
         """Ids of the rules that the settings switch off."""
-        return self._snapshot.source.silenced
+        return self._snapshot.part.silenced
 
     @property
     def profiles(self) -> Sequence[str]:
         """Names of the profiles whose thresholds hold."""
-        return self._snapshot.source.profiles
+        return self._snapshot.part.profiles
 
     @property
     def warm_up(self) -> tuple[int, int] | None:
         """Records seen and records needed, while the rules warm up."""
-        return self._snapshot.source.warm_up
+        return self._snapshot.part.warm_up
 
 
 class Timing:
@@ -317,7 +323,7 @@ class Timing:
     @property
     def spans(self) -> SpanBook | None:
         """True spans of the newest steps; None where the run's files hold none."""
-        return self._snapshot.source.spans
+        return self._snapshot.part.spans
 
     @property
     def is_measured(self) -> bool:

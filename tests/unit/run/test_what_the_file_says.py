@@ -107,17 +107,17 @@ def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp
     config = {"actor_rollout_ref": {"rollout": {"n": 8}}, "trainer": {"total_training_steps": 90}}
     watched = Watched(tmp_path / "run-x.wandb", block_log(run_record(config), *rows))
     run = watched.session.runs[0]
-    assert (run.group_size, run.stream.total_steps) == (8, 90)
-    assert "W&B writes 32 KiB at a time" in run.kind_note
+    assert (run.main.group_size, run.stream.total_steps) == (8, 90)
+    assert "W&B writes 32 KiB at a time" in run.main.kind_note
     for width in (80, 120, 200):
         assert "the newest steps may lag" in text(run, width)
-    assert once_document(Snapshot(run))["kind_note"] == run.kind_note
+    assert once_document(Snapshot(run))["kind_note"] == run.main.kind_note
     assert "may lag" not in text(watched.after(1e6), 120), "it is over: nothing lags any more"
 
 
 def test_rows_of_json_lines_are_fresh(tmp_path: Path) -> None:
     run = Watched(tmp_path / "m.jsonl", b'{"step": 1, "loss": 0.5}\n').session.runs[0]
-    assert run.kind_note == ""
+    assert run.main.kind_note == ""
     assert once_document(Snapshot(run))["kind_note"] is None
 
 
