@@ -22,8 +22,8 @@ from made import made_file, repeated_lines
 
 from rltop.formats.jsonl import JsonlDecoder
 from rltop.rules.options import EngineOptions
-from rltop.run.judge import Judge
 from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 
@@ -69,7 +69,7 @@ class Judging:
     """Decodes, stores and judges by every rule; goes on where the last block ended."""
 
     def __init__(self) -> None:
-        self._pipeline, self._offset = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions())), 0
+        self._pipeline, self._offset = Pipeline(JsonlDecoder(), Stream(), RuleRunner(EngineOptions())), 0
 
     def __call__(self, data: bytes) -> None:
         for start in range(0, len(data), PIECE):

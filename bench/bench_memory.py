@@ -47,11 +47,11 @@ def feed(marks: list[int]) -> None:
     """Run in a process of its own: what it holds after so many steps, one line for each."""
     from rltop.formats.jsonl import JsonlDecoder
     from rltop.rules.options import EngineOptions
-    from rltop.run.judge import Judge
     from rltop.run.pipeline import Pipeline
+    from rltop.run.rule_runner import RuleRunner
     from rltop.store.stream import Stream
 
-    pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()))
+    pipeline = Pipeline(JsonlDecoder(), Stream(), RuleRunner(EngineOptions()))
     rows, offset, step = made.repeated_lines(300, marks[-1]), 0, 0
     for mark in marks:
         while step < mark:

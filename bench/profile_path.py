@@ -35,11 +35,11 @@ def judge(path: Path) -> Callable[[], object]:
 def _reading(path: Path, *, is_judged: bool) -> Callable[[], object]:
     from rltop.formats.jsonl import JsonlDecoder
     from rltop.rules.options import EngineOptions
-    from rltop.run.judge import Judge
     from rltop.run.pipeline import Pipeline
+    from rltop.run.rule_runner import RuleRunner
     from rltop.store.stream import Stream
 
-    pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()) if is_judged else None)
+    pipeline = Pipeline(JsonlDecoder(), Stream(), RuleRunner(EngineOptions()) if is_judged else None)
     data = path.read_bytes()
 
     def work() -> None:

@@ -26,7 +26,8 @@ from rltop.config import Config
 from rltop.model import Event, NonFinite, Observation
 from rltop.report.document import check_document
 from rltop.rules.engine import Engine
-from rltop.run import judge
+from rltop.run import rule_runner
+from rltop.run.snapshot import Snapshot
 
 HERE = Path(__file__).resolve().parent
 FIELDS = {
@@ -79,9 +80,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", required=True)
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
-    judge.Engine = Recorder  # type: ignore[misc]
+    rule_runner.Engine = Recorder  # type: ignore[misc]
     run = read_whole(runs_of(str(arguments.path))[0], Config(), FakeClock()).runs[0]
-    document = check_document(run)
+    document = check_document(Snapshot(run))
     if arguments.peer_python:
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(

@@ -37,6 +37,7 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions
 from rltop.run.session import PREVIEW_FROM_BYTES, Session
+from rltop.run.snapshot import Snapshot
 
 SIZES = ((80, 24), (120, 40), (200, 60))
 PAGES = {
@@ -194,7 +195,7 @@ def documents(found: Found) -> Iterator[dict[str, Any]]:
     for name, document in (("check", check_document), ("once", once_document)):
         session = session_of(found, FakeClock())
         session.drain()
-        yield {"document": name, "says": json.loads(dumps(document(session.runs[0])))}
+        yield {"document": name, "says": json.loads(dumps(document(Snapshot(session.runs[0]))))}
         session.close()
 
 

@@ -15,9 +15,11 @@ from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.rules.options import EngineOptions
-from rltop.run.judge import Judge
+from rltop.run.memo import Memo
+from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
 from rltop.run.pipeline import Pipeline
 from rltop.run.rollouts import RolloutShelf
+from rltop.run.rule_runner import RuleRunner
 from rltop.stats.ranks import RankHistory
 from rltop.stats.spans import SpanBook
 from rltop.store.stream import Stream
@@ -25,7 +27,7 @@ from rltop.store.stream import Stream
 
 @dataclass
 class FakeRun:
-    """What views read of a run."""
+    """What a `Snapshot` reads of a run, or of one stream of it."""
 
     name: Label
     stream: Stream
@@ -57,28 +59,51 @@ class FakeRun:
     profiles: Sequence[str] = ()
     rollouts: RolloutShelf | None = None
 
+    @property
+    def main(self) -> FakeRun:
+        """Its main stream: it is its own."""
+        return self
+
+    @property
+    def memo(self) -> Memo:
+        """What has been worked out of its rows."""
+        return Memo(self.stream)
+
+    @property
+    def version(self) -> int:
+        """Moves with every row."""
+        return self.stream.version
+
+    def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
+        """As of a `Run`: its own, and those of the streams beside it."""
+        if step is None:
+            return tuple(self.verdicts)
+        found = standing_at(self.events, step, self.muted, self.identity)
+        for part in self.beside:
+            found += of_stream(part.verdicts_at(step_at_same_time(self.stream, step, part.stream)), part.role)
+        return worst_first(found)
+
 
 def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> FakeRun:
     """Decode, store and judge `data` as a file that is at its end."""
     stream = Stream("", settings.pop("options", None))
     stream.total_steps = settings.pop("total_steps", None)
-    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, Judge(EngineOptions()))
+    rules = RuleRunner(EngineOptions())
+    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, rules)
     pipeline.take_bytes(data, 0, 0)
     pipeline.finish()
     counts = Counts()
     counts.add(pipeline.decoder.counts)
     counts.add(stream.counts)
-    judge = pipeline.judge
-    assert judge is not None
     identity = pipeline.current_identity()
     run = FakeRun(
         Label.of(name),
         stream,
         identity=identity,
         counts=counts,
-        verdicts=[] if (seen := pipeline.peek()) is None else seen.verdicts,
-        events=judge.events,
-        warm_up=judge.warm_up(stream),
+        verdicts=[] if identity is None else rules.peek(stream, identity).verdicts,
+        events=rules.events,
+        warm_up=rules.warm_up(stream),
         group_size=identity.group_size if identity is not None else None,
         records=stream.rows,
     )

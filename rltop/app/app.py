@@ -32,7 +32,6 @@ from rltop.app.themes import Themes
 from rltop.clock import Clock, SystemClock
 from rltop.errors import ConfigError
 from rltop.model import Verdict
-from rltop.pages.badges import verdicts_at
 from rltop.pages.moment import Moment
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.keys import Where
@@ -126,7 +125,7 @@ class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
     @property
     def shown_verdicts(self) -> Sequence[Verdict]:
         """What stands at the step that is shown, worst first."""
-        return verdicts_at(self.followed, self.at_step)
+        return self.moment.snapshot.verdicts.standing
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -137,7 +136,7 @@ class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
         loop = asyncio.get_running_loop()
         if self._guard is not None:
             self._guard.on_leave(lambda: _soon(loop, self.exit))
-        self.session.bell.listen(lambda: _soon(loop, self._wake.set))
+        self.session.notifier.listen(lambda: _soon(loop, self._wake.set))
         self._ping.listen(lambda: _soon(loop, self._wake.set))
         self.run_worker(self._follow(), name="ingest", exit_on_error=True)
         self.set_timer(SETTLED_S, self._settle)
@@ -168,7 +167,7 @@ class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
 
     def on_unmount(self) -> None:
         """From here on a signal ends the program at once, and nothing wakes it."""
-        self.session.bell.listen(None)
+        self.session.notifier.listen(None)
         self._ping.listen(None)
         if self._guard is not None:
             self._guard.on_leave(None)
@@ -210,7 +209,7 @@ class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
         screen = self.shown
         if screen is None or (self._is_paused and not self._has_recalled()):
             return IDLE_S
-        if self.followed.is_opening:
+        if self.followed.main.reader.is_opening:
             # What is on the screen is newer than what has been read again so far.
             return IDLE_S
         is_old = self.session.version == self._drawn_version

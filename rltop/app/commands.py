@@ -12,7 +12,6 @@ from textual.content import Content
 from rltop import units
 from rltop.app.bindings import action_of
 from rltop.model import Label, VerdictState
-from rltop.pages.badges import verdicts_at
 from rltop.pages.moment import Moment
 from rltop.pages.page import Open
 from rltop.rows.keys import KEYS, Where
@@ -101,7 +100,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
 
 
 def _verdicts(moment: Moment) -> Iterator[Command]:
-    for verdict in verdicts_at(moment.run, moment.at_step):
+    for verdict in moment.snapshot.verdicts.standing:
         how = verdict.level.word
         if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
             how = f"recovered @{units.step(verdict.recovered_step)}"
@@ -112,7 +111,7 @@ def _verdicts(moment: Moment) -> Iterator[Command]:
 
 def _metrics(moment: Moment) -> Iterator[Command]:
     number = count()
-    for part in (moment.run, *moment.run.beside):
+    for part in moment.run.streams:
         titles = {}
         if part.identity is not None:
             found = part.identity.signals.values()

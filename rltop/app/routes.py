@@ -22,7 +22,7 @@ from rltop.pages.page import Effect, Open, Page, Push, ShowStep, Travel
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.themes import Palette
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 
 
@@ -35,7 +35,7 @@ class Routes(TimeTravel):
     palette: Palette
     session: Session
     picked: str | None = None
-    _followed: TrackedRun
+    _followed: Run
 
     def add_standing_pages(self) -> None:
         """Have a mode for each page of which there is one."""
@@ -51,10 +51,10 @@ class Routes(TimeTravel):
         return self.options.keymap
 
     @property
-    def followed(self) -> TrackedRun:
+    def followed(self) -> Run:
         """The run on the screen: the same one wherever it stands among others, and when it is read anew."""
-        while self._followed.heir is not None:
-            self._followed = self._followed.heir
+        while self._followed.replaced_by is not None:
+            self._followed = self._followed.replaced_by
         return self._followed
 
     @property

@@ -68,7 +68,7 @@ def _step_text(moment: Moment) -> str:
     """The step at the cursor; or the steps whose mean stands for it where memory has downsampled them."""
     if moment.at_step is None:
         return ""
-    bucket = moment.run.stream.downsampled_range(moment.at_step)
+    bucket = moment.snapshot.stream.downsampled_range(moment.at_step)
     if bucket is None:
         return f" at step {units.step(moment.at_step)}"
     return f" at steps {units.step(bucket[0])}–{units.step(bucket[1])}, mean"

@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 from rltop.app.textual_shim import FaultKeeper
 from rltop.pages.moment import travelled
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 
 
 class TimeTravel(FaultKeeper):
@@ -24,7 +24,7 @@ class TimeTravel(FaultKeeper):
 
     @property
     @abstractmethod
-    def followed(self) -> TrackedRun:
+    def followed(self) -> Run:
         """The run on the screen."""
 
     @abstractmethod
@@ -77,7 +77,7 @@ class TimeTravel(FaultKeeper):
         self._has_travelled = False
         step = self._cursor
         if step is not None:
-            self.followed.recall(step)
+            self.followed.main.reader.recall(step)
         self._awaits_recall = step is not None and self.followed.stream.downsampled_range(step) is not None
         self.draw()
 

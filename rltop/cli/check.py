@@ -13,7 +13,8 @@ from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
 from rltop.model import Event, EventState, Level, VerdictState
 from rltop.run.found import Found
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -88,23 +89,23 @@ def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_on
         trouble = not_read(run)
         if trouble is not None:
             raise trouble
-        return _code(arguments, run), _text(arguments, config, spec, run, is_only=is_only)
+        return _code(arguments, run), _text(arguments, config, spec, Snapshot(run), is_only=is_only)
     finally:
         session.close()
 
 
-def _text(arguments: Namespace, config: Config, spec: Any, run: TrackedRun, *, is_only: bool) -> str:
+def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *, is_only: bool) -> str:
     if spec is not None or arguments.rules:
-        return _about_rules(arguments, config, spec, run)
+        return _about_rules(arguments, config, spec, snapshot)
     if arguments.json:
         from rltop.report.document import check_document
 
-        document = check_document(run, since=arguments.since)
-        return _json(document if is_only else {"path": run.path.raw, **document})
+        document = check_document(snapshot, since=arguments.since)
+        return _json(document if is_only else {"path": snapshot.path.raw, **document})
     from rltop.report.check_text import check_text
 
     return check_text(
-        run,
+        snapshot,
         use_color=_has_color(config),
         is_ascii=_is_ascii(config),
         width=text_width(arguments.width),
@@ -112,7 +113,7 @@ def _text(arguments: Namespace, config: Config, spec: Any, run: TrackedRun, *, i
     )
 
 
-def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRun | None) -> str:
+def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot | None) -> str:
     """The table of rules, or one of them, in general or as judged in a run."""
     options = config.ingest.health
     if arguments.json:
@@ -120,12 +121,12 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRu
         from rltop.report.explain import profiles_of, rule_document
         from rltop.rules.registry import ALL_SPECS
 
-        profiles = profiles_of(options, run)
+        profiles = profiles_of(options, snapshot)
         about: Any = [rule_document(each, options, profiles) for each in ALL_SPECS]
         if spec is not None:
             about = dict(rule_document(spec, options, profiles))
-            if run is not None:
-                judged = check_document(run, since=arguments.since)
+            if snapshot is not None:
+                judged = check_document(snapshot, since=arguments.since)
                 for name in ("verdicts", "events"):
                     about[name] = [each for each in judged[name] if each["rule"] == spec.id]
         return _json(about)
@@ -133,8 +134,8 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, run: TrackedRu
 
     has_color, is_ascii, width = _has_color(config), _is_ascii(config), text_width(arguments.width)
     if spec is None:
-        return rules_text(options, run, use_color=has_color, is_ascii=is_ascii, width=width)
-    return explain_text(spec, options, run, use_color=has_color, is_ascii=is_ascii, width=width)
+        return rules_text(options, snapshot, use_color=has_color, is_ascii=is_ascii, width=width)
+    return explain_text(spec, options, snapshot, use_color=has_color, is_ascii=is_ascii, width=width)
 
 
 def _has_color(config: Config) -> bool:
@@ -155,8 +156,8 @@ def _put(text: str, end: str = "\n") -> None:
     say(text + end)
 
 
-def _code(arguments: Namespace, run: TrackedRun) -> int:
-    if not any(each.stream.rows for each in (run, *run.beside)):
+def _code(arguments: Namespace, run: Run) -> int:
+    if not any(each.stream.rows for each in run.streams):
         return EXIT_NO_METRICS
     wanted = Level.WARN if arguments.fail_on == "warn" else Level.CRIT
     worst = worst_level(
@@ -165,7 +166,7 @@ def _code(arguments: Namespace, run: TrackedRun) -> int:
     return EXIT_FIRING if worst >= wanted else EXIT_OK
 
 
-def worst_level(run: TrackedRun, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
+def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
     """The worst level firing at the end, or with `has_ever` at any time.
 
     Args:

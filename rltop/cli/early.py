@@ -19,10 +19,12 @@ from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.run.found import Found
 from rltop.run.pipeline import Pipeline
-from rltop.run.run import FIRST_ROWS, TrackedRun
+from rltop.run.run import Run
+from rltop.run.run_stream import RunStream
+from rltop.run.snapshot import Snapshot
+from rltop.run.stream_reader import FIRST_ROWS, ReadPath
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
-from rltop.store.run import Run
 from rltop.store.stream import Stream
 
 
@@ -60,25 +62,28 @@ def early_rows(found: Found, config: Config, clock: Clock, width: int, height: i
     if found.awaits or (found.kind is not None and found.kind is not JSONL):
         return ()
     run = read_newest(found, config, clock)
-    view = build_overview(run, width=width, height=height)
+    view = build_overview(Snapshot(run), width=width, height=height)
     return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)
 
 
-def read_newest(found: Found, config: Config, clock: Clock) -> TrackedRun:
+def read_newest(found: Found, config: Config, clock: Clock) -> Run:
     """The last rows of a file as a run whose history has not been read."""
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
     decoder = JsonlDecoder(options.jsonl._replace(may_count_rows=False, is_hurried=True))
     size = options.health.group_size
-    run = TrackedRun(
-        Run(found.name, Label.of(found.path), options.store),
-        _Unread(found.size),
-        Pipeline(JsonlDecoder(options.jsonl._replace(is_hurried=True)), Stream("", options.store), None, size),
+    path = Label.of(found.path)
+    unread = Pipeline(JsonlDecoder(options.jsonl._replace(is_hurried=True)), Stream("", options.store), None, size)
+    newest = DirectFeed(found.path, clock=clock, last_lines=FIRST_ROWS)
+    main = RunStream(
+        path,
+        ReadPath(_Unread(found.size), unread),
         clock,
-        previews=[(DirectFeed(found.path, clock=clock, last_lines=FIRST_ROWS), Pipeline(decoder, stream, None, size))],
+        previews=[ReadPath(newest, Pipeline(decoder, stream, None, size))],
         modified_s=found.modified_s,
     )
+    run = Run(found.name, path, main)
     while run.advance(_Once()):
         pass
     return run

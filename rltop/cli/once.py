@@ -13,6 +13,7 @@ from rltop.errors import EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, SourceError
 from rltop.model import Level
 from rltop.run.found import Found
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.events import ONCE
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
         if trouble is not None:
             complain_of(trouble)
             is_whole = False
-        entries.append(read_entry(session.runs[0]))
+        entries.append(read_entry(Snapshot(session.runs[0])))
         if arguments.json:
-            say(("[\n" if not number else ",\n") + dumps(once_document(session.runs[0])).decode())
+            say(("[\n" if not number else ",\n") + dumps(once_document(Snapshot(session.runs[0]))).decode())
         session.close()
     if arguments.json:
         say("\n]\n")
@@ -87,7 +88,7 @@ def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
 
 def _print(session: Session, config: Config, arguments: Namespace) -> int:
     run = session.runs[0]
-    has_rows = any(each.stream.rows for each in (run, *run.beside))
+    has_rows = any(each.stream.rows for each in run.streams)
     trouble = not_read(run)
     if trouble is not None:
         raise trouble
@@ -98,12 +99,12 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
         from rltop.report.document import dumps
         from rltop.report.overview_document import once_document
 
-        text = dumps(once_document(run)).decode() + "\n"
+        text = dumps(once_document(Snapshot(run))).decode() + "\n"
     else:
         from rltop.report.text import once_text
 
         width = text_width(arguments.width)
-        text = once_text(run, width, use_color=config.use_color(has_terminal), is_ascii=_is_ascii(config))
+        text = once_text(Snapshot(run), width, use_color=config.use_color(has_terminal), is_ascii=_is_ascii(config))
     say(text)
     return EXIT_OK if has_rows else EXIT_NO_METRICS
 

@@ -24,7 +24,7 @@ from rltop.sources.events import ONCE, ONE_SHOT, TailOptions
 from rltop.sources.feed import DirectFeed
 
 if TYPE_CHECKING:
-    from rltop.run.run import TrackedRun
+    from rltop.run.run import Run
     from rltop.sources.reader import Reader, ThreadedFeed
 
 
@@ -115,7 +115,7 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     return session
 
 
-def not_read(run: TrackedRun) -> SourceError | None:
+def not_read(run: Run) -> SourceError | None:
     """Why a run that was to be read to its end has not been; None where it has."""
     error = run.trouble
     if error is None or not run.stream.rows:

@@ -19,7 +19,7 @@ from rltop.config import Config
 from rltop.rows.rows import Row
 from rltop.rows.themes import load_palette
 from rltop.run.found import Found
-from rltop.run.options import Bell, OpenFeed
+from rltop.run.options import Notifier, OpenFeed
 from rltop.terminal.early import paint_early
 from rltop.terminal.early_keys import keeps_early_keys
 from rltop.terminal.guard import TerminalGuard
@@ -60,18 +60,18 @@ def watch(
         from rltop.sources.file import raise_limit
         from rltop.sources.reader import Reader
 
-        bell = Bell()
+        notifier = Notifier()
         raise_limit()
-        reader = Reader(config.reader, clock=clock, on_data=bell.ring)
+        reader = Reader(config.reader, clock=clock, on_data=notifier.notify)
         rescanner = None
         if paths:
             from rltop.run.rescan import Rescanner
 
-            rescanner = Rescanner(paths, found, clock, bell.ring, first=first)
+            rescanner = Rescanner(paths, found, clock, notifier.notify, first=first)
             rescanner.left_out = left_out
             rescanner.start()
         try:
-            return _run(found, config, threaded(reader), clock, bell, guard, rescanner, left_out)
+            return _run(found, config, threaded(reader), clock, notifier, guard, rescanner, left_out)
         finally:
             reader.close()
             if rescanner is not None:
@@ -83,14 +83,14 @@ def watch_pipe(pipe: int, config: Config) -> int:
     from rltop.cli.pipe import piped_found
     from rltop.sources.pipe import PipeFeed
 
-    bell = Bell()
+    notifier = Notifier()
 
     def open_feed(path: str, last_lines: int | None) -> PipeFeed:
         del path, last_lines
-        return PipeFeed(pipe, bell.ring)
+        return PipeFeed(pipe, notifier.notify)
 
     with _terminal(config, lambda _width, _height: ()) as guard:
-        return _run([piped_found()], config, open_feed, SystemClock(), bell, guard)
+        return _run([piped_found()], config, open_feed, SystemClock(), notifier, guard)
 
 
 def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
@@ -104,7 +104,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
         return ReplayFeed(path, speed, clock, ReplayOptions(warm_start=warm_start))
 
     with _terminal(config, lambda _width, _height: ()) as guard:
-        return _run([Found(found.path, found.name)], config, open_feed, clock, Bell(), guard)
+        return _run([Found(found.path, found.name)], config, open_feed, clock, Notifier(), guard)
 
 
 @contextmanager
@@ -128,14 +128,14 @@ def _run(
     config: Config,
     open_feed: OpenFeed,
     clock: Clock,
-    bell: Bell,
+    notifier: Notifier,
     guard: TerminalGuard,
     rescanner: Rescanner | None = None,
     left_out: Sequence[tuple[str, str]] = (),
 ) -> int:
     from rltop.run.session import Session
 
-    session = Session(found, open_feed, clock, config.ingest, bell)
+    session = Session(found, open_feed, clock, config.ingest, notifier)
     session.left_out = lambda: left_out if rescanner is None else rescanner.left_out
     if rescanner is not None:
         session.look_again = rescanner.take

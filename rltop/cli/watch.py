@@ -30,9 +30,9 @@ from rltop.model import Label, Level, RunState
 from rltop.report.notices import Announcer, Notice, NoticeKind, notice_document, notice_words
 from rltop.run.discover import Discovery, awaited, is_awaited
 from rltop.run.found import Found
-from rltop.run.options import Bell, IngestOptions
+from rltop.run.options import IngestOptions, Notifier
 from rltop.run.rescan import Rescanner
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
@@ -77,7 +77,7 @@ class Log:
         self._names_runs = names_runs
         self._is_read = sys.stdout is not None
 
-    def write(self, event: str, words: str, run: TrackedRun | None = None, **more: Any) -> None:
+    def write(self, event: str, words: str, run: Run | None = None, **more: Any) -> None:
         """Write a line: `words` for a person, `event` and `more` for a program."""
         time = datetime.fromtimestamp(self._clock.wall(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         if self._is_json:
@@ -89,7 +89,7 @@ class Log:
             name = f"{run.name.display}  " if run is not None and self._names_runs else ""
             self._put(Label.of(f"{time}  {name}{words}").display)
 
-    def notice(self, notice: Notice, run: TrackedRun) -> None:
+    def notice(self, notice: Notice, run: Run) -> None:
         """Write what has happened in a run."""
         document = notice_document(notice)
         self.write(document.pop("event"), notice_words(notice), run, **document)
@@ -152,11 +152,11 @@ class Vigil:
 
     def _take_over(self) -> None:
         """Go on with runs that are read anew because they have got further streams, perhaps by joining."""
-        kept: dict[TrackedRun, Announcer] = {}
+        kept: dict[Run, Announcer] = {}
         for announcer in self._announcers:
             run = announcer.run
-            while run.heir is not None:
-                run = run.heir
+            while run.replaced_by is not None:
+                run = run.replaced_by
             if run is not announcer.run and announcer.run.is_awaited and not run.is_awaited:
                 kept.setdefault(run, Announcer(run))
             elif run is not announcer.run:
@@ -216,8 +216,8 @@ class Vigil:
             words = run.state_note
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
-        if run.silenced:
-            words += f", muted in the settings: {', '.join(sorted(run.silenced))}"
+        if run.main.silenced:
+            words += f", muted in the settings: {', '.join(sorted(run.main.silenced))}"
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
         )
@@ -279,14 +279,14 @@ class Vigil:
             self._moved[announcer] = (at, now)
         return now - self._moved[announcer][1]
 
-    def _is_process_gone(self, run: TrackedRun) -> bool:
+    def _is_process_gone(self, run: Run) -> bool:
         """Has the process of the run ended, and long enough ago for its last rows to be seen?"""
         if self._options.pid is None:
             return False
         now = self._clock.monotonic()
         if self._gone_s is None and not is_alive(self._options.pid):
             self._gone_s = now
-        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.lag_s
+        return self._gone_s is not None and now - self._gone_s >= SETTLED_S + run.main.status.lag_s
 
     @property
     def is_over(self) -> bool:
@@ -325,22 +325,24 @@ def watch(arguments: Namespace) -> int:
     config = load_config(arguments)
     warden = group_warden() if _commands(arguments) else None
     clock = SystemClock()
-    bell = Bell()
+    notifier = Notifier()
     if arguments.paths == [STANDARD_INPUT]:
         pipe = take_standard_input()
         found: Sequence[Found] = [piped_found()]
-        session = Session(found, lambda _path, _lines: PipeFeed(pipe, bell.ring), clock, _ingest(config), bell)
-        return _watch(session, arguments, clock, bell, warden)
+        session = Session(
+            found, lambda _path, _lines: PipeFeed(pipe, notifier.notify), clock, _ingest(config), notifier
+        )
+        return _watch(session, arguments, clock, notifier, warden)
     found, folders = _found(arguments.paths)
     raise_limit()
-    reader = Reader(config.reader, clock=clock, on_data=bell.ring)
-    rescanner = Rescanner(folders, found, clock, bell.ring)
+    reader = Reader(config.reader, clock=clock, on_data=notifier.notify)
+    rescanner = Rescanner(folders, found, clock, notifier.notify)
     if folders:
         rescanner.start()
     try:
-        session = Session(found, threaded(reader), clock, _ingest(config), bell)
+        session = Session(found, threaded(reader), clock, _ingest(config), notifier)
         session.look_again = lambda: of_these(session, rescanner.take())
-        return _watch(session, arguments, clock, bell, warden)
+        return _watch(session, arguments, clock, notifier, warden)
     finally:
         rescanner.close()
         reader.close()
@@ -393,14 +395,14 @@ def _commands(arguments: Namespace) -> dict[str, str]:
     return {flag: command for flag, command in flags.items() if command is not None}
 
 
-def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell, warden: Warden | None) -> int:
+def _watch(session: Session, arguments: Namespace, clock: Clock, notifier: Notifier, warden: Warden | None) -> int:
     log = Log(clock, is_json=arguments.json, names_runs=len(session.runs) > 1)
     hook_options = HookOptions(_commands(arguments), arguments.hook_timeout, arguments.per_hour)
     hooks = Hooks(hook_options, clock, lambda words: log.write("command", words, detail=words), warden)
     options = WatchOptions(arguments.json, arguments.from_now, arguments.pid, arguments.give_up)
     vigil = Vigil(session, hooks, log, clock, options)
     wake = threading.Event()
-    bell.listen(wake.set)
+    notifier.listen(wake.set)
     try:
         with _signalled(wake.set) as received:
             while not received and not vigil.is_over:
@@ -414,7 +416,7 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, bell: Bell, war
                 return _KILLED + received[0]
         return vigil.exit_code
     finally:
-        bell.listen(None)
+        notifier.listen(None)
         hooks.close()
         session.close()
 

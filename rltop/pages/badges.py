@@ -1,7 +1,6 @@
 """What fires, as badges: in two groups, worst first, the rest as a count.
 
-Owns which verdicts stand at a step (the newest one, or a past one folded from
-the event log) and how they are written in one line.
+Owns how the verdicts that stand at a step are written in one line.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop import units
-from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
-from rltop.pages.source import RESTART_RULE, RunSource, step_in
+from rltop.model import Label, Level, Verdict, VerdictState
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 GROUPS = ("learning", "system")
@@ -52,79 +51,22 @@ class BadgeGroup(NamedTuple):
     muted: int = 0
 
 
-def verdicts_at(run: RunSource, at: int | None) -> tuple[Verdict, ...]:
-    """The verdicts that stood at a step, worst first; at the newest step, all of the run's.
-
-    A past one is put together from the event log: it has the sentence of its last
-    transition, with the step of that, and what the rule says of itself, but no evidence. In a stream beside the
-    main one it is the step of the same time.
-    """
-    if at is None:
-        return tuple(run.verdicts)
-    muted = run.muted
-    standing: dict[str, Event] = {}
-    for event in run.events:
-        if event.stream or event.step > at:
-            continue
-        if event.rule == RESTART_RULE:
-            # What stood at this step before the run was begun anew is no longer the past of what is shown.
-            standing.clear()
-        if event.state is EventState.FACT or event.rule in muted:
-            continue
-        if event.state is EventState.RECOVERED:
-            standing.pop(event.rule, None)
-        else:
-            standing[event.rule] = event
-    found = [_past_verdict(run, event, at) for event in standing.values()]
-    for part in run.beside:
-        there = verdicts_at(part, step_in(part, run, at))
-        found += [one._replace(stream=part.role, headline=f"{part.role}: {one.headline}") for one in there]
-    return tuple(sorted(found, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
-
-
-def _past_verdict(run: RunSource, event: Event, at: int) -> Verdict:
-    from rltop.rules import registry  # noqa: PLC0415 - every rule there is: not before the first frame
-
-    spec = registry.BY_ID.get(event.rule)
-    metric, key = event.metric, event.key
-    if not metric and spec is not None and run.identity is not None:
-        metric, key = run.identity.subject(spec.metrics)
-    # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
-    told = "" if event.step == at else f", as of step {units.step(event.step)}"
-    return Verdict(
-        rule=event.rule,
-        title=spec.title if spec else event.family,
-        family=event.family,
-        group=spec.group.value if spec else "learning",
-        level=event.level,
-        state=VerdictState.FIRING,
-        metric=metric,
-        key=key,
-        since_step=event.step if event.since_step is None else event.since_step,
-        since_record=event.record,
-        headline=f"{event.message.rstrip('.')}{told}",
-        why=spec.why if spec else "",
-        causes=spec.causes if spec else (),
-        next=spec.next if spec else (),
-    )
-
-
-def build_badges(run: RunSource, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
+def build_badges(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
     """Both groups, from the verdicts that stand at the step on the screen."""
-    return tuple(_group(run, name, [verdict for verdict in verdicts if verdict.group == name]) for name in GROUPS)
+    return tuple(_group(snapshot, name, [verdict for verdict in verdicts if verdict.group == name]) for name in GROUPS)
 
 
-def _group(run: RunSource, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup:
+def _group(snapshot: Snapshot, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup:
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
     badges = tuple(
         Badge(v.rule, Label.of(_whose(v)), v.level, v.since_step, v.is_provisional, v.stream)
         for v in sorted(firing, key=lambda v: v.urgency)
     )
     fired = {verdict.rule for verdict in firing if not verdict.stream}
-    progress = _progress(run)
+    progress = _progress(snapshot)
     # Said only where nothing is being waited for; asking every rule costs the first frame their import.
-    muted = run.muted | run.silenced
-    rules = _rules_of(run, name) if not progress or muted else []
+    muted = snapshot.verdicts.muted | snapshot.verdicts.silenced
+    rules = _rules_of(snapshot, name) if not progress or muted else []
     quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
     recovered = tuple(
         Badge(v.rule, Label.of(_whose(v)), v.level, v.recovered_step, stream=v.stream)
@@ -139,33 +81,33 @@ def _whose(verdict: Verdict) -> str:
     return f"{verdict.stream} {verdict.title}" if verdict.stream else verdict.title
 
 
-def _progress(run: RunSource) -> str:
-    if run.loading is not None:
-        return f"checking {units.share(run.loading)}"
-    if run.identity is None:
+def _progress(snapshot: Snapshot) -> str:
+    if snapshot.now.loading is not None:
+        return f"checking {units.share(snapshot.now.loading)}"
+    if snapshot.identity is None:
         return "waiting for records"
-    if run.warm_up is not None:
-        return f"{run.warm_up[0]}/{run.warm_up[1]}"
+    if snapshot.verdicts.warm_up is not None:
+        return f"{snapshot.verdicts.warm_up[0]}/{snapshot.verdicts.warm_up[1]}"
     return ""
 
 
-def _rules_of(run: RunSource, group: str) -> list[str]:
+def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
     """Ids of the rules that can say something about this run: they apply, and their metric is logged."""
-    identity = run.identity
+    identity = snapshot.identity
     if identity is None:
         return []
     from rltop.rules import profiles, registry  # noqa: PLC0415 - see above
 
-    held = [profiles.PROFILES[name].rules for name in run.profiles]
+    held = [profiles.PROFILES[name].rules for name in snapshot.verdicts.profiles]
     off = {rule for rules in held for rule, settings in rules.items() if settings.get("enabled") is False}
     return [
         spec.id
         for spec in registry.SPECS
         if spec.group.value == group
-        and spec.id not in off - run.silenced
+        and spec.id not in off - snapshot.verdicts.silenced
         and spec.applies(identity.algorithm, identity.traits)
         and (not spec.metrics or any(name in identity.signals for name in spec.metrics))
-        and (not spec.needs_ranks or (run.ranks is not None and not run.ranks.is_measured))
+        and (not spec.needs_ranks or (snapshot.ranks is not None and not snapshot.ranks.is_measured))
     ]
 
 

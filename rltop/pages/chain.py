@@ -14,14 +14,14 @@ from rltop import units
 from rltop.model import Label, Signal, Verdict
 from rltop.pages.chart import Marker, read_markers
 from rltop.pages.metric import catalogue_title
-from rltop.pages.signals import cadence_of, generic_signal, shown_step, signal_of, whole_of
-from rltop.pages.source import RunSource
+from rltop.pages.signals import cadence_of, generic_signal, signal_of, whole_of
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Line, Piece
 from rltop.rows.sparkline import SparkData, Window, spark_data, sparkline
 from rltop.rules.chains import Fact, Link
 from rltop.rules.diagnosis import links_of, symptom_of
+from rltop.run.snapshot import Snapshot
 from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
 from rltop.store.series import Stretch
 from rltop.structs import Struct, replace
@@ -69,17 +69,17 @@ class Frame(Struct):
         return Window(self.step - 2 * self.left * self.stride, self.stride, 2 * (self.left + self.right))
 
 
-def frame_around(run: RunSource, step: int, cells: int, at: int | None = None) -> Frame | None:
+def frame_around(snapshot: Snapshot, step: int, cells: int) -> Frame | None:
     """Choose what charts around `step` cover in at most `cells` cells.
 
     Up to 64 records before the step, as many as are judged, and half as many again
     after it; less where the run has less. None without room, or without a row.
     """
-    first, last = run.stream.first_step, shown_step(run, at)
+    first, last = snapshot.stream.first_step, snapshot.step
     cells = min(cells, MOST_CELLS)
     if first is None or last is None or cells < LEAST_CELLS:
         return None
-    cadence = cadence_of(run.stream)
+    cadence = cadence_of(snapshot.stream)
     before = min(LOOKBACK_RECORDS * cadence, max(step - first, _LEAST_RECORDS * cadence))
     after = min(max(last - step + 1, _LEAST_RECORDS * cadence), round(_AFTER_TIMES * before))
     stride = max(1, -(-(before + after) // (2 * (cells - 1))))
@@ -90,9 +90,9 @@ def frame_around(run: RunSource, step: int, cells: int, at: int | None = None) -
     return Frame(step, stride, left, right, start, stop, last <= stop)
 
 
-def read_aligned(run: RunSource, signal: Signal, frame: Frame, at: int | None = None) -> SparkData:
+def read_aligned(snapshot: Snapshot, signal: Signal, frame: Frame) -> SparkData:
     """The line of a signal over the frame, in the unit of the signal."""
-    window, stream = frame.window, run.stream
+    window, stream, at = frame.window, snapshot.stream, snapshot.at_step
     stop = window.stop if at is None else min(window.stop, at + 1)
     return spark_data(
         stream.buckets(signal.key, window.stride, window.start, max(window.start, stop)),
@@ -195,17 +195,17 @@ class ChainView(Struct):
     markers: tuple[Marker, ...] = ()
 
 
-def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) -> ChainView:
+def build_chain(snapshot: Snapshot, verdict: Verdict, cells: int) -> ChainView:
     """Look at every link of a verdict's chain.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         verdict: whose chain.
         at: the step of the time cursor; nothing after it is looked at.
         cells: room for the charts.
     """
-    reader = _Reader(run, verdict.since_step, at, frame_around(run, verdict.since_step, cells, at))
-    subject = _subject(run, verdict, reader)
+    reader = _Reader(snapshot, verdict.since_step, frame_around(snapshot, verdict.since_step, cells))
+    subject = _subject(snapshot, verdict, reader)
     links: list[ChainLink] = []
     missing: list[str] = []
     for link in links_of(verdict):
@@ -225,22 +225,22 @@ def build_chain(run: RunSource, verdict: Verdict, at: int | None, cells: int) ->
         first=first,
         conclusion=_conclusion(subject, links, first, verdict),
         frame=reader.frame,
-        markers=_markers(run, reader.frame, verdict, at),
+        markers=_markers(snapshot, reader.frame, verdict),
     )
 
 
-def _markers(run: RunSource, frame: Frame | None, verdict: Verdict, at: int | None) -> tuple[Marker, ...]:
+def _markers(snapshot: Snapshot, frame: Frame | None, verdict: Verdict) -> tuple[Marker, ...]:
     if frame is None:
         return ()
-    last = frame.last if at is None else min(frame.last, at)
-    return read_markers(run, frame.first, last, verdict.metric)
+    last = frame.last if snapshot.at_step is None else min(frame.last, snapshot.at_step)
+    return read_markers(snapshot, frame.first, last, verdict.metric)
 
 
-def _subject(run: RunSource, verdict: Verdict, reader: _Reader) -> ChainLink | None:
-    signals = () if run.identity is None else run.identity.signals.get(verdict.metric, ())
+def _subject(snapshot: Snapshot, verdict: Verdict, reader: _Reader) -> ChainLink | None:
+    signals = () if snapshot.identity is None else snapshot.identity.signals.get(verdict.metric, ())
     own = next((signal for signal in signals if signal.key == verdict.key), None)
-    if own is None and verdict.key and run.stream.has(verdict.key):
-        own = signal_of(run, verdict.key)
+    if own is None and verdict.key and snapshot.stream.has(verdict.key):
+        own = signal_of(snapshot, verdict.key)
     if own is None:
         own = signals[0] if signals else None
     return None if own is None else reader.link_of(own, _title(own, len(signals)), "")
@@ -249,17 +249,17 @@ def _subject(run: RunSource, verdict: Verdict, reader: _Reader) -> ChainLink | N
 class _Reader:
     """Reads the values around the onset once, for all links."""
 
-    def __init__(self, run: RunSource, onset: int, at: int | None, frame: Frame | None) -> None:
-        self.run, self.onset, self.at, self.frame = run, onset, at, frame
-        width = max(1, len(run.stream.keys))
+    def __init__(self, snapshot: Snapshot, onset: int, frame: Frame | None) -> None:
+        self.snapshot, self.onset, self.frame = snapshot, onset, frame
+        width = max(1, len(snapshot.stream.keys))
         before = max(LOOKBACK_RECORDS, min(_BEFORE_ROWS, _MOST_CELLS_READ // width))
-        self._around: Stretch = run.stream.around(onset, before, _AFTER_ROWS)
-        self._columns: Mapping[str, int] = {key: i for i, key in enumerate(run.stream.keys)}
-        self._steps: Sequence[int] = run.stream.steps()
+        self._around: Stretch = snapshot.stream.around(onset, before, _AFTER_ROWS)
+        self._columns: Mapping[str, int] = {key: i for i, key in enumerate(snapshot.stream.keys)}
+        self._steps: Sequence[int] = snapshot.stream.steps()
 
     def metric(self, link: Link) -> ChainLink | None:
         """The first metric of a link that the run logs; of its instances the one that moved first."""
-        identity = self.run.identity
+        identity = self.snapshot.identity
         for name in link.metrics:
             signals = () if identity is None else identity.signals.get(name, ())
             if not signals:
@@ -276,14 +276,14 @@ class _Reader:
         """What the run itself has to say; None where it has nothing."""
         assert link.fact is not None
         if link.fact is Fact.RESTART:
-            near = [step for step in self.run.stream.seen_restarts if self._is_near(step)]
+            near = [step for step in self.snapshot.stream.seen_restarts if self._is_near(step)]
             if not near:
                 return None
             moved = Movement(near[-1], is_known=True)
             return ChainLink(link.fact.value, link.question, None, moved, self.records_to(near[-1]))
         first: tuple[int, str] | None = None
-        for key in self.run.stream.keys:
-            step = next((mark.step for mark in self.run.stream.marks(key) if self._is_near(mark.step)), None)
+        for key in self.snapshot.stream.keys:
+            step = next((mark.step for mark in self.snapshot.stream.marks(key) if self._is_near(mark.step)), None)
             if step is not None and (first is None or step < first[0]):
                 first = (step, key)
         if first is None:
@@ -298,7 +298,7 @@ class _Reader:
         first = steps[max(0, self._around.split - LOOKBACK_RECORDS)] if steps else self.onset
         last = max(self.onset, steps[-1]) if steps else self.onset
         # A restart clips what is held: the first row of the new segment is the restart itself.
-        return first <= step <= (last if self.at is None else min(last, self.at))
+        return first <= step <= (last if self.snapshot.at_step is None else min(last, self.snapshot.at_step))
 
     def says_no_more(self, link: ChainLink, told: ChainLink | None) -> bool:
         """Is it the same move of the same key, or the same numbers under another name?"""
@@ -327,7 +327,7 @@ class _Reader:
     def _with_line(self, link: ChainLink) -> ChainLink:
         if self.frame is None or link.signal is None:
             return link
-        return replace(link, line=read_aligned(self.run, link.signal, self.frame, self.at))
+        return replace(link, line=read_aligned(self.snapshot, link.signal, self.frame))
 
     def _movement(self, signal: Signal) -> Movement:
         """Whether the signal moved, in its own unit."""
@@ -336,9 +336,9 @@ class _Reader:
         values: Sequence[float] = [_cell(row, column) for row in self._around.rows]
         if sum(map(math.isfinite, values[: self._around.split])) < LEAST_BEFORE and not self._around.is_approximate:
             # Logged too seldom for the rows around: all that is held.
-            steps, values = self.run.stream.series(signal.key)
-        marks = [mark.step for mark in self.run.stream.marks(signal.key) if self._is_near(mark.step)]
-        moved = movement(steps, values, self.onset, marks, until=self.at, whole=whole_of(signal))
+            steps, values = self.snapshot.stream.series(signal.key)
+        marks = [mark.step for mark in self.snapshot.stream.marks(signal.key) if self._is_near(mark.step)]
+        moved = movement(steps, values, self.onset, marks, until=self.snapshot.at_step, whole=whole_of(signal))
         return replace(
             moved,
             before=signal.read(moved.before),

@@ -17,13 +17,13 @@ from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.chain import Frame, add_axis, aligned_line, frame_around, read_aligned
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, ShowStep
-from rltop.pages.signals import generic_signal, shown_step, whole_of
-from rltop.pages.source import RunSource
+from rltop.pages.signals import generic_signal, whole_of
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
 from rltop.structs import Struct, replace
@@ -92,27 +92,28 @@ class ChangeView(Struct):
     frame: Frame | None = None
 
 
-def build_change(run: RunSource, at: int | None = None, *, width: int = 120) -> ChangeView:
+def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
     """Rank every key by how far it moved at a step.
 
     Args:
-        run: the run.
-        at: the step; None is the newest one.
+        snapshot: the run, and its step.
         width: cells that it will be painted in.
     """
-    step = shown_step(run, at)
-    keys = run.stream.keys
+    step = snapshot.step
+    keys = snapshot.stream.keys
     if step is None or not keys:
         return ChangeView(None)
     rows = max(BEFORE_VALUES + 8, min(_BEFORE_ROWS, _MOST_CELLS_READ // len(keys)))
-    stretch = run.stream.around(step, rows, _AFTER_ROWS)
-    found, unknown = _rank(run, stretch, step)
+    stretch = snapshot.stream.around(step, rows, _AFTER_ROWS)
+    found, unknown = _rank(snapshot, stretch, step)
     moved = sum(one.is_outside for one in found)
-    frame = frame_around(run, step, width - _line_at(width) - 1)
+    # The lines go on behind the step: what came then tells a step of a level from a spike.
+    newest = snapshot.at(None)
+    frame = frame_around(newest, step, width - _line_at(width) - 1)
     shown = found[: min(_SHOWN, max(moved, _ALWAYS_SHOWN))]
     return ChangeView(
         step=step,
-        rows=tuple(_with_line(run, one, frame) for one in shown),
+        rows=tuple(_with_line(newest, one, frame) for one in shown),
         moved=moved,
         judged=len(found),
         unknown=unknown,
@@ -122,17 +123,17 @@ def build_change(run: RunSource, at: int | None = None, *, width: int = 120) -> 
     )
 
 
-def _rank(run: RunSource, stretch: Stretch, step: int) -> tuple[list[Changed], int]:
+def _rank(snapshot: Snapshot, stretch: Stretch, step: int) -> tuple[list[Changed], int]:
     """Every key that can be judged, by distance; and how many cannot."""
-    known = _signals_by_key(run)
+    known = _signals_by_key(snapshot)
     found, unknown = [], 0
     last = stretch.steps[-1] if stretch.steps else step
     before, after = stretch.rows[: stretch.split], stretch.rows[stretch.split :]
-    for column, key in enumerate(run.stream.keys):
+    for column, key in enumerate(snapshot.stream.keys):
         if is_bookkeeping_key(key):
             continue
         then = _finite(after, column)[:AFTER_VALUES]
-        is_bad = any(step <= mark.step <= last for mark in run.stream.marks(key))
+        is_bad = any(step <= mark.step <= last for mark in snapshot.stream.marks(key))
         if not then and not is_bad:
             continue
         signal = known.get(key) or generic_signal(key)
@@ -144,18 +145,18 @@ def _rank(run: RunSource, stretch: Stretch, step: int) -> tuple[list[Changed], i
                 math.copysign(shift.score, shift.score * signal.scale),
                 shift.is_spike,
             )
-            found.append(Changed(signal, read, is_bad, is_one_of_several=_has_others(run, signal)))
+            found.append(Changed(signal, read, is_bad, is_one_of_several=_has_others(snapshot, signal)))
         elif is_bad:
             unlike = Shift(math.nan, math.nan, math.inf)
-            found.append(Changed(signal, unlike, is_bad, is_one_of_several=_has_others(run, signal)))
+            found.append(Changed(signal, unlike, is_bad, is_one_of_several=_has_others(snapshot, signal)))
         else:
             unknown += 1
     found.sort(key=lambda one: (not one.is_nonfinite, -abs(one.shift.score), one.signal.key))
     return found, unknown
 
 
-def _has_others(run: RunSource, signal: Signal) -> bool:
-    return run.identity is not None and len(run.identity.signals.get(signal.metric.name, ())) > 1
+def _has_others(snapshot: Snapshot, signal: Signal) -> bool:
+    return snapshot.identity is not None and len(snapshot.identity.signals.get(signal.metric.name, ())) > 1
 
 
 def _finite(rows: Sequence[Sequence[float]], column: int) -> list[float]:
@@ -163,16 +164,16 @@ def _finite(rows: Sequence[Sequence[float]], column: int) -> list[float]:
     return [row[column] for row in rows if column < len(row) and math.isfinite(row[column])]
 
 
-def _signals_by_key(run: RunSource) -> Mapping[str, Signal]:
-    if run.identity is None:
+def _signals_by_key(snapshot: Snapshot) -> Mapping[str, Signal]:
+    if snapshot.identity is None:
         return {}
-    return {signal.key: signal for found in run.identity.signals.values() for signal in found}
+    return {signal.key: signal for found in snapshot.identity.signals.values() for signal in found}
 
 
-def _with_line(run: RunSource, one: Changed, frame: Frame | None) -> Changed:
+def _with_line(snapshot: Snapshot, one: Changed, frame: Frame | None) -> Changed:
     if frame is None:
         return one
-    return replace(one, line=read_aligned(run, one.signal, frame))
+    return replace(one, line=read_aligned(snapshot, one.signal, frame))
 
 
 def _line_at(width: int) -> int:
@@ -308,7 +309,8 @@ class ChangePage(Page):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The ranking at the step that is shown."""
-        view = build_change(moment.run, self._step if moment.at_step is None else moment.at_step, width=width)
+        snapshot = moment.snapshot
+        view = build_change(snapshot.at(self._step) if snapshot.at_step is None else snapshot, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_change(view, width, height if is_small else None, moment.glyphs)
 

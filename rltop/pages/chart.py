@@ -14,12 +14,13 @@ from typing import Protocol
 
 from rltop import units
 from rltop.model import EventState, Level, Signal, Unit, Verdict, VerdictState
-from rltop.pages.signals import Band, SignalReading, edge_points, shown_step
-from rltop.pages.source import RunSource, outlived
+from rltop.pages.signals import Band, SignalReading, edge_points
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row
 from rltop.rows.widths import cell_width
+from rltop.run.past import outlived
+from rltop.run.snapshot import Snapshot
 from rltop.store.series import Bucket
 from rltop.structs import Struct
 
@@ -122,11 +123,10 @@ class PlotData(Struct):
 
 
 def build_plot(
-    run: RunSource,
+    snapshot: Snapshot,
     reading: SignalReading,
     verdicts: Sequence[Verdict],
     *,
-    at: int | None = None,
     columns: int = 160,
     zoom: Zoom | None = None,
     is_log: bool = False,
@@ -136,17 +136,16 @@ def build_plot(
     """Reduce a signal to what a chart of `columns` columns can show.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step; that is marked, and the chart goes on behind it.
         reading: of the signal at the step on the screen.
         verdicts: those whose beginning is marked.
-        at: the step of the time cursor; it is marked, and the chart goes on behind it.
         columns: columns of the canvas.
         zoom: the stretch of steps; None is all of it.
         is_log: draw on a logarithmic axis; ignored where no value is above zero.
         smoothing: weight of the past per record, 0 to below 1.
         band: what lies around the signal, if that is to be drawn.
     """
-    stream, signal = run.stream, reading.signal
+    stream, signal = snapshot.stream, reading.signal
     first, last = stream.first_step or 0, stream.last_step or 0
     whole = Zoom(first, max(first, last))
     shown = whole if zoom is None else zoom.within(whole)
@@ -168,21 +167,21 @@ def build_plot(
         raw=raw,
         smooth=_smooth(buckets, signal, shown, smoothing),
         levels=tuple(levels),
-        marks=tuple(_marks(run, reading, verdicts, at, shown)),
+        marks=tuple(_marks(snapshot, reading, verdicts, shown)),
         zoom=shown,
         whole=whole,
         is_log=is_log and can_log,
         can_log=can_log,
         is_approximate=any(bucket.is_approximate for bucket in buckets),
-        band=() if band is None else _edges(run, band, buckets, (stride, start, shown.last + 1)),
+        band=() if band is None else _edges(snapshot, band, buckets, (stride, start, shown.last + 1)),
         band_label="" if band is None else band.label,
         declared=reading.declared,
     )
 
 
-def _edges(run: RunSource, band: Band, middle: Sequence[Bucket], where: tuple[int, int, int]) -> tuple[Curve, ...]:
+def _edges(snapshot: Snapshot, band: Band, middle: Sequence[Bucket], where: tuple[int, int, int]) -> tuple[Curve, ...]:
     """Both edges of a band over the same buckets as the values; those without a point are left out."""
-    buckets = {band.main.key: middle, **{key: run.stream.buckets(key, *where) for key in band.keys}}
+    buckets = {band.main.key: middle, **{key: snapshot.stream.buckets(key, *where) for key in band.keys}}
     sides = (Curve(tuple(x for x, _ in side), tuple(y for _, y in side)) for side in edge_points(band, buckets))
     return tuple(side for side in sides if side.steps)
 
@@ -223,11 +222,9 @@ def _smooth(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: fl
     return Curve(tuple(steps), tuple(values))
 
 
-def _marks(
-    run: RunSource, reading: SignalReading, verdicts: Sequence[Verdict], at: int | None, zoom: Zoom
-) -> list[PlotMark]:
+def _marks(snapshot: Snapshot, reading: SignalReading, verdicts: Sequence[Verdict], zoom: Zoom) -> list[PlotMark]:
     """Restarts, beginnings of this metric's verdicts, values not finite, and the cursor."""
-    marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in run.stream.seen_restarts]
+    marks = [PlotMark(step, "restart", f"restart at {units.step(step)}") for step in snapshot.stream.seen_restarts]
     for verdict in verdicts:
         if verdict.metric != reading.signal.metric.name and verdict.key != reading.signal.key:
             continue
@@ -236,10 +233,11 @@ def _marks(
             if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
                 text += f", recovered {units.step(verdict.recovered_step)}"
             marks.append(PlotMark(verdict.since_step, LEVEL_ROLES[verdict.level], text))
-    newest = run.stream.marks(reading.signal.key)[-8:]
+    newest = snapshot.stream.marks(reading.signal.key)[-8:]
     marks += [PlotMark(m.step, "spark-mark", f"{units.nonfinite(m.kind)} at {units.step(m.step)}") for m in newest]
+    at = snapshot.at_step
     if at is not None:
-        marks.append(PlotMark(shown_step(run, at) or at, "cursor", f"step {units.step(at)}"))
+        marks.append(PlotMark(at, "cursor", f"step {units.step(at)}"))
     return [mark for mark in marks if zoom.first <= mark.step <= zoom.last]
 
 
@@ -279,13 +277,13 @@ class Marker(Struct):
     is_own: bool = False
 
 
-def read_markers(run: RunSource, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:
+def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") -> tuple[Marker, ...]:
     """What happened on the steps `first` to `last`, in order; of rules what was WARN or worse."""
-    found = [Marker(step, MarkerKind.RESTART) for step in run.stream.seen_restarts]
-    own = _rules_about(run, metric) if metric else frozenset()
-    muted = run.muted
-    old = outlived(run.events)
-    for number, event in enumerate(run.events):
+    found = [Marker(step, MarkerKind.RESTART) for step in snapshot.stream.seen_restarts]
+    own = _rules_about(snapshot, metric) if metric else frozenset()
+    muted = snapshot.verdicts.muted
+    old = outlived(snapshot.events)
+    for number, event in enumerate(snapshot.events):
         if event.stream or event.level < Level.WARN or event.rule in muted or event.state is EventState.FACT:
             continue
         if number in old:
@@ -293,14 +291,16 @@ def read_markers(run: RunSource, first: int, last: int, metric: str = "") -> tup
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
         found.append(Marker(event.step, kind, event.level, event.rule, event.rule in own))
     found = [marker for marker in found if first <= marker.step <= last]
-    found += _logged_on(run, _CHECKPOINTS, first, last, MarkerKind.CHECKPOINT)
-    found += _logged_on(run, _VALIDATIONS, first, last, MarkerKind.VALIDATION)
+    found += _logged_on(snapshot, _CHECKPOINTS, first, last, MarkerKind.CHECKPOINT)
+    found += _logged_on(snapshot, _VALIDATIONS, first, last, MarkerKind.VALIDATION)
     return tuple(sorted(found, key=lambda marker: (marker.step, marker.kind)))
 
 
-def _rules_about(run: RunSource, metric: str) -> frozenset[str]:
-    rules = {verdict.rule for verdict in run.verdicts if verdict.metric == metric}
-    if not run.events:
+def _rules_about(snapshot: Snapshot, metric: str) -> frozenset[str]:
+    # What stands now: the chart goes on behind the step.
+    standing = snapshot.at(None).verdicts.standing
+    rules = {verdict.rule for verdict in standing if verdict.metric == metric}
+    if not snapshot.events:
         return frozenset(rules)
     # Whoever has events has been judged: the rules are imported already.
     from rltop.rules import registry  # noqa: PLC0415
@@ -308,20 +308,20 @@ def _rules_about(run: RunSource, metric: str) -> frozenset[str]:
     return frozenset(rules | {spec.id for spec in registry.ALL_SPECS if spec.metrics and spec.metrics[0] == metric})
 
 
-def _logged_on(run: RunSource, names: Sequence[str], first: int, last: int, kind: MarkerKind) -> list[Marker]:
+def _logged_on(snapshot: Snapshot, names: Sequence[str], first: int, last: int, kind: MarkerKind) -> list[Marker]:
     """The steps on which one of the metrics was logged, the first of them that the run knows."""
-    identity = run.identity
+    identity = snapshot.identity
     signal = None if identity is None else next((s for s in map(identity.primary, names) if s is not None), None)
     if signal is None or last < first:
         return []
-    steps, values = run.stream.series(signal.key)
+    steps, values = snapshot.stream.series(signal.key)
     held = steps[0] if steps else last + 1
     points = [(s, signal.read(v)) for s, v in zip(steps, values, strict=True) if first <= s <= last and v == v]
     if first < held:
         # What memory has downsampled is known by its buckets only.
         stop = min(held, last + 1)
         stride = max(1, -(-(stop - first) // _MOST_COLUMNS))
-        buckets = run.stream.buckets(signal.key, stride, first, stop)
+        buckets = snapshot.stream.buckets(signal.key, stride, first, stop)
         points[:0] = [(one.first_step, signal.read(one.high)) for one in buckets if one.count]
     least = 0.0
     if kind is MarkerKind.CHECKPOINT:

@@ -405,7 +405,7 @@ class CompletionsPage(RolloutPage):
 
     def _view(self, moment: Moment) -> CompletionsView:
         """The group on the page; of a step that has none of its name, the first."""
-        step = build_rollouts(moment.run, moment.at_step, self._group_order)
+        step = build_rollouts(moment.snapshot, self._group_order)
         return build_completions(step, self._group, self._order)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
@@ -469,7 +469,7 @@ class CompletionPage(RolloutPage):
         self._painted: tuple[Hashable, Sequence[Row]] = (None, ())
 
     def _list(self, moment: Moment) -> CompletionsView:
-        step = build_rollouts(moment.run, moment.at_step, self._group_order)
+        step = build_rollouts(moment.snapshot, self._group_order)
         return build_completions(step, self._group, self._order)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

@@ -11,12 +11,12 @@ from rltop import units
 from rltop.model import Event, EventState, Label, Level
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep, top_of
-from rltop.pages.signals import shown_step
-from rltop.pages.source import RunSource, outlived, part_of
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
 from rltop.rows.rows import Row, Target, TargetKind
+from rltop.run.past import outlived
+from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
 from rltop.structs import Struct, field, replace
 
@@ -172,20 +172,20 @@ class Timeline(Struct):
             return None
         return self.steps[number] if event.stream else event.step
 
-    def is_for(self, run: RunSource, wanted: EventFilter, at: int | None) -> bool:
+    def is_for(self, snapshot: Snapshot, wanted: EventFilter) -> bool:
         """Does it still fit the run and the filter?"""
-        now = (len(run.events), wanted, at, run.stream.last_step or 0)
-        return self.stream is run.stream and (self.seen, self.wanted, self.at, self.newest) == now
+        now = (len(snapshot.events), wanted, snapshot.at_step, snapshot.stream.last_step or 0)
+        return self.stream is snapshot.stream and (self.seen, self.wanted, self.at, self.newest) == now
 
 
-def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -> Timeline:
+def build_timeline(snapshot: Snapshot, wanted: EventFilter) -> Timeline:
     """Sort the event log of a run into lanes; the time cursor hides nothing here, it is marked."""
-    events = run.events
+    events = snapshot.events
     families = tuple(dict.fromkeys(event.family for event in events))
     lanes: dict[str, Lane] = {}
     numbers = []
     steps: dict[int, int | None] = {}
-    calendar = _Calendar(run)
+    calendar = _Calendar(snapshot)
     old = outlived(events)
     standing: dict[tuple[str, str], Firing] = {}
     for number, event in enumerate(events):
@@ -203,13 +203,13 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
             _place(lane, event, step, standing, is_old=number in old)
     for (rule, _), firing in standing.items():
         lanes[_family_of(events, rule)].firings.append(firing)
-    begin, end = run.stream.first_step or 0, run.stream.last_step or 0
+    begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
     # What was begun anew may have come farther before.
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
     return Timeline(
         wanted,
         len(events),
-        at,
+        snapshot.at_step,
         tuple(reversed(numbers)),
         tuple(lanes.values()),
         families,
@@ -218,27 +218,27 @@ def build_timeline(run: RunSource, wanted: EventFilter, at: int | None = None) -
         end,
         old,
         steps,
-        run.stream,
+        snapshot.stream,
     )
 
 
 class _Calendar:
     """Where events of other streams stand on the steps of the run: what they share is time."""
 
-    def __init__(self, run: RunSource) -> None:
-        self._run = run
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
         self._own: tuple[Sequence[float], Sequence[int]] | None = None
         self._others: dict[str, dict[int, float]] = {}
 
     def step_of(self, event: Event) -> int | None:
         """The newest step of the run that had been written then; None where nobody says when that was."""
         if self._own is None:
-            steps, times = self._run.stream.times()
+            steps, times = self._snapshot.stream.times()
             # A clock that was set back must not hide what came after it.
             self._own = list(accumulate(times, _later)), steps
         if event.stream not in self._others:
-            part = part_of(self._run, event.stream)
-            known = {} if part is self._run else dict(zip(*part.stream.times(), strict=True))
+            part = self._snapshot.within(event.stream)
+            known = {} if part is self._snapshot else dict(zip(*part.stream.times(), strict=True))
             self._others[event.stream] = known
         when = self._others[event.stream].get(event.step)
         if when is None or math.isnan(when):
@@ -290,17 +290,17 @@ def list_rows(timeline: Timeline, height: int) -> int:
 
 
 def paint_timeline(
-    run: RunSource, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs, at: int | None = None,
+    snapshot: Snapshot, timeline: Timeline, top: int, width: int, height: int, glyphs: Glyphs,
     keys: KeyNames = NO_KEYS,
 ) -> list[Row]:  # fmt: skip
     """Paint the page: what the filter is, the lanes, then the events from number `top` of the list on."""
     if width < LEAST[0] or height < LEAST[1]:
         return too_small(width, height, glyphs, LEAST)
-    rows = [_paint_title(run, timeline, width, glyphs)]
-    if not run.events:
-        text = "nothing has happened yet" if run.loading is None else "history is still being judged"
+    rows = [_paint_title(snapshot, timeline, width, glyphs)]
+    if not snapshot.events:
+        text = "nothing has happened yet" if snapshot.now.loading is None else "history is still being judged"
         return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
-    axis = _Axis(timeline, width - _LANE_CELLS - 1, shown_step(run, at) if at is not None else None)
+    axis = _Axis(timeline, width - _LANE_CELLS - 1, snapshot.step if snapshot.at_step is not None else None)
     rows.append(axis.head(width, glyphs))
     shown = lane_rows(timeline, height)
     loudest = sorted(timeline.lanes, key=lambda lane: -lane.level)[:shown]
@@ -314,7 +314,7 @@ def paint_timeline(
         return fill(rows, height)
     room = list_rows(timeline, height)
     rows += [
-        _paint_line(run.events[number], number, width, glyphs, at, is_old=number in timeline.old)
+        _paint_line(snapshot.events[number], number, width, glyphs, snapshot.at_step, is_old=number in timeline.old)
         for number in timeline.numbers[top : top + room]
     ]
     rows = fill(rows, height - 1)
@@ -324,10 +324,10 @@ def paint_timeline(
     return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
 
 
-def _paint_title(run: RunSource, timeline: Timeline, width: int, glyphs: Glyphs) -> Row:
+def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Glyphs) -> Row:
     wanted = timeline.wanted
     builder = RowBuilder(width, glyphs).add(" ").add("TIMELINE", "title").add("  ")
-    total = len(run.events)
+    total = len(snapshot.events)
     if wanted.is_open:
         builder.add(f"{units.count(total)} {'event' if total == 1 else 'events'}", "value")
     else:
@@ -447,17 +447,15 @@ class EventsPage(ListPage):
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lanes, and the events around the chosen one."""
         timeline = self._timeline
-        if timeline is None or not timeline.is_for(moment.run, self._wanted, moment.at_step):
+        if timeline is None or not timeline.is_for(moment.snapshot, self._wanted):
             if timeline is not None and timeline.stream is not moment.run.stream:
                 self._chosen, self._at = None, 0
-            timeline = self._timeline = build_timeline(moment.run, self._wanted, moment.at_step)
+            timeline = self._timeline = build_timeline(moment.snapshot, self._wanted)
         self._events = moment.run.events
         self._settle(timeline)
         room = list_rows(timeline, height)
         self._top = top_of(self._at, self._top, room, len(timeline.numbers))
-        return paint_timeline(
-            moment.run, timeline, self._top, width, height, moment.glyphs, moment.at_step, moment.keys
-        )
+        return paint_timeline(moment.snapshot, timeline, self._top, width, height, moment.glyphs, moment.keys)
 
     def _settle(self, timeline: Timeline) -> None:
         """Find the chosen event again; where it is filtered out, the one in its place."""

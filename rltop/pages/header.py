@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from itertools import pairwise
 
 from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, RunState
-from rltop.pages.signals import cadence_of, shown_step
-from rltop.pages.source import RunSource
+from rltop.pages.signals import cadence_of
 from rltop.pages.stages import TimingView
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Piece, Row
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import NamedTuple
 
@@ -80,41 +80,47 @@ class HeaderView(NamedTuple):
     behind_bytes: int = 0
 
 
-def build_header(run: RunSource, timing: TimingView | None, at: int | None = None) -> HeaderView:
+def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
     """Read the header of a run; nothing is guessed that the run does not say."""
-    stream, identity = run.stream, run.identity
-    step_s, wall_s = _paces(run, timing)
+    stream, identity = snapshot.stream, snapshot.identity
+    step_s, wall_s = _paces(snapshot, timing)
     last, total = stream.last_step, stream.total_steps
     pace = wall_s if wall_s is not None else step_s
     eta_s = None
-    if pace is not None and total is not None and last is not None and last < total and run.state in _UNDER_WAY:
+    if (
+        pace is not None
+        and total is not None
+        and last is not None
+        and last < total
+        and snapshot.now.state in _UNDER_WAY
+    ):
         eta_s = pace * (total - last)
     return HeaderView(
-        name=run.name,
+        name=snapshot.name,
         dialect=identity.dialect.name if identity is not None else "",
-        algorithm=_algorithm(run, identity),
+        algorithm=_algorithm(snapshot, identity),
         step=last,
-        cursor=at,
+        cursor=snapshot.at_step,
         total_steps=total if total else None,
         step_s=step_s,
         eta_s=eta_s,
-        state=run.state,
-        age_s=run.age_s,
-        loading=run.loading,
-        downsampled=stream.downsampled_range(at) if at is not None else None,
-        behind_bytes=run.behind_bytes,
+        state=snapshot.now.state,
+        age_s=snapshot.now.age_s,
+        loading=snapshot.now.loading,
+        downsampled=stream.downsampled_range(snapshot.at_step) if snapshot.at_step is not None else None,
+        behind_bytes=snapshot.now.behind_bytes,
     )
 
 
-def _algorithm(run: RunSource, identity: Identity | None) -> str:
+def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
     """What is trained, and the profiles that hold besides: thresholds never move silently."""
     if identity is None:
         return ""
-    others = [name for name in run.profiles if name != identity.algorithm.value]
+    others = [name for name in snapshot.verdicts.profiles if name != identity.algorithm.value]
     return identity.algorithm.display_name + (f" ({', '.join(others)})" if others else "")
 
 
-def _paces(run: RunSource, timing: TimingView | None) -> tuple[float | None, float | None]:
+def _paces(snapshot: Snapshot, timing: TimingView | None) -> tuple[float | None, float | None]:
     """Seconds per step of the axis: as the trainer logs it, and by the clock; None where it is not told.
 
     A trainer whose axis counts minibatches (RLinf's reasoning runners) logs one duration for
@@ -124,25 +130,25 @@ def _paces(run: RunSource, timing: TimingView | None) -> tuple[float | None, flo
     """
     strip = () if timing is None else timing.strip[-_PACE_ROWS:]
     if not strip:
-        wall_s = wall_pace(run)
+        wall_s = wall_pace(snapshot)
         return wall_s, wall_s
     step_s = median(step.total_s for step in strip)
     apart = median(b.step - a.step for a, b in pairwise(strip)) if len(strip) > 1 else 1
-    if timing is None or timing.stream.raw or apart <= cadence_of(run.stream):
-        return step_s, wall_pace(run)
-    wall_s = wall_pace(run, frozenset(step.step for step in strip))
+    if timing is None or timing.stream.raw or apart <= cadence_of(snapshot.stream):
+        return step_s, wall_pace(snapshot)
+    wall_s = wall_pace(snapshot, frozenset(step.step for step in strip))
     if wall_s is not None and step_s > wall_s * math.sqrt(apart):
         step_s /= apart
     return step_s, wall_s
 
 
-def wall_pace(run: RunSource, only: Collection[int] = ()) -> float | None:
+def wall_pace(snapshot: Snapshot, only: Collection[int] = ()) -> float | None:
     """Seconds per step from the wall times in the rows: the median of the newest gaps.
 
     None where rows carry no time. `only` are the steps to go by, where not all are.
     """
-    last = (run.stream.last_step or 0) - min(only) + 1 if only else _PACE_ROWS
-    steps, times = run.stream.times(last=last)
+    last = (snapshot.stream.last_step or 0) - min(only) + 1 if only else _PACE_ROWS
+    steps, times = snapshot.stream.times(last=last)
     rows = [row for row in zip(steps, times, strict=True) if not only or row[0] in only]
     paces = [
         (t2 - t1) / (s2 - s1)
@@ -229,9 +235,9 @@ def behind_text(behind_bytes: int) -> str:
     return f"{units.size(behind_bytes)} behind"
 
 
-def header_clock(run: RunSource) -> tuple[str, str]:
+def header_clock(snapshot: Snapshot) -> tuple[str, str]:
     """What the header says of time: how old the newest record is or how far behind, and how much has been read."""
-    age_s, loading, behind = run.age_s, run.loading, run.behind_bytes
+    age_s, loading, behind = snapshot.now.age_s, snapshot.now.loading, snapshot.now.behind_bytes
     age = behind_text(behind) if behind else "" if age_s is None else age_text(age_s)
     return age, "" if loading is None else units.share(loading)
 
@@ -288,9 +294,9 @@ def count_words(counts: Counts) -> list[str]:
     return words
 
 
-def freshness(run: RunSource) -> str:
+def freshness(snapshot: Snapshot) -> str:
     """How fresh a file of this kind can be, where that matters: while more is expected."""
-    return "" if run.state in _OVER else run.kind_note
+    return "" if snapshot.now.state in _OVER else snapshot.now.kind_note
 
 
 def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:
@@ -308,14 +314,3 @@ def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> 
             word, "warn" if _ALARMING.intersection(word.split(" ")[1:2]) else "dim"
         )
     return [builder.row()]
-
-
-def newest_word(run: RunSource, at: int | None) -> str:
-    """The step on the screen in words, for titles of panels."""
-    step = shown_step(run, at)
-    return units.UNKNOWN if step is None else f"step {units.step(step)}"
-
-
-def join_words(words: Sequence[str]) -> str:
-    """One sentence's worth of words, set apart."""
-    return " · ".join(word for word in words if word)

@@ -12,12 +12,12 @@ from rltop.catalog.row_sets import ROW_SETS
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.signals import SignalReading, families_of, formula, generic_signal, is_turned
-from rltop.pages.source import RunSource, step_in
 from rltop.rows.cells import RowBuilder, clip, clip_middle
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.store.series import Mark
 from rltop.structs import NamedTuple
 
@@ -50,12 +50,12 @@ class Choice(NamedTuple):
     stream: str = ""
 
 
-def choose_key_metrics(run: RunSource, at: int | None) -> list[Choice]:
+def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
     """The rows of the algorithm's set for which the run logs a metric, in order.
 
     Where the main stream does not log it, another stream of the run may.
     """
-    parts = [part for part in (run, *run.beside) if part.identity is not None and not part.is_rank]
+    parts = [part for part in snapshot.streams if part.identity is not None and not part.is_rank]
     if not parts or parts[0].identity is None:
         return []
     chosen = []
@@ -64,54 +64,53 @@ def choose_key_metrics(run: RunSource, at: int | None) -> list[Choice]:
             signals = _logged(part, wanted.metrics)
             if signals:
                 title = wanted.title or signals[0].metric.title
-                name, here = signals[0].metric.name, step_in(part, run, at)
-                remark = _remark(part, here, name, wanted.beside)
+                remark = _remark(part, signals[0].metric.name, wanted.beside)
                 chosen.append(Choice(title, signals[0], len(signals) - 1, remark, part.role))
                 break
     return chosen
 
 
-def _logged(run: RunSource, names: Sequence[str]) -> Sequence[Signal]:
+def _logged(snapshot: Snapshot, names: Sequence[str]) -> Sequence[Signal]:
     """The signals of the first of these metrics that the stream logs; none if it logs none."""
-    signals = {} if run.identity is None else run.identity.signals
+    signals = {} if snapshot.identity is None else snapshot.identity.signals
     return next((signals[name] for name in names if signals.get(name)), ())
 
 
-def _remark(run: RunSource, at: int | None, name: str, beside: Sequence[str]) -> str:
+def _remark(snapshot: Snapshot, name: str, beside: Sequence[str]) -> str:
     """A second metric in the remarks of a row, such as memory beside MFU."""
     for other in beside:
-        signal = None if run.identity is None or other == name else run.identity.primary(other)
-        raw = None if signal is None else run.stream.latest(signal.key, at)
+        signal = None if snapshot.identity is None or other == name else snapshot.identity.primary(other)
+        raw = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
         if signal is not None and raw is not None:
             title = _SHORT.get(other, signal.metric.title)
             return f"{title} {units.measure(signal.read(raw.value), signal.metric.unit)}"
     return ""
 
 
-def choose_others(run: RunSource, shown: Sequence[Choice]) -> Iterator[Choice]:
+def choose_others(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
     """Every other metric that the catalogue knows, then every other key, stream by stream; no bookkeeping, no ranks.
 
     Statistics of one metric get one row: that of the one which stands for them.
     """
-    for part in (run, *run.beside):
+    for part in snapshot.streams:
         if not part.is_rank:
             yield from _others_of(part, shown)
 
 
-def _others_of(run: RunSource, shown: Sequence[Choice]) -> Iterator[Choice]:
-    known = {} if run.identity is None else run.identity.signals
+def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
+    known = {} if snapshot.identity is None else snapshot.identity.signals
     of_key = {signal.key: signal for signals in known.values() for signal in signals}
     first = [signals[0].key for signals in known.values() if signals and signals[0].metric.section != "timing"]
-    families = families_of(run)
-    done = {choice.signal.key for choice in shown if choice.stream == run.role}
+    families = families_of(snapshot)
+    done = {choice.signal.key for choice in shown if choice.stream == snapshot.role}
     done |= {families[key].main.key for key in done if key in families}
-    for each in [*first, *run.stream.keys]:
+    for each in [*first, *snapshot.stream.keys]:
         key = families[each].main.key if each in families else each
         if key in done or is_bookkeeping_key(key):
             continue
         done.add(key)
         signal = of_key.get(key) or generic_signal(key)
-        yield Choice(Label.of(signal.metric.title).display, signal, stream=run.role)
+        yield Choice(Label.of(signal.metric.title).display, signal, stream=snapshot.role)
 
 
 _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})

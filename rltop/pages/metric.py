@@ -14,7 +14,6 @@ from rltop import units
 from rltop.catalog.aliases import spelling_of
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Direction, Label, Level
-from rltop.pages.badges import verdicts_at
 from rltop.pages.chart import LABEL_CELLS, PlotData, Zoom, build_plot, read_markers
 from rltop.pages.key_metrics import change_text, value_text
 from rltop.pages.moment import Moment
@@ -26,15 +25,14 @@ from rltop.pages.signals import (
     families_of,
     formula,
     read_signal,
-    shown_step,
     signal_of,
 )
-from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Hot, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
+from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import Struct
 
@@ -87,9 +85,8 @@ class MetricView(Struct):
 
 
 def build_metric(
-    run: RunSource,
+    snapshot: Snapshot,
     key: str,
-    at: int | None = None,
     *,
     columns: int = 160,
     zoom: Zoom | None = None,
@@ -98,58 +95,56 @@ def build_metric(
     """Read one metric for its page.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         key: the trainer's key.
-        at: the step of the time cursor; None is the newest.
         columns: columns of the chart's canvas.
         zoom: the stretch of steps in the chart; None is all of it.
         is_log: draw the chart on a logarithmic axis.
     """
-    signal = signal_of(run, key)
+    signal = signal_of(snapshot, key)
     metric = signal.metric
-    verdicts = verdicts_at(run, at)
-    cadence = cadence_of(run.stream)
-    reading = read_signal(run, signal, columns, at=at, verdicts=verdicts, cadence=cadence)
-    family = families_of(run).get(key)
+    verdicts = snapshot.verdicts.standing
+    cadence = cadence_of(snapshot.stream)
+    reading = read_signal(snapshot, signal, columns, verdicts=verdicts, cadence=cadence)
+    family = families_of(snapshot).get(key)
     members = () if family is None else tuple(member for member in family.members if member.key != key)
     siblings = tuple(
         (
             member.word or member.statistic.value,
-            read_signal(run, signal_of(run, member.key), 64, at=at, verdicts=verdicts, cadence=cadence),
+            read_signal(snapshot, signal_of(snapshot, member.key), 64, verdicts=verdicts, cadence=cadence),
         )
         for member in members
     )
     shown = {key, *(member.key for member in members)}
     related = []
     for name in metric.related:
-        other = None if run.identity is None else run.identity.primary(name)
+        other = None if snapshot.identity is None else snapshot.identity.primary(name)
         if other is not None and other.key not in shown:
-            related.append(read_signal(run, other, 64, at=at, verdicts=verdicts, cadence=cadence))
+            related.append(read_signal(snapshot, other, 64, verdicts=verdicts, cadence=cadence))
     return MetricView(
         reading=reading,
-        statistics=tuple(_statistics(run, reading, at)),
-        help=metric.help or _unknown(run, key),
+        statistics=tuple(_statistics(snapshot, reading)),
+        help=metric.help or _unknown(snapshot, key),
         direction=_DIRECTIONS[metric.direction],
         bounds=_bounds(metric.low, metric.high),
         related=tuple(related[:_RELATED]),
         plot=build_plot(
-            run,
+            snapshot,
             reading,
             verdicts,
-            at=at,
             columns=columns,
             zoom=zoom,
             is_log=is_log,
-            band=None if family is None else band_around(run, signal, family),
+            band=None if family is None else band_around(snapshot, signal, family),
         ),
         siblings=siblings,
         family="" if family is None else family.name,
     )
 
 
-def _unknown(run: RunSource, key: str) -> str:
+def _unknown(snapshot: Snapshot, key: str) -> str:
     """What there is to say of a key that stands for no metric of the catalogue."""
-    told = "" if run.identity is None else spelling_of(run.identity.dialect).caution(key)
+    told = "" if snapshot.identity is None else spelling_of(snapshot.identity.dialect).caution(key)
     return told or "Not in the catalogue: shown as the trainer writes it."
 
 
@@ -161,8 +156,8 @@ def _bounds(low: float | None, high: float | None) -> str:
     return f"never above {units.number(high)}" if high is not None else ""
 
 
-def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[Statistic]:
-    stream, signal = run.stream, reading.signal
+def _statistics(snapshot: Snapshot, reading: SignalReading) -> list[Statistic]:
+    stream, signal, at = snapshot.stream, reading.signal, snapshot.at_step
     text, unit = value_text(reading)
     role = "crit" if reading.is_nonfinite_now else "value"
     where = "" if reading.point is None else f"step {units.step(reading.point.step)}"
@@ -172,7 +167,7 @@ def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[
     if formula(signal, "") and reading.point is not None:
         raw = stream.value(signal.key, reading.point.step)
         table += [] if raw is None else [Statistic("logged", units.number(raw), "", "in the file")]
-    first, last = stream.first_step, shown_step(run, at)
+    first, last = stream.first_step, snapshot.step
     if first is not None and last is not None:
         whole = stream.buckets(signal.key, last - first + 1, first, last + 1)
         if whole and whole[0].count:
@@ -205,7 +200,7 @@ def _statistics(run: RunSource, reading: SignalReading, at: int | None) -> list[
     if reading.threshold is not None:
         remark = f"rule {verdict.rule}" if verdict is not None else ""
         table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
-    table.append(_nonfinite(run, reading, at))
+    table.append(_nonfinite(snapshot, reading))
     return table
 
 
@@ -213,9 +208,10 @@ def _of_values(number: int) -> str:
     return f"of {units.count(number)} {'value' if number == 1 else 'values'}"
 
 
-def _nonfinite(run: RunSource, reading: SignalReading, at: int | None) -> Statistic:
+def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> Statistic:
     """How many values were not finite, and where."""
-    marks = [mark for mark in run.stream.marks(reading.signal.key) if at is None or mark.step <= at]
+    at = snapshot.at_step
+    marks = [mark for mark in snapshot.stream.marks(reading.signal.key) if at is None or mark.step <= at]
     if not marks:
         return Statistic("not finite", "0")
     places = ", ".join(f"{units.nonfinite(mark.kind)} {units.step(mark.step)}" for mark in marks[:_PLACES])
@@ -377,7 +373,7 @@ class MetricPage(Page):
         if width < LEAST[0] or height < LEAST[1]:
             return too_small(width, height, moment.glyphs, LEAST)
         zoom, columns = self._shown(moment), width - LABEL_CELLS
-        view = build_metric(moment.run, self.key, moment.at_step, columns=columns, zoom=zoom, is_log=self._is_log)
+        view = build_metric(moment.snapshot, self.key, columns=columns, zoom=zoom, is_log=self._is_log)
         details = paint_metric_details(view, width, None, moment.glyphs)
         chart_height = max(round(height * CHART_SHARE), height - 1 - len(details))
         chart = self._chart(view, moment, width, chart_height)
@@ -395,7 +391,7 @@ class MetricPage(Page):
             unit=view.reading.unit,
             has_smooth=self._has_smooth,
             has_band=self._has_band,
-            markers=read_markers(moment.run, shown.first, shown.last, metric),
+            markers=read_markers(moment.snapshot, shown.first, shown.last, metric),
         )
 
     def _shown(self, moment: Moment) -> Zoom | None:
@@ -434,6 +430,6 @@ class MetricPage(Page):
 
 
 def _whole_run(moment: Moment) -> Zoom:
-    stream = moment.run.stream
+    stream = moment.snapshot.stream
     first, last = stream.first_step or 0, stream.last_step or 0
     return Zoom(first, max(first, last))

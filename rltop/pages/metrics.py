@@ -14,7 +14,6 @@ from rltop.catalog.dialect import Identity
 from rltop.catalog.families import Family
 from rltop.model import Label, Level, Signal, Verdict
 from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
-from rltop.pages.badges import verdicts_at
 from rltop.pages.key_metrics import MetricRow, change_text, notes_of, value_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
@@ -28,13 +27,13 @@ from rltop.pages.signals import (
     text_around,
     worst_verdict,
 )
-from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.cells import RowBuilder, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, field
 
 LEAST = (40, 12)
@@ -86,45 +85,45 @@ class TreeIndex(Struct):
     streams: tuple[tuple[int, Identity | None], ...] = field(repr=False)
     rank_sections: frozenset[str] = frozenset()
 
-    def is_for(self, run: RunSource) -> bool:
+    def is_for(self, snapshot: Snapshot) -> bool:
         """Does it still fit the run?"""
-        now = _streams(run)
+        now = _streams(snapshot)
         return len(now) == len(self.streams) and all(
             keys == then and identity is known
             for (keys, identity), (then, known) in zip(now, self.streams, strict=True)
         )
 
 
-def _streams(run: RunSource) -> tuple[tuple[int, Identity | None], ...]:
-    return tuple((len(each.stream.keys), each.identity) for each in (run, *run.beside))
+def _streams(snapshot: Snapshot) -> tuple[tuple[int, Identity | None], ...]:
+    return tuple((len(each.stream.keys), each.identity) for each in snapshot.streams)
 
 
-def index_tree(run: RunSource) -> TreeIndex:
+def index_tree(snapshot: Snapshot) -> TreeIndex:
     """Put every key of a run in order, stream by stream; no key is hidden, bookkeeping comes last."""
     found: list[TreeKey] = []
-    for each in (run, *run.beside):
+    for each in snapshot.streams:
         found += _index_stream(each)
     sections: dict[str, int] = {}
     for one in found:
         sections[one.section] = sections.get(one.section, 0) + one.size
-    of_ranks = {each.role for each in run.beside if each.is_rank}
+    of_ranks = {each.role for each in snapshot.streams if each.is_rank}
     folded = frozenset(one.section for one in found if one.stream in of_ranks)
-    return TreeIndex(tuple(found), sections, _streams(run), folded)
+    return TreeIndex(tuple(found), sections, _streams(snapshot), folded)
 
 
-def _index_stream(run: RunSource) -> list[TreeKey]:
+def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
     """The keys of one stream in order; sections of a stream beside the main one carry its name."""
-    identity = run.identity
+    identity = snapshot.identity
     known: dict[str, Signal] = {}
     for signal in () if identity is None else (s for signals in identity.signals.values() for s in signals):
         # Of several metrics of one key the first, which is the one that its page shows.
         known.setdefault(signal.key, signal)
-    families = families_of(run)
-    whose = f"{run.role}: " if run.role else ""
+    families = families_of(snapshot)
+    whose = f"{snapshot.role}: " if snapshot.role else ""
     last = whose + _BOOKKEEPING
     order: dict[str, int] = {}
     found = []
-    for key in run.stream.keys:
+    for key in snapshot.stream.keys:
         family = families.get(key)
         path = split_key(key) if family is None else _place(family)
         section = last if is_bookkeeping_key(key) else whose + path.section
@@ -136,7 +135,9 @@ def _index_stream(run: RunSource) -> list[TreeKey]:
         words = whose.casefold() + " ".join(f"{s.key} {s.metric.title} {s.metric.name}" for s in signals).casefold()
         group = path.group if section != last else ""
         names = "" if family is None else _names(path, members)
-        found.append(TreeKey(key, section, group, path.name, signals[0], words, run.role, tuple(signals[1:]), names))
+        found.append(
+            TreeKey(key, section, group, path.name, signals[0], words, snapshot.role, tuple(signals[1:]), names)
+        )
     if last in order:
         order[last] = len(order)
     found.sort(key=lambda one: (order[one.section], one.group != "", one.group, one.name))
@@ -249,7 +250,7 @@ def layout_tree(
 
 
 def build_tree(
-    run: RunSource,
+    snapshot: Snapshot,
     index: TreeIndex,
     *,
     query: str = "",
@@ -257,42 +258,37 @@ def build_tree(
     top: int = 0,
     height: int = 40,
     width: int = 120,
-    at: int | None = None,
 ) -> TreeView:
     """Read the lines in view.
 
     Args:
-        run: the run.
-        index: `index_tree(run)`, kept by the caller while `index.is_for(run)`.
+        snapshot: the run, and its step.
+        index: `index_tree(snapshot)`, kept by the caller while `index.is_for(snapshot)`.
         query: the filter as typed.
         folded: names of folded sections.
         top: number of the first line in view.
         height: how many lines are in view.
         width: cells that it will be painted in.
-        at: the step of the time cursor.
     """
     lines, matched = layout_tree(index, query, folded)
     top = max(0, min(top, len(lines) - 1))
-    verdicts = verdicts_at(run, at)
     columns = max(8, spark_cells(width) * 2)
     levels: dict[str, Level] = {}
     parts: dict[str, _Part] = {}
-    for one in index.keys if verdicts else ():
-        verdict = _worst(_part(run, one.stream, at, parts).verdicts, one)
+    for one in index.keys if snapshot.verdicts.standing else ():
+        verdict = _worst(_part(snapshot, one.stream, parts).verdicts, one)
         if verdict is not None:
             levels[one.section] = max(levels.get(one.section, Level.OK), verdict.level)
     shown = []
     for line in lines[top : top + height]:
         if isinstance(line, TreeKey):
-            part = _part(run, line.stream, at, parts)
-            reading = read_signal(
-                part.run, line.signal, columns, at=part.at, verdicts=part.verdicts, cadence=part.cadence
-            )
+            part = _part(snapshot, line.stream, parts)
+            reading = read_signal(part.snapshot, line.signal, columns, verdicts=part.verdicts, cadence=part.cadence)
             worst = _worst(part.verdicts, line) if line.others else None
             if worst is not None and worst.level > reading.level:
                 reading = reading._replace(level=worst.level, verdict=worst)
             title = line.signal.metric.title if line.signal.metric.name else ""
-            row = MetricRow(title, reading, band=text_around(part.run, line.signal, part.at) if line.others else "")
+            row = MetricRow(title, reading, band=text_around(part.snapshot, line.signal) if line.others else "")
             depth = 1 if line.group else 0
             name = Label.of(line.all_names or line.name)
             short = Label.of(line.name) if line.all_names else None
@@ -302,7 +298,7 @@ def build_tree(
             shown.append(TreeLine("section", line.name, line.section, line.count, line.is_folded, level))
         else:
             shown.append(line)
-    span = "newest rows" if run.is_preview else "up to here" if at is not None else "whole run"
+    span = "newest rows" if snapshot.is_preview else "up to here" if snapshot.at_step is not None else "whole run"
     return TreeView(tuple(shown), top, len(lines), matched, sum(index.sections.values()), Label.of(query), span)
 
 
@@ -315,17 +311,15 @@ def _worst(verdicts: Sequence[Verdict], line: TreeKey) -> Verdict | None:
 class _Part(NamedTuple):
     """One stream as the tree reads it: its own step at the cursor, its own verdicts."""
 
-    run: RunSource
-    at: int | None
+    snapshot: Snapshot
     verdicts: Sequence[Verdict]
     cadence: int
 
 
-def _part(run: RunSource, stream: str, at: int | None, parts: dict[str, _Part]) -> _Part:
+def _part(snapshot: Snapshot, stream: str, parts: dict[str, _Part]) -> _Part:
     if stream not in parts:
-        part = part_of(run, stream)
-        here = step_in(part, run, at)
-        parts[stream] = _Part(part, here, verdicts_at(part, here), cadence_of(part.stream))
+        part = snapshot.within(stream)
+        parts[stream] = _Part(part, part.verdicts.standing, cadence_of(part.stream))
     return parts[stream]
 
 
@@ -458,24 +452,23 @@ class MetricsPage(ListPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The lines around the chosen one; the others are not even read."""
-        run = moment.run
-        if self._index is None or not self._index.is_for(run):
+        snapshot = moment.snapshot
+        if self._index is None or not self._index.is_for(snapshot):
             known = self._index.rank_sections if self._index is not None else frozenset()
-            self._index = index_tree(run)
+            self._index = index_tree(snapshot)
             self._folded |= self._index.rank_sections - known
         self._lay_out(self._index)
         room = max(1, height - _TITLE_ROWS)
         # The first line that can be selected brings what stands above it into view.
         self._top = top_of(self._at, self._top if self._at > 1 else 0, room, len(self._lines))
         view = build_tree(
-            run,
+            snapshot,
             self._index,
             query=self._query,
             folded=self._folded,
             top=self._top,
             height=room,
             width=width,
-            at=moment.at_step,
         )
         return paint_tree(view, width, height, moment.glyphs)
 

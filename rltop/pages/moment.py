@@ -6,9 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
+from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct, replace
 
 if TYPE_CHECKING:
@@ -29,26 +30,34 @@ class Moment(Struct):
         picked: path of the run that was picked from their list; None until one was.
         draw_chart: draws the large chart of a metric.
         version: moves with everything that a page may show of the run, time aside.
+        stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
     """
 
-    run: RunSource
+    run: Run
     glyphs: Glyphs
     at_step: int | None = None
     is_paused: bool = False
     left_out: Sequence[tuple[str, str]] = ()
     keys: KeyNames = NO_KEYS
-    runs: Sequence[RunSource] = ()
+    runs: Sequence[Run] = ()
     picked: str | None = None
     draw_chart: ChartPainter | None = None
     version: Hashable = None
+    stream: str = ""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The run, or a stream of it, at the step: what pages read."""
+        main = Snapshot(self.run, None if self.stream else self.at_step)
+        return main.within(self.stream).at(self.at_step) if self.stream else main
 
     def within(self, stream: str) -> Moment:
         """The same moment in another stream of the run, at the step of the same time."""
-        part = part_of(self.run, stream)
-        return self if part is self.run else replace(self, run=part, at_step=step_in(part, self.run, self.at_step))
+        there = self.snapshot.within(stream)
+        return replace(self, stream=there.role, at_step=there.at_step) if there.role else self
 
 
-def travelled(run: RunSource, at_step: int | None, by: int) -> int | None:
+def travelled(run: Run, at_step: int | None, by: int) -> int | None:
     """The step that lies `by` records from `at_step`; None is the newest.
 
     Goes along the steps that are held in memory. Before them, where only the file

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 
 from rltop import units
 from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict, VerdictState
-from rltop.pages.badges import BadgeGroup, build_badges, verdicts_at
+from rltop.pages.badges import BadgeGroup, build_badges
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import HeaderView, build_header, freshness
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, columns_for, is_difference
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, text_around
-from rltop.pages.source import RunSource, part_of, step_in
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.rows.cells import RowBuilder, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
@@ -46,54 +46,54 @@ class Sentence(NamedTuple):
     target: Target | None = None
 
 
-def nothing_yet(run: RunSource) -> Sentence | None:
+def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     """What to say while there is not a single number to show; None when there is one."""
-    if any(each.stream.keys and each.stream.last_step is not None for each in (run, *run.beside)):
+    if any(each.stream.keys and each.stream.last_step is not None for each in snapshot.streams):
         return None
-    grave = _grave(run, None)
+    grave = _grave(snapshot, None)
     if grave is not None:
         return grave
-    if run.failure.raw:
-        return Sentence(Label.of(f"no metrics yet, and an error was logged: {run.failure.raw}"), Level.WARN)
-    if run.counts.lines:
-        lines = f"{units.count(run.counts.lines)} {'line' if run.counts.lines == 1 else 'lines'}"
+    if snapshot.now.failure.raw:
+        return Sentence(Label.of(f"no metrics yet, and an error was logged: {snapshot.now.failure.raw}"), Level.WARN)
+    if snapshot.counts.lines:
+        lines = f"{units.count(snapshot.counts.lines)} {'line' if snapshot.counts.lines == 1 else 'lines'}"
         # Where nothing could be read as a row, what is wrong with it says more than what it lacks.
-        has_read = run.counts.rows or run.counts.no_step_lines
-        reason = "" if has_read else run.counts.first_bad_reason
+        has_read = snapshot.counts.rows or snapshot.counts.no_step_lines
+        reason = "" if has_read else snapshot.counts.first_bad_reason
         what = f"; {reason}" if reason else ", none with a number"
         return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
-    waiting = f"waiting for the first record of {run.name.raw}"
-    if run.state is RunState.LOADING:
+    waiting = f"waiting for the first record of {snapshot.name.raw}"
+    if snapshot.now.state is RunState.LOADING:
         waiting = "reading …"
-    elif run.kind_note:
-        waiting += f"; {run.kind_note}"
-    if run.state_note:
-        is_of_file = run.state is RunState.WAITING and not run.is_awaited
-        waiting = f"{run.path.raw}: {run.state_note}" if is_of_file else run.state_note
+    elif snapshot.now.kind_note:
+        waiting += f"; {snapshot.now.kind_note}"
+    if snapshot.now.state_note:
+        is_of_file = snapshot.now.state is RunState.WAITING and not snapshot.now.is_awaited
+        waiting = f"{snapshot.path.raw}: {snapshot.now.state_note}" if is_of_file else snapshot.now.state_note
     return Sentence(Label.of(waiting), Level.INFO)
 
 
-def _grave(run: RunSource, worst: Verdict | None) -> Sentence | None:
+def _grave(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
     """What stands before every verdict: the file is out of sight, or the run has died."""
-    if run.state is RunState.LOST:
-        return Sentence(Label.of(_lost(run.state_note)), Level.CRIT)
-    if run.state is not RunState.DIED:
+    if snapshot.now.state is RunState.LOST:
+        return Sentence(Label.of(_lost(snapshot.now.state_note)), Level.CRIT)
+    if snapshot.now.state is not RunState.DIED:
         return None
-    step = run.stream.last_step
+    step = snapshot.stream.last_step
     when = "before the first step" if step is None else f"after step {units.step(step)}"
-    text = f"died {when}: {run.failure.raw.rstrip('.')}"
+    text = f"died {when}: {snapshot.now.failure.raw.rstrip('.')}"
     if worst is None or worst.level < Level.WARN:
         return Sentence(Label.of(text), Level.CRIT)
     target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
     return Sentence(Label.of(f"{text}; {worst.headline.rstrip('.')}"), Level.CRIT, target)
 
 
-def _trouble(run: RunSource) -> Sentence | None:
+def _trouble(snapshot: Snapshot) -> Sentence | None:
     """What stands behind every verdict: rows have stopped coming, or an error was logged meanwhile."""
-    if run.state in (RunState.STALLED, RunState.WAITING) and run.state_note:
-        return Sentence(Label.of(run.state_note), Level.WARN)
-    if run.failure.raw and run.state in (RunState.LIVE, RunState.QUIET):
-        return Sentence(Label.of(f"an error was logged since the newest step: {run.failure.raw}"), Level.WARN)
+    if snapshot.now.state in (RunState.STALLED, RunState.WAITING) and snapshot.now.state_note:
+        return Sentence(Label.of(snapshot.now.state_note), Level.WARN)
+    if snapshot.now.failure.raw and snapshot.now.state in (RunState.LIVE, RunState.QUIET):
+        return Sentence(Label.of(f"an error was logged since the newest step: {snapshot.now.failure.raw}"), Level.WARN)
     return None
 
 
@@ -105,28 +105,26 @@ def _lost(note: str) -> str:
 
 
 def build_sentence(
-    run: RunSource,
+    snapshot: Snapshot,
     verdicts: Sequence[Verdict],
     timing: TimingView | None,
     goal: SignalReading | None,
-    at: int | None = None,
 ) -> Sentence:
     """Compose the sentence.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         verdicts: those that stand at the step on the screen.
         timing: of that step, or None.
         goal: what the run is for: validation, else reward, else loss.
-        at: the step of the time cursor.
     """
-    empty = nothing_yet(run)
+    empty = nothing_yet(snapshot)
     if empty is not None:
         return empty
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
     worst = min(firing, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
-    grave = _grave(run, worst) if at is None else None
+    grave = _grave(snapshot, worst) if snapshot.at_step is None else None
     if grave is not None:
         return grave
     if worst is not None and worst.level >= Level.WARN:
@@ -137,15 +135,15 @@ def build_sentence(
         if worst.family not in _TIME_FAMILIES and (grown or not is_told):
             parts.append(cost)
         return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
-    trouble = _trouble(run) if at is None else None
+    trouble = _trouble(snapshot) if snapshot.at_step is None else None
     if trouble is not None:
         return trouble
-    if run.loading is not None:
-        done = f"checking {units.share(run.loading)}"
-        what = "the newest rows are shown while history is read" if run.is_preview else "history is being read"
+    if snapshot.now.loading is not None:
+        done = f"checking {units.share(snapshot.now.loading)}"
+        what = "the newest rows are shown while history is read" if snapshot.is_preview else "history is being read"
         return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
-    is_of_time = worst is not None and run.identity is not None and firing[0].family in _TIME_FAMILIES
-    parts = [_opening(run, firing), "" if is_of_time else cost, _movement(goal)]
+    is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
+    parts = [_opening(snapshot, firing), "" if is_of_time else cost, _movement(goal)]
     return Sentence(Label.of("; ".join(part for part in parts if part)), Level.OK)
 
 
@@ -153,13 +151,15 @@ def _mentions(headline: str, timing: TimingView | None) -> bool:
     return timing is not None and timing.largest is not None and f"{timing.largest.name.raw} " in headline
 
 
-def _opening(run: RunSource, firing: Sequence[Verdict]) -> str:
-    if run.identity is None:
+def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
+    if snapshot.identity is None:
         return "too few records to tell which trainer wrote them"
     if firing:
         return firing[0].headline.rstrip(".")
-    if run.warm_up is not None:
-        return f"nothing fires so far, {run.warm_up[0]} of {run.warm_up[1]} records of warm-up"
+    if snapshot.verdicts.warm_up is not None:
+        return (
+            f"nothing fires so far, {snapshot.verdicts.warm_up[0]} of {snapshot.verdicts.warm_up[1]} records of warm-up"
+        )
     return "nothing fires"
 
 
@@ -270,8 +270,7 @@ class OverviewView(NamedTuple):
 
 
 def build_overview(
-    run: RunSource,
-    at: int | None = None,
+    snapshot: Snapshot,
     *,
     width: int = 200,
     height: int = 60,
@@ -280,101 +279,95 @@ def build_overview(
     """Read a run for the overview.
 
     Args:
-        run: the run.
-        at: the step of the time cursor; None is the newest one.
+        snapshot: the run, and its step.
         width: cells that it will be painted in; lines are read no finer than that.
         height: rows that it will be painted in; no more metrics are read than fit.
         row: the row at the cursor, where memory has thinned it and the caller has
             read it again.
     """
-    verdicts = verdicts_at(run, at)
-    timing = build_timing(run, at, row, inner=_INNER_SPANS)
-    is_empty = nothing_yet(run) is not None
-    rows, more = ((), ()) if is_empty else _read_rows(run, at, verdicts, width, height)
+    verdicts = snapshot.verdicts.standing
+    timing = build_timing(snapshot, row, inner=_INNER_SPANS)
+    is_empty = nothing_yet(snapshot) is not None
+    rows, more = ((), ()) if is_empty else _read_rows(snapshot, width, height)
     banner = build_banner(verdicts)
     # What the banner says need not be said twice.
     told = verdicts if banner is None else [verdict for verdict in verdicts if verdict.rule != banner.rule]
     return OverviewView(
-        header=build_header(run, timing, at),
+        header=build_header(snapshot, timing),
         banner=banner,
-        sentence=build_sentence(run, told, timing, _goal(rows), at),
-        badges=build_badges(run, verdicts),
+        sentence=build_sentence(snapshot, told, timing, _goal(rows)),
+        badges=build_badges(snapshot, verdicts),
         rows=rows,
         more=more,
         timing=timing,
-        stragglers=build_stragglers(run, at, verdicts),
-        events=_newest_events(run, at),
-        counts=run.counts,
-        freshness=freshness(run),
-        span="newest rows" if run.is_preview else "whole run" if at is None else "up to",
-        end=_end_word(run, at),
+        stragglers=build_stragglers(snapshot, verdicts),
+        events=_newest_events(snapshot),
+        counts=snapshot.counts,
+        freshness=freshness(snapshot),
+        span="newest rows" if snapshot.is_preview else "whole run" if snapshot.at_step is None else "up to",
+        end=_end_word(snapshot),
         is_empty=is_empty,
-        is_awaited=run.is_awaited,
-        streams=_streams(run, at),
-        ranks=_worst_rank(run, at),
+        is_awaited=snapshot.now.is_awaited,
+        streams=_streams(snapshot),
+        ranks=_worst_rank(snapshot),
     )
 
 
-def _streams(run: RunSource, at: int | None) -> StreamsView | None:
-    if not run.beside:
+def _streams(snapshot: Snapshot) -> StreamsView | None:
+    if len(snapshot.streams) == 1:
         return None
     # Most runs have one stream, and the first frame waits for every import.
     from rltop.pages.streams import build_streams  # noqa: PLC0415
 
-    return build_streams(run, at)
+    return build_streams(snapshot)
 
 
-def _worst_rank(run: RunSource, at: int | None) -> StageSummary | None:
-    if run.ranks is None:
+def _worst_rank(snapshot: Snapshot) -> StageSummary | None:
+    if snapshot.ranks is None:
         return None
     from rltop.pages.ranks import worst_stage  # noqa: PLC0415
 
-    return worst_stage(run, at)
+    return worst_stage(snapshot)
 
 
-def _end_word(run: RunSource, at: int | None) -> str:
+def _end_word(snapshot: Snapshot) -> str:
     """What the right end of the lines stands for."""
-    if at is not None:
-        return units.step(at)
-    return "end" if run.state in (RunState.ENDED, RunState.FINISHED, RunState.DIED) else "now"
+    if snapshot.at_step is not None:
+        return units.step(snapshot.at_step)
+    return "end" if snapshot.now.state in (RunState.ENDED, RunState.FINISHED, RunState.DIED) else "now"
 
 
-def _read_rows(
-    run: RunSource, at: int | None, verdicts: Sequence[Verdict], width: int, height: int
-) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
+def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[MetricRow, ...], tuple[MetricRow, ...]]:
     """The key metrics, and as many further ones as there may be room for."""
-    key_metrics = choose_key_metrics(run, at)
+    key_metrics = choose_key_metrics(snapshot)
     room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
-    chosen = [*key_metrics, *islice(choose_others(run, key_metrics), room)]
+    chosen = [*key_metrics, *islice(choose_others(snapshot, key_metrics), room)]
     longest = max((cell_width(row_name(choice.signal)) for choice in chosen), default=0)
     columns = max(20, columns_for(width, longest).spark * 2)
-    own = (run, at, verdicts, cadence_of(run.stream))
-    parts = {choice.stream: own if not choice.stream else _part(run, choice.stream, at) for choice in chosen}
+    own = _part(snapshot)
+    parts = {choice.stream: own if not choice.stream else _part(snapshot.within(choice.stream)) for choice in chosen}
     rows = []
     count = len(key_metrics) or _UNKNOWN_ROWS
     for number, choice in enumerate(chosen):
-        part, here, there, cadence = parts[choice.stream]
+        part, cadence = parts[choice.stream]
         # Whether there is room for the further ones is known when they are painted, and most of a reading is its line.
         is_late = number >= count
         reading = read_signal(
             part,
             choice.signal,
             0 if is_late else columns,
-            at=here,
-            verdicts=there,
+            verdicts=part.verdicts.standing,
             others=choice.others,
             cadence=cadence,
         )
-        line = partial(line_of, part, reading, columns, at=here, cadence=cadence) if is_late else None
-        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal, here), line))
+        line = partial(line_of, part, reading, columns, cadence=cadence) if is_late else None
+        rows.append(MetricRow(choice.title, reading, choice.remark, text_around(part, choice.signal), line))
     return tuple(rows[:count]), tuple(rows[count:])
 
 
-def _part(run: RunSource, stream: str, at: int | None) -> tuple[RunSource, int | None, Sequence[Verdict], int]:
-    """Another stream of the run: its own step at the cursor, its verdicts, its cadence."""
-    part = part_of(run, stream)
-    here = step_in(part, run, at)
-    return part, here, verdicts_at(part, here), cadence_of(part.stream)
+def _part(snapshot: Snapshot) -> tuple[Snapshot, int]:
+    """A stream of the run with its cadence, which every reading of it wants."""
+    return snapshot, cadence_of(snapshot.stream)
 
 
 def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
@@ -383,8 +376,8 @@ def _goal(rows: Sequence[MetricRow]) -> SignalReading | None:
     return next((by_name[name] for name in _GOALS if name in by_name), None)
 
 
-def _newest_events(run: RunSource, at: int | None) -> tuple[Event, ...]:
-    events = [event for event in run.events if at is None or (not event.stream and event.step <= at)]
+def _newest_events(snapshot: Snapshot) -> tuple[Event, ...]:
+    events = snapshot.past_events
     # What explains must not crowd out what happened: an evaluation every few steps would.
     told = [i for i, event in enumerate(events) if event.family != "facts"][-_EVENTS:]
     facts = [i for i, event in enumerate(events) if event.family == "facts"][-max(0, _EVENTS - len(told)) :]

@@ -31,7 +31,7 @@ from rltop.pages.waterfall import (
 from rltop.rows.cells import RowBuilder, fill, rule_row, too_small
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row
-from rltop.run.condition import LIVENESS_RULE
+from rltop.run.past import LIVENESS_RULE
 from rltop.structs import Struct
 
 LEAST = (40, 12)
@@ -249,7 +249,7 @@ class OverviewPage(Page):
 
     def face(self, moment: Moment) -> Hashable:
         """The age of the newest row and how much of the file has been read, as they are shown."""
-        return super().face(moment), header_clock(moment.run)
+        return super().face(moment), header_clock(moment.snapshot)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The overview of the run and the step that are shown; where only time has gone by, only its header is new."""
@@ -263,7 +263,7 @@ class OverviewPage(Page):
             and not any(one.rule == LIVENESS_RULE for one in run.verdicts)
         ):
             return self._with_new_header(moment, width, height)
-        view = build_overview(run, moment.at_step, width=width, height=height)
+        view = build_overview(moment.snapshot, width=width, height=height)
         if moment.is_paused:
             view = view._replace(header=view.header._replace(state=RunState.PAUSED, age_s=None))
         rows = paint_overview(view, width, height, glyphs)
@@ -275,7 +275,7 @@ class OverviewPage(Page):
         _, view, rows = self._last
         if moment.is_paused:
             return rows
-        header = build_header(moment.run, view.timing, moment.at_step)
+        header = build_header(moment.snapshot, view.timing)
         if rows[:1] == [paint_header(view.header, width, moment.glyphs)] and not view.is_empty:
             return [paint_header(header, width, moment.glyphs), *rows[1:]]
         return paint_overview(view._replace(header=header), width, height, moment.glyphs)

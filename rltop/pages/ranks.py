@@ -10,14 +10,13 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Label, Level, Unit, Verdict, VerdictState
-from rltop.pages.badges import verdicts_at
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.ranks import SUMMED_STEPS, StageSummary
 from rltop.structs import Struct
 
@@ -45,17 +44,17 @@ class RanksView(Struct):
     is_measured: bool = False
 
 
-def worst_stage(run: RunSource, at: int | None) -> StageSummary | None:
+def worst_stage(snapshot: Snapshot) -> StageSummary | None:
     """The stage whose slowest rank is furthest behind; None where no rank says what it did."""
-    stages = run.ranks.summary(at) if run.ranks is not None else []
+    stages = snapshot.ranks.summary(snapshot.at_step) if snapshot.ranks is not None else []
     return stages[0] if stages else None
 
 
-def build_ranks(run: RunSource, at: int | None = None) -> RanksView:
+def build_ranks(snapshot: Snapshot) -> RanksView:
     """Read the ranks of a run for their page."""
-    verdicts = verdicts_at(run, at)
+    verdicts = snapshot.verdicts.standing
     verdict = next((one for one in verdicts if one.rule == RULE and one.state is VerdictState.FIRING), None)
-    history = run.ranks
+    history, at = snapshot.ranks, snapshot.at_step
     if history is None:
         return RanksView((), None, 0, verdict, {})
     steps = [step for step in history.steps if at is None or step <= at][-SUMMED_STEPS:]
@@ -178,6 +177,6 @@ class RanksPage(Page):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The ranks at the step that is shown."""
-        view = build_ranks(moment.run, moment.at_step)
+        view = build_ranks(moment.snapshot)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_ranks(view, width, height if is_small else None, moment.glyphs)

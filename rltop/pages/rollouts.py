@@ -16,13 +16,13 @@ from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Push, Redraw, ShowStep, Travel
-from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
 from rltop.stats.rollouts import GroupSummary
 from rltop.structs import NamedTuple
@@ -207,14 +207,14 @@ class RolloutsView(NamedTuple):
         return found or ((0, self.groups[0]) if self.groups else None)
 
 
-def build_rollouts(run: RunSource, at: int | None = None, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
+def build_rollouts(snapshot: Snapshot, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
     """Read the rollouts at a step; what is not held yet is asked for, and comes later."""
-    shelf = run.rollouts
-    trainer = run.identity.dialect.name if run.identity is not None else ""
+    shelf = snapshot.rollouts
+    trainer = snapshot.identity.dialect.name if snapshot.identity is not None else ""
     if shelf is None:
-        return RolloutsView(run.path, trainer, None, None, at, None, (), order, None)
+        return RolloutsView(snapshot.path, trainer, None, None, snapshot.at_step, None, (), order, None)
     state = shelf.state
-    here = step_in(part_of(run, state.stream), run, at) if state.stream else at
+    here = snapshot.within(state.stream).at_step
     step = shelf.step_near(here)
     shelved = shelf.at(step) if step is not None else None
     groups: Sequence[GroupSummary] = ()
@@ -225,7 +225,7 @@ def build_rollouts(run: RunSource, at: int | None = None, order: GroupOrder = Gr
         usual = expected_ratio(size) if size is not None and size > 1 and shelved.summary.has_tokens else None
         if order is not GroupOrder.RATIO:
             groups = sorted(groups, key=lambda group: -_sorts(group, order))
-    return RolloutsView(run.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
+    return RolloutsView(snapshot.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
 
 
 def _sorts(group: GroupSummary, order: GroupOrder) -> float:
@@ -530,7 +530,7 @@ class RolloutsPage(RolloutPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; what is not known yet has been asked for."""
-        view = build_rollouts(moment.run, moment.at_step, self._order)
+        view = build_rollouts(moment.snapshot, self._order)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
 
@@ -544,7 +544,7 @@ class RolloutsPage(RolloutPage):
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
         """Go to another step of the dump; from its last one on, live."""
-        view = build_rollouts(moment.run, moment.at_step, self._order)
+        view = build_rollouts(moment.snapshot, self._order)
         if view.state is None or view.step is None:
             return None
         if view.state.stream and any(part.role == view.state.stream for part in moment.run.beside):

@@ -1,6 +1,6 @@
 """All runs that are followed, one row each: what needs attention first.
 
-Owns the order, the filter and the columns; a row is read from any `RunSource`.
+Owns the order, the filter and the columns; a row is read from a `Snapshot`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from rltop.model import Label, Level, RunState, VerdictState
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
-from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
@@ -71,37 +71,37 @@ class RunEntry(Struct):
         return Level.CRIT if self.state in _GONE else self.level
 
 
-def read_entry(run: RunSource) -> RunEntry:
+def read_entry(snapshot: Snapshot) -> RunEntry:
     """What the list says of a run."""
-    identity = run.identity
-    firing = [verdict for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
+    identity = snapshot.identity
+    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING]
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     level = Level.OK if worst is None else worst.level
     what = "" if worst is None else Label.of(worst.title).display
     more = max(0, len(firing) - 1)
-    if run.state is RunState.DIED and run.failure.raw:
-        what, more = run.failure.display, len(firing)
-    has_rows = any(each.stream.rows for each in (run, *run.beside))
+    if snapshot.now.state is RunState.DIED and snapshot.now.failure.raw:
+        what, more = snapshot.now.failure.display, len(firing)
+    has_rows = any(each.stream.rows for each in snapshot.streams)
     return RunEntry(
-        name=run.name,
-        path=run.path,
+        name=snapshot.name,
+        path=snapshot.path,
         dialect="" if identity is None else identity.dialect.name,
         algorithm="" if identity is None else identity.algorithm.display_name,
-        step=run.stream.last_step,
-        total_steps=run.stream.total_steps or None,
-        streams=1 + sum(not part.is_rank for part in run.beside),
-        state=run.state,
-        age_s=run.age_s,
-        loading=run.loading,
+        step=snapshot.stream.last_step,
+        total_steps=snapshot.stream.total_steps or None,
+        streams=sum(not part.is_rank for part in snapshot.streams),
+        state=snapshot.now.state,
+        age_s=snapshot.now.age_s,
+        loading=snapshot.now.loading,
         level=level if has_rows or firing else Level.NO_DATA,
         verdict=what,
         more=more,
     )
 
 
-def list_runs(runs: Iterable[RunSource], query: str = "") -> list[RunEntry]:
+def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
     """The runs whose name, path, trainer, state or verdict has every word of `query`; what needs attention first."""
-    return in_order((read_entry(run) for run in runs), query)
+    return in_order((read_entry(snapshot) for snapshot in snapshots), query)
 
 
 def in_order(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
@@ -327,7 +327,7 @@ class RunsPage(ListPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The runs around the chosen one."""
-        self._entries = list_runs(moment.runs, self._query)
+        self._entries = list_runs(map(Snapshot, moment.runs), self._query)
         self._settle()
         self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
         total, shown = len(moment.runs), moment.run.path.raw
@@ -335,7 +335,7 @@ class RunsPage(ListPage):
 
     def face(self, moment: Moment) -> Hashable:
         """What changes with time alone: states, ages and silence."""
-        entries = list_runs(moment.runs, self._query)
+        entries = list_runs(map(Snapshot, moment.runs), self._query)
         return tuple((one.path.raw, one.state, one.age_s and one.age_s // 5, one.level) for one in entries)
 
     def _settle(self) -> None:

@@ -10,17 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
-from weakref import WeakKeyDictionary
 
 from rltop import units
-from rltop.catalog.dialect import Identity
-from rltop.catalog.families import Family, Member, family_index
+from rltop.catalog.families import Family, Member
 from rltop.catalog.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
 from rltop.model.keys import split_key
-from rltop.pages.cache import of_start, read_buckets
-from rltop.pages.source import RunSource
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
+from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket, Mark, Point
 from rltop.store.stream import Stream
@@ -122,15 +119,15 @@ def cadence_of(stream: Stream) -> int:
     return max(1, gaps[len(gaps) // 2]) if gaps else 1
 
 
-def baseline_of(stream: Stream, signal: Signal) -> float | None:
+def baseline_of(snapshot: Snapshot, signal: Signal) -> float | None:
     """What the signal was at the start of the newest segment, in its own unit.
 
-    The same baseline as the rules freeze (`derive.rolling.Frozen`): the median of
+    The same baseline as the rules freeze (`stats.rolling.Frozen`): the median of
     the thirty values after the first three, from ten on. For a metric that is
     logged on less than every second row, such as a validation score, the first
     value stands for the start. None while there is not enough.
     """
-    raw = of_start(stream, ("baseline", signal.key), lambda: _raw_baseline(stream, signal.key))
+    raw = snapshot.memo.of_start(("baseline", signal.key), lambda: _raw_baseline(snapshot.stream, signal.key))
     return None if raw is None else signal.read(raw)
 
 
@@ -168,17 +165,11 @@ def whole_of(signal: Signal) -> float:
             return 0.0
 
 
-def shown_step(run: RunSource, at: int | None) -> int | None:
-    """The step that the screen speaks of: the cursor, else the newest one."""
-    return at if at is not None else run.stream.last_step
-
-
 def read_signal(
-    run: RunSource,
+    snapshot: Snapshot,
     signal: Signal,
     columns: int,
     *,
-    at: int | None = None,
     verdicts: Sequence[Verdict] = (),
     others: int = 0,
     cadence: int | None = None,
@@ -186,25 +177,22 @@ def read_signal(
     """Read one signal at a step.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         signal: which of its signals.
         columns: columns of the line, two to a cell; 0 leaves the line out.
-        at: the step of the time cursor; None is the newest.
         verdicts: those that stand at that step.
         others: further signals of the same metric.
-        cadence: `cadence_of(run.stream)`, if the caller has it already.
-
-    Of a stream beside the main one, `run` and `at` are that stream's own.
+        cadence: `cadence_of(snapshot.stream)`, if the caller has it already.
     """
-    stream = run.stream
-    step = shown_step(run, at) or 0
+    stream, at = snapshot.stream, snapshot.at_step
+    step = snapshot.step or 0
     raw = stream.latest(signal.key, at)
     point = None if raw is None else Point(raw.step, signal.read(raw.value))
     marks = [mark for mark in stream.marks(signal.key) if at is None or mark.step <= at]
     verdict = worst_verdict(verdicts, signal.metric.name, signal.key)
     own = verdict is not None and (verdict.key in ("", signal.key))
-    baseline = baseline_of(stream, signal)
-    if point is not None and baseline is not None and not _is_after_start(stream, signal, point):
+    baseline = baseline_of(snapshot, signal)
+    if point is not None and baseline is not None and not _is_after_start(snapshot, signal, point):
         baseline = None
     threshold = verdict.threshold if verdict is not None and own else None
     level = Level.NO_DATA if point is None and not marks else Level.OK if verdict is None else verdict.level
@@ -222,16 +210,15 @@ def read_signal(
         nonfinite_since=next((m.step for m in marks if raw is None or m.step > raw.step), None),
         others=others,
         spark=read_spark(
-            run,
+            snapshot,
             signal,
             columns,
-            at=at,
             reference=threshold if threshold is not None else baseline,
             is_threshold=threshold is not None,
             cadence=cadence,
         ),
-        stream=run.role,
-        declared=declared_range(run, signal),
+        stream=snapshot.role,
+        declared=declared_range(snapshot, signal),
     )
 
 
@@ -241,48 +228,47 @@ def _first_logged(stream: Stream, key: str) -> int | None:
     return next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
 
 
-def line_of(run: RunSource, reading: SignalReading, columns: int, *, at: int | None, cadence: int) -> SparkData:
-    """The line that was left out of a reading of `run` at a step."""
+def line_of(snapshot: Snapshot, reading: SignalReading, columns: int, *, cadence: int) -> SparkData:
+    """The line that was left out of a reading of `snapshot`."""
     is_threshold = reading.threshold is not None
     reference = reading.threshold if is_threshold else reading.baseline
     return read_spark(
-        run, reading.signal, columns, at=at, reference=reference, is_threshold=is_threshold, cadence=cadence
+        snapshot, reading.signal, columns, reference=reference, is_threshold=is_threshold, cadence=cadence
     )
 
 
-def declared_range(run: RunSource, signal: Signal) -> Range | None:
+def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
     """The range that was declared for a signal, in its metric's unit; None where none was."""
-    declared = run.ranges.of(signal.key) if run.ranges else None
+    declared = snapshot.ranges.of(signal.key) if snapshot.ranges else None
     if declared is None:
         return None
     return Range(*sorted((signal.read(declared.low), signal.read(declared.high))))
 
 
-def _is_after_start(stream: Stream, signal: Signal, point: Point) -> bool:
+def _is_after_start(snapshot: Snapshot, signal: Signal, point: Point) -> bool:
     """Is the point newer than the very first value of its segment?"""
-    first = of_start(stream, ("first", signal.key), lambda: _first_logged(stream, signal.key))
+    first = snapshot.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
     return first is not None and point.step > first
 
 
 def read_spark(
-    run: RunSource,
+    snapshot: Snapshot,
     signal: Signal,
     columns: int,
     *,
-    at: int | None = None,
     reference: float | None = None,
     is_threshold: bool = False,
     cadence: int | None = None,
 ) -> SparkData:
     """The line of a signal over the whole run, up to the cursor if there is one."""
-    stream = run.stream
-    first, last = stream.first_step, shown_step(run, at)
+    stream, at = snapshot.stream, snapshot.at_step
+    first, last = stream.first_step, snapshot.step
     if not columns or first is None or last is None or last < first:
         return SparkData((), (), anchored_window(0, 0, 1, 2))
     window = anchored_window(first, last, cadence or cadence_of(stream), columns)
     stop = min(window.stop, last + 1)
     return spark_data(
-        read_buckets(stream, signal.key, window, stop),
+        snapshot.memo.buckets(signal.key, window.stride, window.start, stop),
         window,
         signal,
         marks=[mark.step for mark in stream.marks(signal.key) if at is None or mark.step <= at],
@@ -290,7 +276,7 @@ def read_spark(
         reference=reference,
         is_threshold=is_threshold,
         last=last,
-        scale=declared_range(run, signal),
+        scale=declared_range(snapshot, signal),
     )
 
 
@@ -305,22 +291,12 @@ def generic_signal(key: str) -> Signal:
     return Signal(metric, key)
 
 
-_BY_KEY: WeakKeyDictionary[Stream, tuple[Identity | None, dict[str, Signal]]] = WeakKeyDictionary()
-
-
-def signal_of(run: RunSource, key: str) -> Signal:
+def signal_of(snapshot: Snapshot, key: str) -> Signal:
     """The signal that a key belongs to, known to the catalogue or not."""
-    identity = run.identity
+    identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
-    known, by_key = _BY_KEY.get(run.stream, (None, {}))
-    if known is not identity:
-        by_key = {}
-        for signals in identity.signals.values():
-            for signal in signals:
-                by_key.setdefault(signal.key, signal)
-        _BY_KEY[run.stream] = (identity, by_key)
-    return by_key.get(key) or generic_signal(key)
+    return snapshot.memo.signal(identity, key) or generic_signal(key)
 
 
 _BOUNDARIES = "/_@"
@@ -348,25 +324,17 @@ class Band(NamedTuple):
         return tuple(signal.key for signal in (self.low, self.high, self.spread) if signal is not None)
 
 
-_KNOWN: WeakKeyDictionary[Stream, tuple[int, Mapping[str, Family]]] = WeakKeyDictionary()
-
-
-def families_of(run: RunSource) -> Mapping[str, Family]:
+def families_of(snapshot: Snapshot) -> Mapping[str, Family]:
     """Every key of the run that is one statistic of several → its family; made anew when a key is new."""
-    stream = run.stream
-    count, families = _KNOWN.get(stream, (-1, {}))
-    if count != len(stream.keys):
-        families = family_index(tuple(stream.keys))
-        _KNOWN[stream] = (len(stream.keys), families)
-    return families
+    return snapshot.memo.families()
 
 
-def band_around(run: RunSource, main: Signal, family: Family) -> Band | None:
+def band_around(snapshot: Snapshot, main: Signal, family: Family) -> Band | None:
     """The band around `main`, if it stands for the family and something bounds it."""
     if family.main.key != main.key:
         return None
-    low, high = _edge(run, main, family.low), _edge(run, main, family.high)
-    spread = None if low and high else _edge(run, main, family.spread)
+    low, high = _edge(snapshot, main, family.low), _edge(snapshot, main, family.high)
+    spread = None if low and high else _edge(snapshot, main, family.spread)
     if not (low or high or spread):
         return None
     words = [member.word for member in (family.low, family.high) if member]
@@ -375,31 +343,31 @@ def band_around(run: RunSource, main: Signal, family: Family) -> Band | None:
     return Band(main, low, high, spread, " … ".join(words))
 
 
-def _edge(run: RunSource, main: Signal, member: Member | None) -> Signal | None:
+def _edge(snapshot: Snapshot, main: Signal, member: Member | None) -> Signal | None:
     """The signal of a member, in the unit of the main one."""
     if member is None:
         return None
-    own = signal_of(run, member.key)
+    own = signal_of(snapshot, member.key)
     if own.metric.name and own.metric.unit is main.metric.unit:
         return own
     return Signal(main.metric, member.key, main.scale, main.shift)
 
 
-def edges_at(run: RunSource, band: Band, at: int | None = None) -> tuple[float | None, float | None]:
+def edges_at(snapshot: Snapshot, band: Band) -> tuple[float | None, float | None]:
     """Both edges as of the newest value of the main signal at or before a step; None where not logged then."""
-    middle = run.stream.latest(band.main.key, at)
+    middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
     if middle is None:
         return None, None
     value = band.main.read(middle.value)
 
     def read(signal: Signal | None) -> float | None:
-        raw = None if signal is None else run.stream.value(signal.key, middle.step)
+        raw = None if signal is None else snapshot.stream.value(signal.key, middle.step)
         return None if raw is None or signal is None else signal.read(raw)
 
     low, high = read(band.low), read(band.high)
     if low is not None and high is not None:
         return min(low, high), max(low, high)
-    raw = None if band.spread is None else run.stream.value(band.spread.key, middle.step)
+    raw = None if band.spread is None else snapshot.stream.value(band.spread.key, middle.step)
     if raw is not None:
         reach = abs(band.main.scale * raw)
         low = low if low is not None else _bounded(value - reach, band.main)
@@ -413,24 +381,24 @@ def _bounded(value: float, signal: Signal) -> float:
     return min(max(value, -math.inf if low is None else low), math.inf if high is None else high)
 
 
-def band_text(run: RunSource, band: Band, at: int | None = None) -> str:
+def band_text(snapshot: Snapshot, band: Band) -> str:
     """The band at a step in a few cells: `12…2,048`, `…2,048` where only one edge is logged, `±0.31` for a spread."""
     unit = band.main.metric.unit
     if band.low is None and band.high is None and band.spread is not None:
-        middle = run.stream.latest(band.main.key, at)
-        raw = None if middle is None else run.stream.value(band.spread.key, middle.step)
+        middle = snapshot.stream.latest(band.main.key, snapshot.at_step)
+        raw = None if middle is None else snapshot.stream.value(band.spread.key, middle.step)
         return "" if raw is None else f"±{units.quantity(abs(band.main.scale * raw), unit)[0]}"
-    low, high = edges_at(run, band, at)
+    low, high = edges_at(snapshot, band)
     if low is None and high is None:
         return ""
     return _span_text(low, high, unit)
 
 
-def text_around(run: RunSource, main: Signal, at: int | None = None) -> str:
+def text_around(snapshot: Snapshot, main: Signal) -> str:
     """The band around a signal in a few cells; empty where there is none."""
-    family = families_of(run).get(main.key)
-    band = None if family is None else band_around(run, main, family)
-    return "" if band is None else band_text(run, band, at)
+    family = families_of(snapshot).get(main.key)
+    band = None if family is None else band_around(snapshot, main, family)
+    return "" if band is None else band_text(snapshot, band)
 
 
 def _span_text(low: float | None, high: float | None, unit: Unit) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from operator import itemgetter
@@ -11,49 +11,11 @@ from types import MappingProxyType
 
 from rltop import units
 from rltop.model import Label, Span, SpanKind, StepTiming
-from rltop.pages.cache import read_timings
-from rltop.pages.signals import shown_step
-from rltop.pages.source import RunSource, measured_part, step_in
+from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.stats.timing import OVERLAP, step_timing
+from rltop.stats.timing import OVERLAP
 from rltop.store.stream import Stream
 from rltop.structs import NamedTuple
-
-
-def timing_history(run: RunSource, until: int | None, count: int, unclaimed: int | None = None) -> list[StepTiming]:
-    """The timing trees of the last `count` steps at or before `until`, oldest first.
-
-    Only steps whose rows are still held raw, and only those that log a timing. Where
-    the run has true spans, these are what is shown. The newest tree has the
-    `unclaimed` longest durations that belong to no stage (None: all), the others none.
-    """
-    if run.spans is not None and run.spans.steps:
-        held = run.spans.steps
-        known = held[: len(held) if until is None else bisect_right(held, until)]
-        if known:
-            return [timing for step in known[-count:] if (timing := run.spans.timing(step)) is not None]
-    identity = run.identity
-    plan = None if identity is None else identity.dialect.timing
-    if plan is None:
-        return []
-    stream = run.stream
-    if until is None:
-        steps: Sequence[int] = stream.steps(last=2 * count)
-    else:
-        held = stream.steps()
-        stop = bisect_right(held, until)
-        steps = held[max(0, stop - 2 * count) : stop]
-    found: list[StepTiming] = []
-    for timing in read_timings(stream, plan, steps):
-        if timing is not None:
-            found.append(timing)
-        if len(found) == count:
-            break
-    if found:
-        newest = found[0].step
-        found[0] = step_timing(plan, newest, stream.row(newest), unclaimed) or found[0]
-    return found[::-1]
-
 
 HISTORY_STEPS = 200
 """How many steps medians rest on, on every page."""
@@ -200,8 +162,7 @@ class TimingView(NamedTuple):
 
 
 def build_timing(
-    run: RunSource,
-    at: int | None = None,
+    snapshot: Snapshot,
     row: Mapping[str, float] | None = None,
     count: int = HISTORY_STEPS,
     inner: int | None = None,
@@ -209,8 +170,7 @@ def build_timing(
     """The timing of a step, compared with the steps before it.
 
     Args:
-        run: the run.
-        at: the step of the time cursor; None is the newest one.
+        snapshot: the run, and its step.
         row: the row of that step, where memory has thinned it and the caller has
             read it again.
         count: how many steps to compare with.
@@ -220,21 +180,20 @@ def build_timing(
     Returns:
         None if the trainer logs no timing, or not on any step still held.
     """
-    part = measured_part(run)
-    run, at = part, step_in(part, run, at)
-    history = timing_history(run, at, count, inner)
-    plan = None if run.identity is None else run.identity.dialect.timing
-    is_measured = bool(history) and history[-1].step == at and run.spans is not None
-    if at is not None and plan is not None and not is_measured and (row or not history or history[-1].step != at):
-        exact = step_timing(plan, at, row or run.stream.row(at), inner)
+    measured = snapshot.measured
+    at = measured.at_step
+    history = measured.timing.history(count, inner)
+    is_measured = bool(history) and history[-1].step == at and measured.timing.spans is not None
+    if not is_measured and (row or not history or history[-1].step != at):
+        exact = measured.timing.exact(row, inner)
         if exact is not None:
-            history = [timing for timing in history if timing.step < at] + [exact]
+            history = [timing for timing in history if timing.step < exact.step] + [exact]
     if not history:
         return None
     timing = history[-1]
     known = [_known(one) for one in history]
     colors = _colors(known)
-    medians = _medians(run.stream, known)
+    medians = _medians(measured.stream, known)
     strip = tuple(one.strip for one in known)
     totals = [one.total_s for one in history]
     return TimingView(
@@ -247,9 +206,9 @@ def build_timing(
         strip=strip,
         colors=colors,
         outlier=_outlier(strip[-STRIP_STEPS:]),
-        is_older=timing.step != shown_step(run, at),
+        is_older=timing.step != measured.step,
         is_measured=any(span.parts for span in timing.spans),
-        stream=Label.of(part.role),
+        stream=Label.of(measured.role),
     )
 
 

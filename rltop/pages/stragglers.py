@@ -1,7 +1,7 @@
 """Who makes the others wait: the straggler block of the overview.
 
 Owns the choice of the step it speaks of and the words; what counts as a
-straggler, and what is usual for a group size, is `derive.groups`.
+straggler, and what is usual for a group size, is `stats.groups`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from collections.abc import Sequence
 
 from rltop import units
 from rltop.model import Level, Signal, Unit, Verdict, VerdictState
-from rltop.pages.cache import of_start
-from rltop.pages.signals import read_spark, shown_step
-from rltop.pages.source import RunSource
+from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import StragglerKind, StragglerReading, straggler_reading
 from rltop.stats.rolling import Frozen
 from rltop.structs import NamedTuple
@@ -75,25 +74,25 @@ class StragglerView(NamedTuple):
     has_rollouts: bool = False
 
 
-def build_stragglers(run: RunSource, at: int | None, verdicts: Sequence[Verdict]) -> StragglerView | None:
+def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | None:
     """Read the best measure of stragglers at a step; None where the run logs nothing that tells.
 
     Where the trainer logs no more than the longest answer of the whole batch, and no
     rule fires on that, the completions themselves say more, if there are any.
     """
-    logged = _logged(run, at, verdicts)
-    shelf = run.rollouts
+    logged = _logged(snapshot, verdicts)
+    shelf = snapshot.rollouts
     has_rollouts = shelf is not None and bool(shelf.state.steps)
     if has_rollouts and (logged is None or (logged.reading.kind is StragglerKind.LENGTH and logged.level <= Level.OK)):
-        return _from_rollouts(run, at, logged) or logged
+        return _from_rollouts(snapshot, logged) or logged
     return logged._replace(has_rollouts=has_rollouts) if logged is not None and has_rollouts else logged
 
 
-def _from_rollouts(run: RunSource, at: int | None, logged: StragglerView | None) -> StragglerView | None:
+def _from_rollouts(snapshot: Snapshot, logged: StragglerView | None) -> StragglerView | None:
     """The ratio of the groups of the step; None until they are read."""
     from rltop.pages.rollouts import build_rollouts  # noqa: PLC0415 - only where there are any
 
-    view = build_rollouts(run, at)
+    view = build_rollouts(snapshot)
     summary = view.shelved.summary if view.shelved is not None else None
     is_late = summary is not None and logged is not None and summary.step < logged.step - _LATE_STEPS
     if summary is None or summary.ratio_mean is None or is_late:
@@ -111,7 +110,7 @@ def _from_rollouts(run: RunSource, at: int | None, logged: StragglerView | None)
     return StragglerView(
         reading=reading,
         step=summary.step,
-        is_older=summary.step != shown_step(run, at),
+        is_older=summary.step != snapshot.step,
         start=None,
         group_size=summary.group_size,
         level=Level.OK,
@@ -125,73 +124,72 @@ def _from_rollouts(run: RunSource, at: int | None, logged: StragglerView | None)
     )
 
 
-def _logged(run: RunSource, at: int | None, verdicts: Sequence[Verdict]) -> StragglerView | None:
+def _logged(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | None:
     """The best measure that the trainer logs."""
-    identity = run.identity
+    identity = snapshot.identity
     if identity is None:
         return None
     signals = {name: signal for name in _NAMES if (signal := identity.primary(name)) is not None}
     for anchor in _ANCHORS:
         if anchor not in signals or (anchor in _TYPICAL and _TYPICAL[anchor] not in signals):
             continue
-        raw = run.stream.latest(signals[anchor].key, at)
+        raw = snapshot.stream.latest(signals[anchor].key, snapshot.at_step)
         if raw is None:
             continue
-        values = _values(run, signals, raw.step)
+        values = _values(snapshot, signals, raw.step)
         if anchor == "group_len_ratio":
             values.setdefault(anchor, signals[anchor].read(raw.value))
-        reading = straggler_reading(values, run.group_size)
+        reading = straggler_reading(values, snapshot.group_size)
         if reading is not None:
-            return _view(run, reading, signals, raw.step, values, at, verdicts)
+            return _view(snapshot, reading, signals, raw.step, values, verdicts)
     return None
 
 
-def _values(run: RunSource, signals: dict[str, Signal], step: int) -> dict[str, float]:
+def _values(snapshot: Snapshot, signals: dict[str, Signal], step: int) -> dict[str, float]:
     """Canonical values of one step."""
-    row = run.stream.row(step)
+    row = snapshot.stream.row(step)
     return {name: signal.read(row[signal.key]) for name, signal in signals.items() if signal.key in row}
 
 
 def _view(
-    run: RunSource,
+    snapshot: Snapshot,
     reading: StragglerReading,
     signals: dict[str, Signal],
     step: int,
     values: dict[str, float],
-    at: int | None,
     verdicts: Sequence[Verdict],
 ) -> StragglerView:
     firing = [v for v in verdicts if v.state is VerdictState.FIRING and v.metric == reading.metric]
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     signal = signals[reading.metric]
     is_group = reading.kind is StragglerKind.GROUP
-    start = _start(run, reading.kind, signals)
+    start = _start(snapshot, reading.kind, signals)
     return StragglerView(
         reading=reading,
         step=step,
-        is_older=step != shown_step(run, at),
+        is_older=step != snapshot.step,
         start=start,
-        group_size=run.group_size,
+        group_size=snapshot.group_size,
         level=worst.level if worst is not None else Level.OK,
         since_step=worst.since_step if worst is not None else None,
         truncated=values.get("truncated_frac"),
         key=signal.key,
-        spark=read_spark(run, signal, _COLUMNS, at=at, reference=start) if is_group else None,
+        spark=read_spark(snapshot, signal, _COLUMNS, reference=start) if is_group else None,
     )
 
 
-def _start(run: RunSource, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
+def _start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
     """The measure at the start of the newest segment, like every other baseline."""
-    what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), run.group_size)
-    return of_start(run.stream, what, lambda: _measured_start(run, kind, signals))
+    what = ("stragglers", kind, tuple((s.key, s.scale, s.shift) for s in signals.values()), snapshot.group_size)
+    return snapshot.memo.of_start(what, lambda: _measured_start(snapshot, kind, signals))
 
 
-def _measured_start(run: RunSource, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
-    heads = {name: (signal, run.stream.head(signal.key).values) for name, signal in signals.items()}
+def _measured_start(snapshot: Snapshot, kind: StragglerKind, signals: dict[str, Signal]) -> float | None:
+    heads = {name: (signal, snapshot.stream.head(signal.key).values) for name, signal in signals.items()}
     frozen = Frozen()
     for i in range(max(len(values) for _, values in heads.values())):
         row = {name: signal.read(raw[i]) for name, (signal, raw) in heads.items() if raw[i] == raw[i]}
-        reading = straggler_reading(row, run.group_size)
+        reading = straggler_reading(row, snapshot.group_size)
         if reading is not None and reading.kind is kind and math.isfinite(reading.ratio):
             frozen.push(reading.ratio)
     return frozen.value

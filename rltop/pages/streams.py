@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rltop import units
 from rltop.model import Label, RunState
-from rltop.pages.source import RunSource, step_in
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct
 
 
@@ -29,19 +27,15 @@ class StreamsView(Struct):
     ranks: int
 
 
-def build_streams(run: RunSource, at: int | None = None) -> StreamsView | None:
+def build_streams(snapshot: Snapshot) -> StreamsView | None:
     """How far each stream has come; None where there is only one."""
-    if not run.beside:
+    _, *beside = snapshot.streams
+    if not beside:
         return None
-    parts: Sequence[RunSource] = [part for part in run.beside if not part.is_rank]
-    entries = [
-        StreamEntry(Label.of(run.stream.name or "run"), at if at is not None else run.stream.last_step, run.state)
-    ]
-    for part in parts:
-        here = step_in(part, run, at)
-        step = here if here is not None else part.stream.last_step
-        entries.append(StreamEntry(Label.of(part.role), step, part.state))
-    return StreamsView(tuple(entries), len(run.beside) - len(parts))
+    parts = [part for part in beside if not part.is_rank]
+    entries = [StreamEntry(Label.of(snapshot.stream.name or "run"), snapshot.step, snapshot.now.state)]
+    entries += [StreamEntry(Label.of(part.role), part.step, part.now.state) for part in parts]
+    return StreamsView(tuple(entries), len(beside) - len(parts))
 
 
 def paint_streams(view: StreamsView, width: int, glyphs: Glyphs) -> Row:

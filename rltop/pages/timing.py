@@ -15,13 +15,13 @@ from rltop.model import Label, Unit
 from rltop.pages.moment import Moment
 from rltop.pages.overview import longer_words
 from rltop.pages.page import Effect, Open, Page, ShowStep
-from rltop.pages.source import RunSource
 from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
 from rltop.pages.waterfall import paint_stages, paint_strip
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
+from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import Struct
 
@@ -78,24 +78,22 @@ class TimingPageView(Struct):
     has_rollouts: bool = False
 
 
-def build_timing_page(
-    run: RunSource, at: int | None = None, *, row: Mapping[str, float] | None = None
-) -> TimingPageView:
+def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = None) -> TimingPageView:
     """Read the timing of a step and of the steps before it; `row` as in `build_timing`."""
-    timing = build_timing(run, at, row)
+    timing = build_timing(snapshot, row)
     if timing is None:
-        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(run))
+        return TimingPageView(None, (), 0, Label.of(""), _why_nothing(snapshot))
     table = _table(timing)
-    has_rollouts = run.rollouts is not None and bool(run.rollouts.state.steps)
+    has_rollouts = snapshot.rollouts is not None and bool(snapshot.rollouts.state.steps)
     explanation = Label.of(_explain(timing, table))
     return TimingPageView(timing, table, len(timing.strip), explanation, has_rollouts=has_rollouts)
 
 
-def _why_nothing(run: RunSource) -> str:
-    if run.identity is None:
+def _why_nothing(snapshot: Snapshot) -> str:
+    if snapshot.identity is None:
         return "too few records to tell how this trainer logs its timing"
-    if run.identity.dialect.timing is None:
-        return f"{run.identity.dialect.name} logs no timing that rltop knows of"
+    if snapshot.identity.dialect.timing is None:
+        return f"{snapshot.identity.dialect.name} logs no timing that rltop knows of"
     return "no step that is still held in memory logs its timing"
 
 
@@ -295,7 +293,7 @@ class TimingPage(Page):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The timing of the step that is shown, with its whole table."""
-        view = build_timing_page(moment.run, moment.at_step)
+        view = build_timing_page(moment.snapshot)
         if width >= LEAST[0] and height >= LEAST[1]:
             stages = len(view.timing.stages) if view.timing is not None else 0
             height = max(height, stages + len(view.table) + _BESIDES)

@@ -11,19 +11,17 @@ from typing import ClassVar
 
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
-from rltop.pages.badges import verdicts_at
 from rltop.pages.chain import ChainView, build_chain
 from rltop.pages.chain_rows import columns_of, paint_chain
 from rltop.pages.events import paint_event
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.pages.signals import shown_step
-from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rules import registry
+from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
@@ -54,21 +52,18 @@ class VerdictView(Struct):
     is_muted: bool = False
 
 
-def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: int = 120) -> VerdictView:
+def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
     """Read the verdict of a rule at a step, and what the links of its chain show around the onset.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         rule: its id.
-        at: the step of the time cursor; None is the newest one.
         width: cells that it will be painted in.
     """
-    verdicts = verdicts_at(run, at)
+    verdicts = snapshot.verdicts.standing
     verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
     spec = registry.BY_ID.get(rule)
-    events = [
-        event for event in run.events if event.rule == rule and not event.stream and (at is None or event.step <= at)
-    ]
+    events = [event for event in snapshot.past_events if event.rule == rule and not event.stream]
     empty = VerdictView(
         verdict=verdict,
         rule=rule,
@@ -76,20 +71,20 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
         records=None,
         chain=None,
         events=tuple(reversed(events)),
-        stream=run.role,
-        is_muted=rule in run.muted,
+        stream=snapshot.role,
+        is_muted=rule in snapshot.verdicts.muted,
     )
-    if verdict is None or shown_step(run, at) is None:
+    if verdict is None or snapshot.step is None:
         return empty
-    chain = build_chain(run, verdict, at, columns_of(width).cells)
-    return replace(empty, records=_records(run, verdict) if at is None else None, chain=chain)
+    chain = build_chain(snapshot, verdict, columns_of(width).cells)
+    return replace(empty, records=_records(snapshot, verdict) if snapshot.at_step is None else None, chain=chain)
 
 
-def _records(run: RunSource, verdict: Verdict) -> int | None:
+def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
     """For how many records a verdict has stood; unknown while only the newest rows are held."""
-    if run.is_preview or verdict.state is not VerdictState.FIRING:
+    if snapshot.is_preview or verdict.state is not VerdictState.FIRING:
         return None
-    return max(0, run.stream.rows - verdict.since_record + 1) or None
+    return max(0, snapshot.stream.rows - verdict.since_record + 1) or None
 
 
 def paint_verdict(
@@ -193,16 +188,17 @@ class VerdictPage(Page):
         self.rule = rule
         self._step = step
 
-    def _at(self, moment: Moment) -> int | None:
-        return self._step if moment.at_step is None else moment.at_step
+    def _snapshot(self, moment: Moment) -> Snapshot:
+        snapshot = moment.snapshot
+        return snapshot.at(self._step) if snapshot.at_step is None else snapshot
 
     def since_step(self, moment: Moment) -> int | None:
         """Where the verdict began, or None if it does not stand at the step that is shown."""
-        found = verdicts_at(moment.run, self._at(moment))
+        found = self._snapshot(moment).verdicts.standing
         return next((verdict.since_step for verdict in found if verdict.rule == self.rule and not verdict.stream), None)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The verdict at the step that is shown."""
-        view = build_verdict(moment.run, self.rule, self._at(moment), width=width)
+        view = build_verdict(self._snapshot(moment), self.rule, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_verdict(view, width, height if is_small else None, moment.glyphs, moment.keys)

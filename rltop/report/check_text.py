@@ -12,7 +12,6 @@ from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
 from rltop.pages.events import whole_event
 from rltop.pages.header import count_words
-from rltop.pages.source import RunSource
 from rltop.pages.streams import build_streams, paint_streams
 from rltop.report.text import PALETTE, rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
@@ -22,6 +21,7 @@ from rltop.rows.themes import load_palette
 from rltop.rules.diagnosis import next_steps
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import RuleSpec
+from rltop.run.snapshot import Snapshot
 
 WIDTH = 100
 _SHOWN = 40
@@ -33,44 +33,44 @@ _LABEL = 10
 
 
 def check_text(
-    run: RunSource, *, use_color: bool = False, is_ascii: bool = False, width: int = WIDTH, since: int | None = None
+    snapshot: Snapshot, *, use_color: bool = False, is_ascii: bool = False, width: int = WIDTH, since: int | None = None
 ) -> str:
     """The verdicts at the end of a run and its events, as lines of text without a last newline.
 
     Args:
-        run: the run, read to its end.
+        snapshot: the run, read to its end.
         use_color: write escape codes.
         is_ascii: write ASCII only.
         width: cells of a line.
         since: leave out what happened before this step; what still fires is said all the same.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
-    rows = [_title(run, width, glyphs)]
-    streams = build_streams(run)
+    rows = [_title(snapshot, width, glyphs)]
+    streams = build_streams(snapshot)
     if streams is not None:
         rows.append(paint_streams(streams, width, glyphs))
-    firing = [verdict for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
-    if not any(each.stream.rows for each in (run, *run.beside)):
+    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING]
+    if not any(each.stream.rows for each in snapshot.streams):
         rows.append(text_row("no metrics in it", width, glyphs, "warn"))
     elif not firing:
         rows.append(text_row("nothing fires at the end", width, glyphs, "ok"))
     for verdict in firing:
-        rows += _verdict(run, verdict, width, glyphs)
-    events = events_since(run.events, since)
+        rows += _verdict(snapshot, verdict, width, glyphs)
+    events = events_since(snapshot.events, since)
     if events or since is not None:
         after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
         rows += [row for event in events[-_SHOWN:] for row in whole_event(event, width, glyphs)]
-    facts = [event for event in run.events if _explains(event, since)]
+    facts = [event for event in snapshot.events if _explains(event, since)]
     if facts:
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"facts: {units.count(len(facts))}{more}", width, glyphs, "dim")]
         rows += [row for event in facts[-_SHOWN_FACTS:] for row in whole_event(event, width, glyphs)]
-    words = count_words(run.counts)
+    words = count_words(snapshot.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
-    if run.silenced:
-        notes.append(f"muted in the settings: {', '.join(sorted(run.silenced))}")
+    if snapshot.verdicts.silenced:
+        notes.append(f"muted in the settings: {', '.join(sorted(snapshot.verdicts.silenced))}")
     if notes:
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
@@ -92,7 +92,7 @@ def _explains(event: Event, since: int | None) -> bool:
 def explain_text(
     spec: RuleSpec,
     options: EngineOptions,
-    run: RunSource | None = None,
+    snapshot: Snapshot | None = None,
     *,
     use_color: bool = False,
     is_ascii: bool = False,
@@ -102,15 +102,15 @@ def explain_text(
     from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
 
     glyphs = glyph_set(is_ascii=is_ascii)
-    rows = explain.rule_rows(spec, options, width, glyphs, explain.profiles_of(options, run))
-    if run is not None:
-        rows += explain.saw_rows(run, spec, width, glyphs)
+    rows = explain.rule_rows(spec, options, width, glyphs, explain.profiles_of(options, snapshot))
+    if snapshot is not None:
+        rows += explain.saw_rows(snapshot, spec, width, glyphs)
     return _as_text(rows, use_color=use_color)
 
 
 def rules_text(
     options: EngineOptions,
-    run: RunSource | None = None,
+    snapshot: Snapshot | None = None,
     *,
     use_color: bool = False,
     is_ascii: bool = False,
@@ -119,7 +119,7 @@ def rules_text(
     """The table of all rules, and with a run which of them were judged; text without a last newline."""
     from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
 
-    rows = explain.table_rows(options, width, glyph_set(is_ascii=is_ascii), run)
+    rows = explain.table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
     return _as_text(rows, use_color=use_color)
 
 
@@ -127,21 +127,21 @@ def _as_text(rows: Sequence[Row], *, use_color: bool) -> str:
     return rows_text(rows, load_palette(PALETTE) if use_color else None).removesuffix("\n")
 
 
-def _title(run: RunSource, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs).add(" ").add(run.name.display, "strong")
-    if run.identity is not None:
-        builder.add(f" · {run.identity.dialect.name} · {run.identity.algorithm.display_name}", "note")
-        others = [name for name in run.profiles if name != run.identity.algorithm.value]
+def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
+    builder = RowBuilder(width, glyphs).add(" ").add(snapshot.name.display, "strong")
+    if snapshot.identity is not None:
+        builder.add(f" · {snapshot.identity.dialect.name} · {snapshot.identity.algorithm.display_name}", "note")
+        others = [name for name in snapshot.verdicts.profiles if name != snapshot.identity.algorithm.value]
         if others:
             builder.add(f" · profile {', '.join(others)}", "note")
-    rows = run.stream.rows
+    rows = snapshot.stream.rows
     builder.add(f"   {units.count(rows)} {'record' if rows == 1 else 'records'}", "dim")
-    if run.stream.last_step is not None:
-        builder.add(f", up to step {units.step(run.stream.last_step)}", "dim")
+    if snapshot.stream.last_step is not None:
+        builder.add(f", up to step {units.step(snapshot.stream.last_step)}", "dim")
     return builder.row()
 
 
-def _verdict(run: RunSource, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
+def _verdict(snapshot: Snapshot, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
     role = LEVEL_ROLES[verdict.level]
     head = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} ", role)
     head.left(verdict.level.word.upper(), 5, role).left(verdict.rule, 5, "dim")
@@ -156,7 +156,7 @@ def _verdict(run: RunSource, verdict: Verdict, width: int, glyphs: Glyphs) -> li
     ]
     if verdict.evidence:
         rows += _labelled("evidence", evidence_words(verdict.evidence), indent, width, glyphs)
-    for i, step in enumerate(_logged(run, verdict)[:_SHOWN_STEPS]):
+    for i, step in enumerate(_logged(snapshot, verdict)[:_SHOWN_STEPS]):
         rows += _labelled("look at" if not i else "", step, indent, width, glyphs)
     return rows
 
@@ -174,11 +174,11 @@ def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) ->
     return rows
 
 
-def _logged(run: RunSource, verdict: Verdict) -> list[str]:
+def _logged(snapshot: Snapshot, verdict: Verdict) -> list[str]:
     """What to look at next, with the trainer's key, of that which this run logs."""
     lines = []
     for step in next_steps(verdict):
-        signal = None if run.identity is None else run.identity.primary(step.metric)
+        signal = None if snapshot.identity is None else snapshot.identity.primary(step.metric)
         if signal is not None:
             lines.append(signal.key + (f": {step.reason}" if step.reason else ""))
     return lines

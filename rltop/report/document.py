@@ -14,14 +14,14 @@ from typing import Any
 import orjson
 
 from rltop.model import Event, EventState, Level, Verdict, VerdictState, is_unsafe, spelled
-from rltop.pages.source import RunSource
+from rltop.run.snapshot import Snapshot
 
 Document = dict[str, Any]
 
 _MAYBE_UNSAFE = re.compile("[^ -~\\n]")
 
 
-def check_document(run: RunSource, *, since: int | None = None) -> Document:
+def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
     `records` is the number of distinct training rows, `level` the worst level that
@@ -31,50 +31,55 @@ def check_document(run: RunSource, *, since: int | None = None) -> Document:
     a verdict or event of another than the main one names it and counts in its steps;
     `streams` says how far each of them has come, `ranks` who makes the others wait.
     """
-    identity = run.identity
+    identity = snapshot.identity
     transitions = [
-        event for event in run.events if event.state is not EventState.FACT and (since is None or event.step >= since)
+        event
+        for event in snapshot.events
+        if event.state is not EventState.FACT and (since is None or event.step >= since)
     ]
     return {
-        "run": run.name.raw,
+        "run": snapshot.name.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,
-        "records": run.stream.rows,
-        "step": run.stream.last_step,
-        "level": level_of(run).word,
-        "verdicts": [verdict_document(verdict) for verdict in run.verdicts if verdict.state is VerdictState.FIRING],
+        "records": snapshot.stream.rows,
+        "step": snapshot.stream.last_step,
+        "level": level_of(snapshot).word,
+        "verdicts": [
+            verdict_document(verdict) for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING
+        ],
         "events": [event_document(event) for event in transitions],
-        **beside(run, stream_head),
+        **beside(snapshot, stream_head),
     }
 
 
-def beside(run: RunSource, describe: Callable[[RunSource], Document]) -> Document:
+def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
     """The other streams and the ranks, where a run has any."""
-    if not run.beside:
+    _, *others = snapshot.streams
+    if not others:
         return {}
-    return {"streams": [describe(part) for part in run.beside if not part.is_rank], "ranks": _ranks(run)}
+    return {"streams": [describe(part) for part in others if not part.is_rank], "ranks": _ranks(snapshot)}
 
 
-def stream_head(run: RunSource) -> Document:
+def stream_head(snapshot: Snapshot) -> Document:
     """How far one of the other streams has come, in its own steps."""
-    identity = run.identity
+    identity = snapshot.identity
     return {
-        "stream": run.role,
-        "path": run.path.raw,
+        "stream": snapshot.role,
+        "path": snapshot.path.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,
-        "records": run.stream.rows,
-        "step": run.stream.last_step,
+        "records": snapshot.stream.rows,
+        "step": snapshot.stream.last_step,
     }
 
 
-def _ranks(run: RunSource) -> Document | None:
+def _ranks(snapshot: Snapshot) -> Document | None:
     """Every stage of the ranks, furthest behind first; None where no rank says what it did."""
-    history = run.ranks
+    history = snapshot.ranks
     if history is None:
         return None
     return {
-        "count": sum(part.is_rank for part in run.beside) or None,
+        "count": sum(part.is_rank for part in snapshot.streams) or None,
         "step": history.last_step,
         "is_measured": history.is_measured,
         "stages": [
@@ -135,11 +140,11 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def level_of(run: RunSource) -> Level:
+def level_of(snapshot: Snapshot) -> Level:
     """The worst level that fires now; NO_DATA while there is no row to judge."""
-    if not run.stream.rows:
+    if not snapshot.stream.rows:
         return Level.NO_DATA
-    return max((v.level for v in run.verdicts if v.state is VerdictState.FIRING), default=Level.OK)
+    return max((v.level for v in snapshot.verdicts.standing if v.state is VerdictState.FIRING), default=Level.OK)
 
 
 def verdict_document(verdict: Verdict) -> Document:

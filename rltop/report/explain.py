@@ -15,7 +15,6 @@ from rltop.errors import RltopError
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
 from rltop.pages.events import whole_event
 from rltop.pages.signals import baseline_of
-from rltop.pages.source import RunSource
 from rltop.report.check_text import evidence_words
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import Glyphs
@@ -24,6 +23,7 @@ from rltop.rules import registry
 from rltop.rules.diagnosis import reason
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import RuleSpec
+from rltop.run.snapshot import Snapshot
 
 _MARGIN = 12
 _MOST_LINES = 40
@@ -73,9 +73,9 @@ def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] =
     ]
 
 
-def profiles_of(options: EngineOptions, run: RunSource | None) -> Sequence[str]:
+def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[str]:
     """The profiles that hold: those of the run, else those that are configured."""
-    return (options.profiles or ()) if run is None else run.profiles
+    return (options.profiles or ()) if snapshot is None else snapshot.verdicts.profiles
 
 
 def algorithms(spec: RuleSpec) -> list[str]:
@@ -142,10 +142,10 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
     return rows
 
 
-def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
+def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
     """What a rule had to go by in a run, and what it said."""
-    rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(run.name.display, "strong").row()]
-    identity = run.identity
+    rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(snapshot.name.display, "strong").row()]
+    identity = snapshot.identity
     if identity is None:
         return [*rows, text_row("no metrics in it", width, glyphs, "warn")]
     if not spec.applies(identity.algorithm, identity.traits):
@@ -153,17 +153,17 @@ def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list
         return rows + field_rows("applies", [told], width, glyphs)
     for name in spec.metrics:
         for signal in identity.signals.get(name, ())[:1]:
-            rows += field_rows("saw" if len(rows) == 2 else "", [_seen(run, signal)], width, glyphs)
+            rows += field_rows("saw" if len(rows) == 2 else "", [_seen(snapshot, signal)], width, glyphs)
     absent = [name for name in spec.metrics if not identity.signals.get(name)]
     rows += field_rows("not logged", [", ".join(absent)] if absent else [], width, glyphs)
-    verdict = next((each for each in run.verdicts if each.rule == spec.id), None)
+    verdict = next((each for each in snapshot.verdicts.standing if each.rule == spec.id), None)
     if verdict is not None:
         word = verdict.level.word.upper() if verdict.state is VerdictState.FIRING else "recovered"
         rows += field_rows(
             "verdict", [f"{word}, since step {units.step(verdict.since_step)}: {verdict.headline}"], width, glyphs
         )
         rows += field_rows("evidence", [evidence_words(verdict.evidence)] if verdict.evidence else [], width, glyphs)
-    events = [event for event in run.events if event.rule == spec.id]
+    events = [event for event in snapshot.events if event.rule == spec.id]
     if not events:
         never = "none: it never fired" if spec.detector is not None else "none"
         return rows + field_rows("events", [never], width, glyphs)
@@ -172,9 +172,9 @@ def saw_rows(run: RunSource, spec: RuleSpec, width: int, glyphs: Glyphs) -> list
     return rows + [row for event in events[-_SHOWN_EVENTS:] for row in whole_event(event, width, glyphs)]
 
 
-def _seen(run: RunSource, signal: Signal) -> str:
+def _seen(snapshot: Snapshot, signal: Signal) -> str:
     """One signal over the whole run: how much of it, from where to where."""
-    stream, unit = run.stream, signal.metric.unit
+    stream, unit = snapshot.stream, signal.metric.unit
     start, last = stream.first_step, stream.last_step
     head = f"{signal.metric.name} ({signal.key})"
     if start is None or last is None:
@@ -188,7 +188,7 @@ def _seen(run: RunSource, signal: Signal) -> str:
         f"{units.count(whole.count)} values from {units.measure(low, unit)} to {units.measure(high, unit)}",
         f"last {units.measure(signal.read(point.value), unit)} at step {units.step(point.step)}",
     ]
-    base = baseline_of(stream, signal)
+    base = baseline_of(snapshot, signal)
     if base is not None:
         parts.insert(1, f"{units.measure(base, unit)} at the start")
     if marks := stream.mark_count(signal.key):
@@ -196,9 +196,9 @@ def _seen(run: RunSource, signal: Signal) -> str:
     return f"{head}: {', '.join(parts)}"
 
 
-def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, run: RunSource | None = None) -> list[Row]:
+def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Snapshot | None = None) -> list[Row]:
     """All rules, one in a row: id, name, family, metrics, thresholds as configured, what it applies to."""
-    specs, profiles = registry.ALL_SPECS, profiles_of(options, run)
+    specs, profiles = registry.ALL_SPECS, profiles_of(options, snapshot)
     ids = max(len(spec.id) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
     families = max(len(spec.family) for spec in specs) + 2
@@ -208,25 +208,29 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, run: RunSourc
         builder = RowBuilder(width, glyphs).add(" ").left(spec.id, ids, "strong").left(spec.title, titles)
         builder.left(spec.family, families, "dim")
         indent = builder.column
-        texts = [", ".join(thresholds(spec, options, profiles)), ", ".join(spec.metrics), _where(spec, options, run)]
+        texts = [
+            ", ".join(thresholds(spec, options, profiles)),
+            ", ".join(spec.metrics),
+            _where(spec, options, snapshot),
+        ]
         pieces = [piece for text in texts if text for piece in wrap(text, width - indent - 1, _MOST_LINES)]
         rows.append(builder.add(pieces[0]).row())
         rows += [RowBuilder(width, glyphs).to(indent).add(piece, "dim").row() for piece in pieces[1:]]
     return rows
 
 
-def _where(spec: RuleSpec, options: EngineOptions, run: RunSource | None) -> str:
-    if not options.is_enabled(spec.id, profiles_of(options, run)):
+def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) -> str:
+    if not options.is_enabled(spec.id, profiles_of(options, snapshot)):
         return "switched off"
-    if run is None or run.identity is None:
+    if snapshot is None or snapshot.identity is None:
         return applies_to(spec)
-    if not spec.applies(run.identity.algorithm, run.identity.traits):
+    if not spec.applies(snapshot.identity.algorithm, snapshot.identity.traits):
         return "does not apply to this run"
-    count = sum(1 for event in run.events if event.rule == spec.id and event.state is not EventState.RECOVERED)
+    count = sum(1 for event in snapshot.events if event.rule == spec.id and event.state is not EventState.RECOVERED)
     said = f"{'told' if spec.is_fact else 'fired'} {count}×" if count else "quiet"
     if spec.detector is None:
         return said if count else f"{said}; not judged from records"
-    if spec.metrics and not spec.runs_always and not any(run.identity.signals.get(name) for name in spec.metrics):
+    if spec.metrics and not spec.runs_always and not any(snapshot.identity.signals.get(name) for name in spec.metrics):
         return "its metrics are not logged here"
     return f"judged; {said}"
 

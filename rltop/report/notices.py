@@ -14,7 +14,7 @@ from typing import Any
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.structs import Struct
 
 _Name = tuple[str, str]
@@ -77,7 +77,7 @@ class Announcer:
     is announced then, as past; what had recovered by then is not.
     """
 
-    def __init__(self, run: TrackedRun) -> None:
+    def __init__(self, run: Run) -> None:
         self.run = run
         self.past_events = 0
         self.worst = Level.NO_DATA
@@ -87,7 +87,7 @@ class Announcer:
         self._count = 0
         self._is_reread = False
 
-    def take_over(self, run: TrackedRun) -> None:
+    def take_over(self, run: Run) -> None:
         """Go on with the same run read anew: what it tells again of its past is not announced again."""
         self.run = run
         self._told.clear()

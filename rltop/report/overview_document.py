@@ -7,79 +7,79 @@ from __future__ import annotations
 
 from rltop.model import Signal, Span, StepTiming
 from rltop.model.keys import is_bookkeeping_key
-from rltop.pages.badges import verdicts_at
 from rltop.pages.overview import build_overview
 from rltop.pages.signals import baseline_of
-from rltop.pages.source import RunSource
-from rltop.pages.stages import timing_history
 from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.report.document import Document, beside, event_document, finite, level_of, stream_head, verdict_document
+from rltop.run.snapshot import Snapshot
 
 
-def _stream(run: RunSource) -> Document:
+def _stream(snapshot: Snapshot) -> Document:
     """Another stream of the run: its head and all its keys."""
-    identity = run.identity
+    identity = snapshot.identity
     signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
     known = {signal.key for signal in signals}
     return {
-        **stream_head(run),
-        "first_step": run.stream.first_step,
-        "state": run.state.value,
-        "age_s": run.age_s,
-        "behind_bytes": run.behind_bytes,
-        "signals": [_signal(run, signal) for signal in signals],
-        "other_keys": [_other(run, key) for key in run.stream.keys if key not in known],
+        **stream_head(snapshot),
+        "first_step": snapshot.stream.first_step,
+        "state": snapshot.now.state.value,
+        "age_s": snapshot.now.age_s,
+        "behind_bytes": snapshot.now.behind_bytes,
+        "signals": [_signal(snapshot, signal) for signal in signals],
+        "other_keys": [_other(snapshot, key) for key in snapshot.stream.keys if key not in known],
     }
 
 
-def once_document(run: RunSource) -> Document:
+def once_document(snapshot: Snapshot) -> Document:
     """What `rltop --once --json` prints: the whole overview.
 
     `signals` has every key that the catalogue knows, primary ones first within
     their metric; `other_keys` has the rest, so that no key is hidden.
     """
-    identity, stream = run.identity, run.stream
-    view = build_overview(run, width=40, height=1)
+    identity, stream = snapshot.identity, snapshot.stream
+    view = build_overview(snapshot, width=40, height=1)
     signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
     known = {signal.key for signal in signals}
     return {
-        "run": run.name.raw,
-        "path": run.path.raw,
+        "run": snapshot.name.raw,
+        "path": snapshot.path.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,
-        "profiles": list(run.profiles),
-        "state": run.state.value,
-        "state_note": run.state_note or None,
-        "failure": run.failure.raw or None,
-        "kind_note": run.kind_note or None,
-        "age_s": run.age_s,
-        "behind_bytes": run.behind_bytes,
+        "profiles": list(snapshot.verdicts.profiles),
+        "state": snapshot.now.state.value,
+        "state_note": snapshot.now.state_note or None,
+        "failure": snapshot.now.failure.raw or None,
+        "kind_note": snapshot.now.kind_note or None,
+        "age_s": snapshot.now.age_s,
+        "behind_bytes": snapshot.now.behind_bytes,
         "records": stream.rows,
         "first_step": stream.first_step,
         "step": stream.last_step,
         "total_steps": stream.total_steps,
         "step_s": view.header.step_s,
         "eta_s": view.header.eta_s,
-        "group_size": run.group_size,
+        "group_size": snapshot.group_size,
         "restarts": list(stream.restarts),
-        "loading": run.loading,
-        "level": level_of(run).word,
-        "warm_up": None if run.warm_up is None else list(run.warm_up),
+        "loading": snapshot.now.loading,
+        "level": level_of(snapshot).word,
+        "warm_up": None if snapshot.verdicts.warm_up is None else list(snapshot.verdicts.warm_up),
         "sentence": view.sentence.text.raw,
-        "signals": [_signal(run, signal) for signal in signals],
-        "other_keys": [_other(run, key) for key in stream.keys if key not in known],
-        "timing": _timing(run),
-        "stragglers": _stragglers(build_stragglers(run, None, verdicts_at(run, None))),
-        "verdicts": [{**verdict_document(verdict), "state": verdict.state.value} for verdict in run.verdicts],
-        "events": [event_document(event) for event in run.events],
-        "counts": _counts(run),
-        **beside(run, _stream),
+        "signals": [_signal(snapshot, signal) for signal in signals],
+        "other_keys": [_other(snapshot, key) for key in stream.keys if key not in known],
+        "timing": _timing(snapshot),
+        "stragglers": _stragglers(build_stragglers(snapshot, snapshot.verdicts.standing)),
+        "verdicts": [
+            {**verdict_document(verdict), "state": verdict.state.value} for verdict in snapshot.verdicts.standing
+        ],
+        "events": [event_document(event) for event in snapshot.events],
+        "counts": _counts(snapshot),
+        **beside(snapshot, _stream),
     }
 
 
-def _signal(run: RunSource, signal: Signal) -> Document:
+def _signal(snapshot: Snapshot, signal: Signal) -> Document:
     """One signal: its newest finite value, raw and in the metric's unit, and what was not finite."""
-    point = run.stream.latest(signal.key)
+    point = snapshot.stream.latest(signal.key)
     return {
         "name": signal.metric.name,
         "key": signal.key,
@@ -89,39 +89,39 @@ def _signal(run: RunSource, signal: Signal) -> Document:
         "value": None if point is None else finite(signal.read(point.value)),
         "raw": None if point is None else point.value,
         "step": None if point is None else point.step,
-        "baseline": finite(baseline_of(run.stream, signal)),
-        "nonfinite": _nonfinite(run, signal.key),
+        "baseline": finite(baseline_of(snapshot, signal)),
+        "nonfinite": _nonfinite(snapshot, signal.key),
     }
 
 
-def _other(run: RunSource, key: str) -> Document:
-    point = run.stream.latest(key)
+def _other(snapshot: Snapshot, key: str) -> Document:
+    point = snapshot.stream.latest(key)
     return {
         "key": key,
         "is_bookkeeping": is_bookkeeping_key(key),
         "value": None if point is None else point.value,
         "step": None if point is None else point.step,
-        "nonfinite": _nonfinite(run, key),
+        "nonfinite": _nonfinite(snapshot, key),
     }
 
 
-def _nonfinite(run: RunSource, key: str) -> Document | None:
+def _nonfinite(snapshot: Snapshot, key: str) -> Document | None:
     """How many values of a key were not finite, where first, and where last; None if all were."""
-    marks = run.stream.marks(key)
+    marks = snapshot.stream.marks(key)
     if not marks:
         return None
     first, last = marks[0], marks[-1]
     return {
-        "count": run.stream.mark_count(key),
+        "count": snapshot.stream.mark_count(key),
         "first_step": first.step,
         "last_step": last.step,
         "last_kind": last.kind.word,
     }
 
 
-def _timing(run: RunSource) -> Document | None:
+def _timing(snapshot: Snapshot) -> Document | None:
     """The newest timing tree, as the trainer logged it."""
-    history = timing_history(run, None, 1)
+    history = snapshot.timing.history(1)
     if not history:
         return None
     timing: StepTiming = history[-1]
@@ -172,9 +172,9 @@ def _stragglers(view: StragglerView | None) -> Document | None:
     }
 
 
-def _counts(run: RunSource) -> Document:
+def _counts(snapshot: Snapshot) -> Document:
     """Every counter, zeros included, and where the first bad line stands."""
-    counts = run.counts
+    counts = snapshot.counts
     document: Document = {name: getattr(counts, name) for name in counts.names()}
     document["first_unreadable"] = counts.first_unreadable or None
     document["first_bad_line"] = counts.first_bad_line

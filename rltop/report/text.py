@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rltop.pages.runs import RunEntry, paint_runs
-from rltop.pages.source import RunSource
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.themes import Palette, load_palette, sgr
+from rltop.run.snapshot import Snapshot
 
 PALETTE = "terminal"
 """The theme that output without a screen is coloured in."""
@@ -22,12 +22,12 @@ _RESET = "\x1b[0m"
 
 
 def once_text(
-    run: RunSource, width: int, height: int | None = None, *, use_color: bool = False, is_ascii: bool = False
+    snapshot: Snapshot, width: int, height: int | None = None, *, use_color: bool = False, is_ascii: bool = False
 ) -> str:
     """The overview of a run as lines of text, each ended by a newline.
 
     Args:
-        run: the run.
+        snapshot: the run, and its step.
         width: cells of a line; at least 40.
         height: how many lines; None is as many as there is something to say.
         use_color: write escape codes.
@@ -36,7 +36,7 @@ def once_text(
     from rltop.pages.overview import build_overview  # noqa: PLC0415 - `check` writes rows without it
     from rltop.pages.overview_rows import paint_overview  # noqa: PLC0415 - `check` writes rows without it
 
-    view = build_overview(run, width=width, height=height if height is not None else 40)
+    view = build_overview(snapshot, width=width, height=height if height is not None else 40)
     rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, load_palette(PALETTE) if use_color else None)
 

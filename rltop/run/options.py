@@ -35,24 +35,26 @@ class IngestOptions(NamedTuple):
     rollouts: str = ""
 
 
-class Bell:
-    """Rung by a reading thread when there is something to take; the screen listens.
+class Notifier:
+    """Told by a reading thread when there is something to take; the screen listens.
 
-    The feeds exist before the screen does, so the two meet here. `rings` moves with
-    every ring.
+    The feeds exist before the screen does, so the two meet here.
+
+    Attributes:
+        count: how often it was told.
     """
 
     def __init__(self) -> None:
         self._listener: Callable[[], None] | None = None
-        self.rings = 0
+        self.count = 0
 
     def listen(self, listener: Callable[[], None] | None) -> None:
-        """Call `listener` at each ring, from whatever thread rings."""
+        """Call `listener` each time, in whatever thread it happens."""
         self._listener = listener
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """There is something new."""
-        self.rings += 1
+        self.count += 1
         listener = self._listener
         if listener is not None:
             listener()

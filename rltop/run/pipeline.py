@@ -1,8 +1,9 @@
-"""Bytes of one file → a stream, an identity and, with a judge, verdicts.
+"""Bytes of one file → a stream and an identity; closed rows go to whoever judges them.
 
-One pipeline reads from offset 0 to the end and judges; others show the last rows
-until it has caught up. Whatever the bytes' pieces, the same rows are judged in
-the same order.
+One pipeline reads from offset 0 to the end; others show the last rows until it has
+caught up. Whatever the bytes' pieces, the same rows are handed on in the same order.
+How long some bytes take is known when they have been decoded: the size of the next
+slice follows from the last one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from rltop.store.stream import Stream
 from rltop.trainers.identify import identify, with_keys
 
 if TYPE_CHECKING:
-    from rltop.run.judge import Judge, Peek
     from rltop.stats.spans import SpanBook
 
 
@@ -34,21 +34,42 @@ FINAL_KEYS = ("train_runtime",)
 """Keys that only the summary at the end of a run has (transformers and everything built on it)."""
 
 
-class Sink(Protocol):
-    """Takes closed rows where another than the rules wants them."""
+TAKE_BYTES = 1024 * 1024
+MOST_BYTES = 64 * 1024
+"""Bytes decoded between two looks at the clock: rows of metrics take about 1 ms."""
+FEWEST_BYTES = 1024
+SLICE_S = 0.002
+"""Bytes that take longer (nothing but line ends, two numbers to a row) are decoded in smaller slices."""
 
-    def take(self, stream: Stream, identity: Identity, *, is_end: bool) -> None:
-        """Work off `stream.closed`; at the end of the file nothing more will come."""
+
+class Budget(Protocol):
+    """How long a slice may still go on."""
+
+    def is_spent(self) -> bool:
+        """Has the slice used up its time?"""
+        ...
+
+
+class Sink(Protocol):
+    """Takes closed rows: the rules, or what compares the ranks."""
+
+    def take(self, stream: Stream, identity: Identity, arrived_s: float | None) -> None:
+        """Work off `stream.closed`; `arrived_s`: when the rows were seen to arrive, None for history."""
 
 
 class Pipeline:
-    """Decoder, stream and judge of one file.
+    """Decoder, stream and identity of one file.
+
+    Args:
+        decoder: bytes → rows.
+        stream: where the rows go.
+        sink: takes the closed rows; None where they are only to be shown.
+        group_size: completions per prompt, where the user knows.
 
     Attributes:
-        stream: the rows.
+        decoder, stream: as given.
         identity: dialect, algorithm and signals, once settled.
-        judge: None where the rows are only to be shown.
-        sink: takes the closed rows where there is no judge.
+        sink: as given, or set before the first bytes.
         offset, generation: up to where the file has been decoded.
         spans: true spans of the newest steps, where the file holds any.
         span_sink: what compares the ranks by their spans, where there are any.
@@ -56,12 +77,11 @@ class Pipeline:
     """
 
     def __init__(
-        self, decoder: Decoder, stream: Stream, judge: Judge | None = None, group_size: int | None = None
+        self, decoder: Decoder, stream: Stream, sink: Sink | None = None, group_size: int | None = None
     ) -> None:
         self.decoder = decoder
         self.stream = stream
-        self.judge = judge
-        self.sink: Sink | None = None
+        self.sink = sink
         self.identity: Identity | None = None
         self.offset = 0
         self.generation = 0
@@ -75,6 +95,63 @@ class Pipeline:
         self._group_size = group_size
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
+        self._waiting: deque[Chunk | Reset] = deque()
+        self._cursor = 0
+        self._slice_bytes = MOST_BYTES // 8
+
+    # -- from a feed, a slice at a time ---------------------------------------------------------------------------
+
+    def advance(self, feed: Feed, clock: Clock, budget: Budget) -> bool:
+        """Decode what a feed gives until the budget is spent or nothing waits; True if anything was decoded.
+
+        A decoder that keeps some of what it was given is asked to go on before it is given anything else.
+        """
+        has_moved = False
+        while True:
+            if self.has_more:
+                self.go_on()
+            elif self._waiting or self._wait_for(feed.take(TAKE_BYTES)):
+                self._take_slice(self._waiting[0], clock)
+            else:
+                return has_moved
+            has_moved = True
+            if budget.is_spent():
+                return True
+
+    def _wait_for(self, events: Sequence[Chunk | Reset]) -> bool:
+        self._waiting.extend(events)
+        return bool(self._waiting)
+
+    def _take_slice(self, event: Chunk | Reset, clock: Clock) -> None:
+        if isinstance(event, Reset):
+            self.take_reset(event)
+            self._waiting.popleft()
+            return
+        began_s = clock.monotonic()
+        stop = min(self._cursor + self._slice_bytes, len(event.data))
+        self.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
+        self._fit_slice(stop - self._cursor, clock.monotonic() - began_s)
+        self._cursor = stop
+        if stop == len(event.data):
+            self._waiting.popleft()
+            self._cursor = 0
+
+    def _fit_slice(self, size: int, took_s: float) -> None:
+        """Make the next slice as large as takes its time, but not many times larger than the last one."""
+        fitting = int(size * min(4.0, SLICE_S / took_s)) if took_s > 0.0 else MOST_BYTES
+        self._slice_bytes = max(FEWEST_BYTES, min(MOST_BYTES, fitting))
+
+    def has_read_all_of(self, feed: Feed) -> bool:
+        """Has everything been decoded that the feed has to give?"""
+        status = feed.status
+        return status.state is TailState.AT_END and self.offset >= status.offset and not self.has_waiting
+
+    @property
+    def has_waiting(self) -> bool:
+        """Is there something taken from the feed and not yet decoded?"""
+        return bool(self._waiting) or self.has_more
+
+    # -- bytes → rows ---------------------------------------------------------------------------------------------
 
     def take_reset(self, reset: Reset) -> None:
         """Another file follows, or another life of this one; what the old one still held is taken in first."""
@@ -87,7 +164,7 @@ class Pipeline:
             self.stream.expect_restart()
 
     def take_bytes(self, data: bytes, offset: int, generation: int) -> None:
-        """Decode, store and judge a piece of the file."""
+        """Decode and store a piece of the file."""
         for record in self.decoder.feed(data, offset, generation):
             self._add(record)
         self.offset = offset + len(data)
@@ -99,7 +176,7 @@ class Pipeline:
         return self._piecemeal is not None and self._piecemeal.has_more
 
     def go_on(self) -> None:
-        """Decode, store and judge the next piece of the bytes taken."""
+        """Decode and store the next piece of the bytes taken."""
         if self._piecemeal is not None:
             for record in self._piecemeal.go_on():
                 self._add(record)
@@ -111,7 +188,7 @@ class Pipeline:
             self._add(record)
 
     def finish(self) -> None:
-        """Nothing more will come: settle, close the open step, judge the rest."""
+        """Nothing more will come: settle, close the open step, hand on the rest."""
         for record in self.decoder.finish():
             self._add(record)
         self._take_spans()
@@ -137,24 +214,18 @@ class Pipeline:
             self._work_off()
 
     def _work_off(self, *, is_end: bool = False) -> None:
-        """Settle who wrote this, then judge what is closed."""
+        """Settle who wrote this, then hand on what is closed."""
         stream = self.stream
         if self.identity is None:
             if not is_end and stream.rows <= SETTLE_ROWS and len(stream.closed) < _SETTLE_CLOSED:
                 return
             self.identity = self._identify()
             self._known_keys = len(stream.keys)
-            if self.judge is not None:
-                self.judge.begin(stream, self.identity)
         if len(stream.keys) != self._known_keys:
             self._known_keys = len(stream.keys)
             self.identity = with_keys(self.identity, stream.keys)
-            if self.judge is not None:
-                self.judge.identified(self.identity)
-        if self.judge is not None:
-            self.judge.work_off(stream, self.arrived_s)
-        elif self.sink is not None:
-            self.sink.take(stream, self.identity, is_end=is_end)
+        if self.sink is not None:
+            self.sink.take(stream, self.identity, self.arrived_s)
         stream.closed.clear()
 
     def _identify(self) -> Identity:
@@ -183,11 +254,6 @@ class Pipeline:
             self._provisional = (len(self.stream.keys), self._identify())
         return self._provisional[1]
 
-    def peek(self) -> Peek | None:
-        """Verdicts and events as if the open step were closed, None without a judge; nothing is changed by looking."""
-        identity = self.current_identity()
-        return None if self.judge is None or identity is None else self.judge.peek(self.stream, identity)
-
     @property
     def is_finished(self) -> bool:
         """Does the newest row say that the run is over: a final summary, or the last step of a known total?"""
@@ -205,85 +271,3 @@ class Pipeline:
         progress = None if identity is None else identity.primary("progress")
         done = None if progress is None else stream.value(progress.key, last)
         return progress is not None and done is not None and progress.read(done) >= 1.0
-
-
-TAKE_BYTES = 1024 * 1024
-MOST_BYTES = 64 * 1024
-"""Bytes decoded between two looks at the clock: rows of metrics take about 1 ms."""
-FEWEST_BYTES = 1024
-SLICE_S = 0.002
-"""Bytes that take longer (nothing but line ends, two numbers to a row) are decoded in smaller slices."""
-
-
-class Budget(Protocol):
-    """How long a slice may still go on."""
-
-    def is_spent(self) -> bool:
-        """Has the slice used up its time?"""
-        ...
-
-
-class Intake:
-    """Moves events from a feed into a pipeline, a slice at a time.
-
-    How long some bytes take is known when they have been decoded: the size of the next
-    slice follows from the last one. A decoder that keeps some of what it was given is asked
-    to go on before it is given anything else.
-    """
-
-    def __init__(self, feed: Feed, pipeline: Pipeline, clock: Clock) -> None:
-        self.feed = feed
-        self.pipeline = pipeline
-        self._clock = clock
-        self._waiting: deque[Chunk | Reset] = deque()
-        self._cursor = 0
-        self._slice_bytes = MOST_BYTES // 8
-
-    def advance(self, budget: Budget) -> bool:
-        """Decode until the budget is spent or nothing waits; True if anything was decoded."""
-        has_moved = False
-        while True:
-            if self.pipeline.has_more:
-                self.pipeline.go_on()
-            elif self._waiting or self._take():
-                self._take_in(self._waiting[0])
-            else:
-                return has_moved
-            has_moved = True
-            if budget.is_spent():
-                return True
-
-    def _take(self) -> bool:
-        self._waiting.extend(self.feed.take(TAKE_BYTES))
-        return bool(self._waiting)
-
-    def _take_in(self, event: Chunk | Reset) -> None:
-        if isinstance(event, Reset):
-            self.pipeline.take_reset(event)
-            self._waiting.popleft()
-            return
-        began_s = self._clock.monotonic()
-        stop = min(self._cursor + self._slice_bytes, len(event.data))
-        self.pipeline.take_bytes(event.data[self._cursor : stop], event.offset + self._cursor, event.generation)
-        self._fit_slice(stop - self._cursor, self._clock.monotonic() - began_s)
-        self._cursor = stop
-        if stop == len(event.data):
-            self._waiting.popleft()
-            self._cursor = 0
-
-    def _fit_slice(self, size: int, took_s: float) -> None:
-        """Make the next slice as large as takes its time, but not many times larger than the last one."""
-        fitting = int(size * min(4.0, SLICE_S / took_s)) if took_s > 0.0 else MOST_BYTES
-        self._slice_bytes = max(FEWEST_BYTES, min(MOST_BYTES, fitting))
-
-    @property
-    def is_filled(self) -> bool:
-        """Has everything been decoded that the feed has to give?"""
-        status = self.feed.status
-        is_at_end = status.state is TailState.AT_END and self.pipeline.offset >= status.offset
-        return is_at_end and not self.has_waiting
-
-    @property
-    def has_waiting(self) -> bool:
-        """Is there something taken from the feed and not yet decoded?"""
-        return bool(self._waiting) or self.pipeline.has_more

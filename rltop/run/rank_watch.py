@@ -50,7 +50,7 @@ class RankTap:
         self._known: tuple[int, Identity] | None = None
         self._columns: list[tuple[int, str, float]] = []
 
-    def take(self, stream: Stream, identity: Identity, *, is_end: bool) -> None:
+    def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
         """Put the stages of every closed row behind those that wait."""
         if self._known is None or self._known[0] != len(stream.keys) or self._known[1] is not identity:
             self._known = (len(stream.keys), identity)
@@ -68,7 +68,7 @@ class RankTap:
             }
             if stages:
                 self.waiting.append((row.segment, row.step, raw.time_s, stages))
-        del is_end
+        del arrived_s
 
     def _look_up(self, stream: Stream, identity: Identity) -> None:
         self._columns = []
@@ -105,7 +105,7 @@ class RankWatch:
 
     Attributes:
         history: the newest steps of all ranks.
-        events, event_times: as of a judge.
+        events, event_times: as of a `RuleRunner`.
         records: steps judged so far.
     """
 

@@ -1,431 +1,290 @@
-"""One run as the screen sees it: its feed, its pipeline, its preview, its state.
+"""A run: one stream, or several of which the first one's steps are the run's.
 
-The only mutable object that views read; everything it hands out is either frozen
-or belongs to the store.
+Every stream keeps its own rows, step axis, dialect and rules; nothing is merged by
+a step that means something else. What is joined is what can be: verdicts and events,
+each saying whose steps it counts in, and the ranks, which are compared.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from rltop.catalog.dialect import Identity
-from rltop.catalog.ranges import NONE, Ranges
-from rltop.clock import Clock
-from rltop.model import Counts, Event, Label, Level, TimedSpan, Verdict
-from rltop.run.condition import Condition
-from rltop.run.pipeline import Budget, Intake, Pipeline
-from rltop.run.recall import Recaller
-from rltop.sources.events import TailState
-from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
-from rltop.store.run import Run
+from rltop.errors import SourceError
+from rltop.model import Counts, Event, Label, RunState, Verdict
+from rltop.run.past import of_stream, standing_at, step_at_same_time, worst_first
+from rltop.run.pipeline import Budget
+from rltop.run.run_stream import RunStream
 from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
+    from rltop.run.rank_watch import RankWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.stats.ranks import RankHistory
-    from rltop.stats.spans import SpanBook
 
-FIRST_ROWS = 32
-"""Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
-SETTLE_S = 0.2
-"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
-_BEFORE_HISTORY = frozenset({"nonfinite"})
-"""Families that may speak before the whole history has been judged."""
+_Log = tuple[str, Sequence[Event], Sequence[float | None]]
+"""Whose events, and when the row behind each was written."""
 
 
-class TrackedRun(Condition):
+class _Turn:
+    """One slice for one stream, so that none runs ahead of the others."""
+
+    def __init__(self) -> None:
+        self._is_begun = False
+
+    def is_spent(self) -> bool:
+        """Only the first question, before the slice, is answered with no."""
+        was_begun, self._is_begun = self._is_begun, True
+        return was_begun
+
+
+class Run:
     """A run that is being followed, or one that was read to its end.
 
+    Args:
+        name: as shown.
+        path: where it is read from.
+        main: the stream whose steps are the run's.
+        others: further streams, those of ranks last.
+        rank_watch: compares the ranks; None where there are none, or only measured spans of one stream.
+
     Attributes:
-        run: its place in the store.
-        ranges: what values its metrics were declared to have.
-        role: which stream of a run of several it is; empty for the only or the main one.
-        is_rank: it is one of many ranks.
+        name, path, main: as given.
+        beside: the others, each with a step axis of its own.
         rollouts: its completions one by one; None before anybody has looked for them.
-        heir: who goes on where this run has been let go: the run read anew, or the one that it turned out to belong to.
+        replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
+
+    role = ""
+    is_rank = False
 
     def __init__(
         self,
-        run: Run,
-        feed: Feed,
-        pipeline: Pipeline,
-        clock: Clock,
-        *,
-        previews: Sequence[tuple[Feed, Pipeline]] = (),
-        modified_s: float | None = None,
-        recaller: Recaller | None = None,
-        role: str = "",
-        is_rank: bool = False,
-        ranges: Ranges = NONE,
+        name: Label,
+        path: Label,
+        main: RunStream,
+        others: Sequence[RunStream] = (),
+        rank_watch: RankWatch | None = None,
     ) -> None:
-        self.run = run
-        self.ranges = ranges
-        self.role = role
-        self.is_rank = is_rank
+        self.name = name
+        self.path = path
+        self.main = main
+        self.beside: Sequence[RunStream] = tuple(others)
         self.rollouts: RolloutShelf | None = None
-        self.heir: TrackedRun | None = None
-        self._clock = clock
-        self._main = Intake(feed, pipeline, clock)
-        self._previews = [Intake(*each, clock) for each in previews]
-        self._modified_s = modified_s
-        self._recaller = recaller
-        self._arrived_s: float | None = None
-        self._moved_s: float | None = None
-        self._settles_at: float | None = None
-        self._has_caught_up = False
-        self._is_finished = False
-        self._touched = 0
-        self._collapses = 0
-        self._checkpoints: tuple[int, ...] | None = None
-        self._measured: tuple[int, RankHistory | None] = (-1, None)
-        self._peeked: tuple[object, Sequence[Verdict], Sequence[Event], Sequence[float | None]] = (None, (), (), ())
+        self.replaced_by: Run | None = None
+        self._rank_watch = rank_watch
+        self._judged = [each for each in self.beside if not each.is_rank]
+        self._next = 0
+        self._merged: tuple[Hashable, list[Event]] = (None, [])
+
+    @property
+    def streams(self) -> Sequence[RunStream]:
+        """All streams, the main one first, those of ranks last."""
+        return (self.main, *self.beside)
+
+    @property
+    def _is_single(self) -> bool:
+        return not self.beside and self._rank_watch is None
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def advance(self, budget: Budget) -> bool:
-        """Take in what has come; True if there was anything."""
-        has_moved = self._take_recalled()
-        for preview in self._previews:
-            has_moved = preview.advance(budget) or has_moved
-        # Where the previews have used up the time, nobody has asked yet whether there is more.
-        has_moved = budget.is_spent() or self._take_in(self._main.pipeline, budget) or has_moved
-        self._note_progress()
-        self._note_collapse()
-        if self._main.feed.is_over and not self._main.has_waiting:
+        """Take in what has come, a slice of each stream in turn; True if there was anything."""
+        has_moved = self.main.advance(budget)
+        if self.main.reader.is_over:
             self.finish()
+        for _ in self.beside:
+            if budget.is_spent():
+                break
+            has_moved = self.beside[self._next % len(self.beside)].advance(_Turn()) or has_moved
+            self._next += 1
+        if self._rank_watch is not None:
+            has_moved = self._rank_watch.advance() or has_moved
         return has_moved
 
     @property
     def is_resting(self) -> bool:
-        """Would `advance` find nothing to do until the bell rings?"""
-        return (
-            self._has_caught_up
-            and self._settles_at is None
-            and self._checkpoints is None
-            and not self._previews
-            and not self._main.has_waiting
-            and (self._recaller is None or self._recaller.is_idle)
-            and self._main.feed.is_at_rest
-        )
-
-    def read_newest(self, budget: Budget) -> None:
-        """Take in the newest rows of a long file, as far as they are there at once."""
-        while self._previews and not budget.is_spent() and self._previews[0].advance(budget):
-            if self._previews[0].is_filled:
-                return
-
-    def _take_in(self, pipeline: Pipeline, budget: Budget) -> bool:
-        """Decode what has come; after a moment without anything, show the newest row as far as it goes.
-
-        What comes once history has been read is new; the rest of a row that was
-        there before is not.
-        """
-        now = self._clock.monotonic()
-        before = pipeline.stream.version
-        if self._has_caught_up:
-            pipeline.arrived_s = self._clock.now()
-        if self._main.advance(budget):
-            self._settles_at = now + SETTLE_S
-            if self._has_caught_up:
-                self._moved_s = pipeline.arrived_s
-            if self._has_caught_up and pipeline.stream.version != before:
-                self._arrived_s = pipeline.arrived_s
-            return True
-        if self._settles_at is None or now < self._settles_at:
-            return False
-        self._settles_at = None
-        pipeline.flush()
-        return pipeline.has_more or pipeline.stream.version != before
-
-    def extend(self, paths: Sequence[str]) -> bool:
-        """Go on with further files of the same stream; False where its feed cannot."""
-        feed = self._main.feed
-        if not isinstance(feed, SequenceFeed):
-            return False
-        feed.extend(paths)
-        return True
+        """Would `advance` find nothing to do until there is news?"""
+        return self._rank_watch is None and all(each.is_resting for each in self.streams)
 
     def finish(self) -> None:
-        """The source is at its end for good: judge the last step too."""
-        if not self._is_finished:
-            self._is_finished = True
-            self._main.pipeline.finish()
-            self._note_collapse()
-
-    @property
-    def is_awaited(self) -> bool:
-        """Is there no file yet, only a place where one is expected?"""
-        return isinstance(self._main.feed, AwaitedFeed)
+        """All streams are at their end for good: judge the last step too."""
+        for each in self.streams:
+            each.finish()
+        if self._rank_watch is not None:
+            self._rank_watch.advance(is_end=True)
 
     @property
     def is_exhausted(self) -> bool:
-        """Will the feed never give anything again?"""
-        return self._main.feed.is_exhausted and not self._main.has_waiting
-
-    def close(self) -> None:
-        """Let go of the files."""
-        for intake in (self._main, *self._previews):
-            intake.feed.close()
-        if self.rollouts is not None:
-            self.rollouts.close()
-
-    def _note_progress(self) -> None:
-        if not self._has_caught_up:
-            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
-            feed = self._main.feed
-            is_exhausted = feed.is_exhausted and feed.status.state is not TailState.STUCK
-            self._has_caught_up = self._main.is_filled or (is_exhausted and not self._main.has_waiting)
-        while self._previews and self._is_superseded(self._previews[0].pipeline):
-            self._previews.pop(0).feed.close()
-        while len(self._previews) > 1 and self._previews[1].is_filled:
-            self._previews.pop(0).feed.close()
-
-    def _is_superseded(self, preview: Pipeline) -> bool:
-        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
-        main = self._main.pipeline
-        if main.generation != preview.generation or not preview.offset:
-            return self._has_caught_up
-        return main.offset >= preview.offset
-
-    # -- what a view reads ------------------------------------------------------------------------------------------
-
-    @property
-    def name(self) -> Label:
-        """The run's name."""
-        return self.run.name
-
-    @property
-    def path(self) -> Label:
-        """Where it is read from."""
-        return self.run.path
-
-    @property
-    def _shown(self) -> Pipeline:
-        return next((one.pipeline for one in self._previews if one.pipeline.stream.rows), self._main.pipeline)
-
-    @property
-    def is_opening(self) -> bool:
-        """Is what would be shown still on its way to the newest row, which a moment will bring?"""
-        preview = self._previews[0] if self._previews else None
-        return preview is not None and not preview.is_filled and preview.feed.status.state is TailState.READING
-
-    @property
-    def is_preview(self) -> bool:
-        """Are only the last rows shown, while history is being read?"""
-        return self._shown is not self._main.pipeline
-
-    @property
-    def stream(self) -> Stream:
-        """The stream to show: the preview's until history has caught up."""
-        return self._shown.stream
-
-    @property
-    def spans(self) -> SpanBook | None:
-        """True spans of the newest steps; None where the run's files hold none."""
-        return self._main.pipeline.spans
-
-    @property
-    def identity(self) -> Identity | None:
-        """Dialect, algorithm and signals, as far as known."""
-        return self._shown.current_identity()
-
-    @property
-    def group_size(self) -> int | None:
-        """Completions per prompt, if known."""
-        return None if self.identity is None else self.identity.group_size
-
-    @property
-    def version(self) -> Hashable:
-        """Moves whenever something that a view shows has moved, time aside."""
-        return (
-            id(self._shown.stream),
-            self._shown.stream.version,
-            self._is_finished,
-            self._has_caught_up,
-            self._touched,
-            0 if self.rollouts is None else self.rollouts.version,
-        )
-
-    @property
-    def loading(self) -> float | None:
-        """Fraction of the file that has been read; None when all of it has."""
-        if self._has_caught_up or self._is_finished:
-            return None
-        status = self._main.feed.status
-        if not status.size:
-            return 0.0 if self._previews else None
-        return min(1.0, max(self._main.pipeline.offset, status.searched) / status.size)
-
-    @property
-    def counts(self) -> Counts:
-        """Everything read, and everything not understood."""
-        total = Counts()
-        total.add(self._main.pipeline.decoder.counts)
-        total.add(self._main.pipeline.stream.counts)
-        status = self._main.feed.status
-        total.nul_bytes += status.nul_bytes
-        total.unreadable_files += len(status.left_out)
-        total.first_unreadable = status.left_out[0] if status.left_out else ""
-        return total
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """Every transition so far, in the order of the file; of the newest row, which may change, as provisional."""
-        self._peek()
-        return self._peeked[2]
-
-    @property
-    def event_times(self) -> Sequence[float | None]:
-        """When the row behind each event was written, as far as it says."""
-        self._peek()
-        return self._peeked[3]
-
-    @property
-    def beside(self) -> Sequence[TrackedRun]:
-        """The other streams of the same run, each with a step axis of its own."""
-        return ()
-
-    @property
-    def ranks(self) -> RankHistory | None:
-        """What each rank did in the newest steps; None where no rank says."""
-        book = self.spans
-        if book is None:
-            return None
-        if self._measured[0] != book.version:
-            from rltop.stats.ranks import measured_ranks  # noqa: PLC0415 - only where spans are written down
-
-            self._measured = (book.version, measured_ranks(book))
-        return self._measured[1]
-
-    @property
-    def profiles(self) -> Sequence[str]:
-        """Names of the profiles whose thresholds hold; the event log says why."""
-        judge = self._main.pipeline.judge
-        return () if judge is None else [profile.name for profile in judge.profiles]
-
-    @property
-    def warm_up(self) -> tuple[int, int] | None:
-        """(records seen, records wanted) while rules warm up; None when they have."""
-        pipeline = self._main.pipeline
-        return None if pipeline.judge is None else pipeline.judge.warm_up(pipeline.stream)
-
-    @property
-    def verdicts(self) -> Sequence[Verdict]:
-        """What fires now and what has just recovered, worst first, silence included."""
-        found = self._peek()
-        beside = [one for one in (self._silence(self.age_s), self._reception_verdict()) if one is not None]
-        if not beside:
-            return found
-        return sorted([*found, *beside], key=lambda v: (*v.urgency, v.since_record))
-
-    def _peek(self) -> Sequence[Verdict]:
-        """Verdicts; looks at the open row when something has moved, and notes what events it would make."""
-        judge = self._main.pipeline.judge
-        settled = [] if judge is None else judge.events
-        version = (self.version, len(settled))
-        if self._peeked[0] != version:
-            seen = self._shown.peek()
-            verdicts = () if seen is None else seen.verdicts
-            times = [] if judge is None else judge.event_times
-            if self.is_preview or self.loading is not None:
-                verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
-                seen = None
-            if seen is None or not seen.events:
-                self._peeked = (version, verdicts, settled, times)
-            else:
-                self._peeked = (version, verdicts, [*settled, *seen.events], [*times, *seen.event_times])
-        return self._peeked[1]
-
-    def take_spans_with(self, sink: Callable[[Sequence[TimedSpan]], None]) -> None:
-        """Hand the true spans of every step to `sink` too, as they are read."""
-        self._main.pipeline.span_sink = sink
-
-    def mute(self, rule: str, is_muted: bool = True) -> None:
-        """Leave a rule's verdicts out of `verdicts` for this run, or put them back; its events go on being logged.
-
-        Raises:
-            KeyError: there is no such rule.
-        """
-        for intake in (self._main, *self._previews):
-            if intake.pipeline.judge is not None:
-                intake.pipeline.judge.mute(rule, is_muted)
-        self._touched += 1
-
-    @property
-    def muted(self) -> frozenset[str]:
-        """Ids of the rules that are muted for this run."""
-        judge = self._main.pipeline.judge
-        return frozenset() if judge is None else judge.muted
-
-    @property
-    def silenced(self) -> frozenset[str]:
-        """Ids of the rules that the settings switch off."""
-        judge = self._main.pipeline.judge
-        return frozenset() if judge is None else judge.options.silenced(self.profiles)
-
-    @property
-    def records(self) -> int:
-        """Training rows judged so far."""
-        judge = self._main.pipeline.judge
-        return 0 if judge is None else judge.records
+        """Will no stream ever give anything again?"""
+        return all(each.reader.is_exhausted for each in self.streams)
 
     @property
     def has_caught_up(self) -> bool:
         """Has everything been read that was there when it was opened? What comes from now on is new."""
-        return self._has_caught_up or self._is_finished
+        return all(each.reader.has_caught_up or each.reader.is_finished for each in self.streams)
+
+    def close(self) -> None:
+        """Let go of the files of all streams."""
+        for each in self.streams:
+            each.reader.close()
+        if self.rollouts is not None:
+            self.rollouts.close()
+
+    # -- the main stream ---------------------------------------------------------------------------------------------
 
     @property
-    def kind_note(self) -> str:
-        """What a person should know about how fresh the rows of such a file are; empty if they are."""
-        return self._main.pipeline.kind_note
-
-    # -- the past -----------------------------------------------------------------------------------------------------
-
-    def recall(self, step: int) -> None:
-        """Ask for the row of a step that memory has downsampled; it comes when the file answers."""
-        stream = self.stream
-        if self._recaller is None or stream.downsampled_range(step) is None:
-            return
-        position = stream.position(step)
-        if position is not None and position.generation == self._main.pipeline.generation:
-            self._recaller.ask(step, position)
-
-    def _note_collapse(self) -> None:
-        """A collapse has begun: see which checkpoints there are, in a thread where the file server may not answer."""
-        judge = self._main.pipeline.judge
-        if judge is None:
-            return
-        if self._checkpoints is not None:
-            judge.take_checkpoints(self._checkpoints)
-            self._checkpoints = None
-            self._touched += 1
-        if judge.collapses == self._collapses or self.run.path.raw == "-":
-            return
-        self._collapses = judge.collapses
-        if self._main.feed.is_network:
-            threading.Thread(target=self._find_checkpoints, name="checkpoints", daemon=True).start()
-        else:
-            self._find_checkpoints()
-            self._note_collapse()
-
-    def _find_checkpoints(self) -> None:
-        from rltop.run.beside import checkpoint_steps  # noqa: PLC0415 - only for a run that collapses
-
-        self._checkpoints = checkpoint_steps(self.run.path.raw)
-
-    def _take_recalled(self) -> bool:
-        rows = self._recaller.take() if self._recaller is not None else []
-        for step, row in rows:
-            self._main.pipeline.stream.recall(step, row)
-        return bool(rows)
+    def stream(self) -> Stream:
+        """The rows to show: the newest ones until history has caught up."""
+        return self.main.stream
 
     @property
-    def level(self) -> Level:
-        """The worst level that fires now."""
-        levels = [verdict.level for verdict in self.verdicts if verdict.recovered_step is None]
-        if levels:
-            return max(levels)
-        return Level.OK if self.stream.rows else Level.NO_DATA
+    def identity(self) -> Identity | None:
+        """Dialect, algorithm and signals, as far as known."""
+        return self.main.identity
+
+    @property
+    def is_awaited(self) -> bool:
+        """Is there no file yet, only a place where one is expected?"""
+        return self.main.is_awaited
+
+    @property
+    def is_preview(self) -> bool:
+        """Are only the last rows shown, while history is being read?"""
+        return self.main.is_preview
+
+    # -- all streams ---------------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> Hashable:
+        """Moves whenever something that a view shows has moved, time aside."""
+        shelf = 0 if self.rollouts is None else self.rollouts.version
+        if not self.beside:
+            return self.main.version, shelf
+        return (shelf, *(each.version for each in self.streams))
+
+    @property
+    def loading(self) -> float | None:
+        """Fraction of the slowest stream that has been read; None when all have been."""
+        return min((part for each in self.streams if (part := each.loading) is not None), default=None)
+
+    @property
+    def counts(self) -> Counts:
+        """Everything read, and everything not understood, of all streams."""
+        total = self.main.counts
+        for each in self.beside:
+            total.add(each.counts)
+        return total
+
+    @property
+    def ranks(self) -> RankHistory | None:
+        """What the ranks did in the newest steps; None where no rank says."""
+        return self.main.ranks if self._rank_watch is None else self._rank_watch.history
+
+    # -- now ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> RunState:
+        """The state word: that of the main stream, knowing what any stream died of."""
+        return self.main.status.state(self.failure)
+
+    @property
+    def state_note(self) -> str:
+        """What is being waited for, or what is wrong with the file; empty when all is well."""
+        return self.main.status.note
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the newest row; None if there is none, no way to tell, or nothing more to come."""
+        return self.main.status.age_s
+
+    @property
+    def failure(self) -> Label:
+        """What the writer of any stream says that it died of; empty where none says anything."""
+        said = [each.failure for each in self.streams]
+        return next((one for one in said if one.raw), said[0])
+
+    @property
+    def behind_bytes(self) -> int:
+        """What of all streams has been written and not read, where that is worth a word; else 0."""
+        return sum(each.behind_bytes for each in self.streams)
+
+    @property
+    def trouble(self) -> SourceError | None:
+        """Why nothing, or nothing more, can be read, as something to raise; None where all is well."""
+        return self.main.status.trouble(self.path.raw)
+
+    # -- verdicts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Every transition of every stream, by the time that the rows name; else stream by stream, the main one last.
+
+        Those of the newest row, which may change, are provisional.
+        """
+        own = self.main.rules.judged(self.main.version, is_loading=self.loading is not None)
+        if self._is_single:
+            return own.events
+        logs: list[_Log] = [(each.role, each.events, each.event_times) for each in self._judged]
+        if self._rank_watch is not None:
+            logs.append(("", self._rank_watch.events, self._rank_watch.event_times))
+        logs.append(("", own.events, own.event_times))
+        # An event of the newest row is another one when the row is closed: the number alone does not tell.
+        known = tuple((len(events), events[-1] if events else None) for _, events, _ in logs)
+        if self._merged[0] != known:
+            self._merged = (known, _merge(logs))
+        return self._merged[1]
+
+    @property
+    def verdicts(self) -> Sequence[Verdict]:
+        """What fires now and what has just recovered in any stream, worst first, silence included."""
+        own = self.main.rules.standing(self.main.version, is_loading=self.loading is not None)
+        if self._is_single:
+            return own
+        found = list(own)
+        if self._rank_watch is not None:
+            found += [one for one in self._rank_watch.verdicts if one.rule not in self.muted]
+        for each in self._judged:
+            found += of_stream(each.verdicts, each.role)
+        return sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record))
+
+    def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
+        """The verdicts that stood at a step, worst first, those of other streams as of the same time; None: of now."""
+        if step is None:
+            return tuple(self.verdicts)
+        found = standing_at(self.events, step, self.muted, self.identity)
+        for each in self._judged:
+            there = each.verdicts_at(step_at_same_time(self.stream, step, each.stream))
+            found += of_stream(there, each.role)
+        return worst_first(found)
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted, from the screen."""
+        return self.main.rules.muted
+
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Leave a rule's verdicts out of `verdicts`, or put them back; its events go on being logged.
+
+        Args:
+            rule: its id.
+            is_muted: False puts them back.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
+        for each in (self.main, *self._judged):
+            each.rules.mute(rule, is_muted)
+
+
+def _merge(logs: Sequence[_Log]) -> list[Event]:
+    """Events of all streams in one order that does not depend on how they were read."""
+    found = [
+        (time_s, event._replace(stream=role) if role else event)
+        for role, events, times in logs
+        for event, time_s in zip(events, times, strict=True)
+    ]
+    if any(time_s is None for time_s, _ in found):
+        return [event for _, event in found]
+    return [event for _, event in sorted(found, key=lambda one: one[0] or 0.0)]

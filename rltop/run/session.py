@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
@@ -17,27 +17,27 @@ from rltop.formats.jsonl import JsonlOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
 from rltop.run.found import Found
-from rltop.run.judge import Judge
-from rltop.run.options import Bell, IngestOptions, OpenFeed
+from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import Pipeline
 from rltop.run.recall import Recaller
-from rltop.run.run import FIRST_ROWS, TrackedRun
+from rltop.run.rule_runner import RuleRunner
+from rltop.run.run import Run
+from rltop.run.run_stream import RunStream
+from rltop.run.stream_reader import FIRST_ROWS, ReadPath
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
-from rltop.store.run import Run, RunStore
 from rltop.store.stream import Stream
-from rltop.structs import replace
+
+if TYPE_CHECKING:
+    from rltop.run.rank_watch import RankWatch
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
 CROWD = 64
 """Of more runs than that, it is not asked one by one whether they have changed."""
 ASK_S = 1.0
-"""Runs that all rest are asked so often whether they still do, whether or not a bell has rung."""
+"""Runs that all rest are asked so often whether they still do, whether or not there was news."""
 PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before a preview would pay."""
-
-
-_Kind = TypeVar("_Kind", bound=TrackedRun)
 
 
 def _nothing_new() -> None:
@@ -55,8 +55,8 @@ def _is_same(known: Found, now: Found) -> bool:
     return any(path in paths for each in (now, *now.beside) for path in each.paths)
 
 
-def _has_caught_up(run: TrackedRun) -> bool:
-    return run.loading is None
+def _has_caught_up(stream: RunStream) -> bool:
+    return stream.loading is None
 
 
 class _SliceBudget:
@@ -88,7 +88,7 @@ class Session:
         open_feed: makes the feed of a path; see `feeds`.
         clock: arrival times and slices.
         options: how runs are read and judged.
-        bell: rings when feeds have something; feeds of one-shot use never do.
+        notifier: told when feeds have something; feeds of one-shot use never tell it.
     """
 
     def __init__(
@@ -97,12 +97,11 @@ class Session:
         open_feed: OpenFeed,
         clock: Clock,
         options: IngestOptions | None = None,
-        bell: Bell | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
         self.options = options = options or IngestOptions()
-        self.bell = bell or Bell()
+        self.notifier = notifier or Notifier()
         self._clock = clock
-        self._store = RunStore(options.store)
         self._turn = 0
         self._open_feed = open_feed
         self.look_again: Callable[[], Sequence[Found] | None] = _nothing_new
@@ -110,42 +109,52 @@ class Session:
         self._found = list(found)
         self._wakings = 0
         self._heard, self._asks_at_s = -1, 0.0
-        self.runs: list[TrackedRun] = [self._track(each, open_feed) for each in found]
+        self.runs: list[Run] = []
+        self._share_memory()
+        self.runs += [self._track(each) for each in found]
 
-    def _track(self, found: Found, open_feed: OpenFeed) -> TrackedRun:
-        run = self._store.add(found.name, Label.of(found.path), len(found.beside) + 1)
+    def _share_memory(self) -> None:
+        """Share the memory for raw rows out, stream by stream."""
+        streams = sum(len(found.beside) + 1 for found in self._found)
+        whole = self.options.store
+        self._share = whole._replace(memory_bytes=whole.memory_bytes // max(1, streams))
+        for run in self.runs:
+            for each in run.streams:
+                each.reader.whole.pipeline.stream.options = self._share
+
+    def _track(self, found: Found) -> Run:
+        name, path = found.name, Label.of(found.path)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
         if found.awaits:
-            pipeline = self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream())
-            return TrackedRun(run, AwaitedFeed(found.awaits), pipeline, self._clock)
+            whole = self._judged(AutoDecoder(found.path, self.options.jsonl), Stream("", self._share))
+            return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
+        main = self._stream(found, is_main=True)
         if not found.beside and not has_spans:
-            return self._stream(TrackedRun, run, found, open_feed)
-        from rltop.run.joined import JoinedRun  # noqa: PLC0415 - rare, and it brings the rules of ranks along
-        from rltop.run.rank_watch import RankWatch  # noqa: PLC0415
+            return Run(name, path, main)
+        from rltop.run.rank_watch import RankWatch  # noqa: PLC0415 - rare, and it brings the rules of ranks along
 
-        joined = self._stream(JoinedRun, run, found, open_feed)
-        others = [self._stream(TrackedRun, run, each, open_feed) for each in found.beside if not each.is_rank]
+        others = [self._stream(each) for each in found.beside if not each.is_rank]
         has_ranks = len(others) < len(found.beside)
         watch = RankWatch(self.options.health) if has_ranks or has_spans else None
-        if watch is not None and not has_ranks:
-            for one in (joined, *others):
-                one.take_spans_with(watch.take_spans)
-        ranks = []
-        for each in found.beside:
-            if each.is_rank and watch is not None:
-                stream = run.stream(each.role)
-                pipeline = Pipeline(AutoDecoder(each.path, self.options.jsonl), stream)
-                pipeline.sink = tap = watch.tap(each.role)
-                feed = self._feed(each, open_feed)
-                name, path = Label.of(each.role), Label.of(each.path)
-                rank = TrackedRun(Run(name, path), feed, pipeline, self._clock, role=each.role, is_rank=True)
-                tap.has_caught_up = partial(_has_caught_up, rank)
-                ranks.append(rank)
-        joined.join(others, ranks, watch)
-        return joined
+        if watch is None:
+            return Run(name, path, main, others)
+        if not has_ranks:
+            for one in (main, *others):
+                one.reader.whole.pipeline.span_sink = watch.take_spans
+        ranks = [self._rank(each, watch) for each in found.beside if each.is_rank]
+        return Run(name, path, main, [*others, *ranks], watch)
 
-    def _stream(self, kind: type[_Kind], run: Run, found: Found, open_feed: OpenFeed) -> _Kind:
-        """One stream of a run, followed."""
+    def _rank(self, found: Found, watch: RankWatch) -> RunStream:
+        """The stream of one rank: its rows are compared with those of the others, and not judged."""
+        tap = watch.tap(found.role)
+        pipeline = Pipeline(AutoDecoder(found.path, self.options.jsonl), Stream(found.role, self._share), tap)
+        whole = ReadPath(self._feed(found), pipeline)
+        rank = RunStream(Label.of(found.path), whole, self._clock, role=found.role, is_rank=True)
+        tap.has_caught_up = partial(_has_caught_up, rank)
+        return rank
+
+    def _stream(self, found: Found, *, is_main: bool = False) -> RunStream:
+        """One stream of a run, followed; the main one has no role of its own."""
         is_file = found.path != "-"
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         previews = []
@@ -155,27 +164,31 @@ class Session:
             rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
             # The fewest first: they are there at once, and stand until more of them are.
             for count in (FIRST_ROWS, PREVIEW_ROWS):
-                shown = self._pipeline(shown_kind.make(rows), Stream("", self.options.store))
-                previews.append((open_feed(found.path, count), shown))
-        return kind(
-            replace(run, name=Label.of(found.role), path=Label.of(found.path))
-            if kind is TrackedRun and found.role
-            else run,
-            self._feed(found, open_feed),
-            self._pipeline(AutoDecoder(found.path, self.options.jsonl), run.stream(found.role)),
+                shown = self._judged(shown_kind.make(rows), Stream("", self.options.store))
+                previews.append(shown(self._open_feed(found.path, count)))
+        whole = self._judged(AutoDecoder(found.path, self.options.jsonl), Stream(found.role, self._share))
+        return RunStream(
+            Label.of(found.path),
+            whole(self._feed(found)),
             self._clock,
             previews=previews,
+            role="" if is_main else found.role,
             modified_s=found.modified_s,
-            recaller=Recaller(found.path, self.options.jsonl, self.bell.ring) if is_jsonl else None,
-            role=found.role if kind is TrackedRun else "",
+            recaller=Recaller(found.path, self.options.jsonl, self.notifier.notify) if is_jsonl else None,
             ranges=found.ranges,
         )
 
-    @staticmethod
-    def _feed(found: Found, open_feed: OpenFeed) -> Feed:
+    def _judged(self, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
+        """Pipeline and rules of a file, but for the feed that brings its bytes."""
+        stream.total_steps = self.options.total_steps
+        rules = RuleRunner(self.options.health)
+        pipeline = Pipeline(decoder, stream, rules, self.options.health.group_size)
+        return partial(ReadPath, pipeline=pipeline, rules=rules)
+
+    def _feed(self, found: Found) -> Feed:
         if not found.earlier and (found.kind is None or not found.kind.has_sequels):
-            return open_feed(found.path, None)
-        return SequenceFeed([*found.earlier, found.path], lambda path: open_feed(path, None))
+            return self._open_feed(found.path, None)
+        return SequenceFeed([*found.earlier, found.path], lambda path: self._open_feed(path, None))
 
     def knows(self, found: Found) -> bool:
         """Is it, by any of its files, one of the runs that are followed?"""
@@ -185,7 +198,7 @@ class Session:
         """Take in what another look has found: new runs, new streams of a run, new files of a stream.
 
         Runs keep their places. A run that has got further streams is read anew; the one
-        that was followed before names it (`TrackedRun.heir`), so that whoever shows a run
+        that was followed before names it (`Run.replaced_by`), so that whoever shows a run
         goes on showing it. What is no longer found is kept: its rows have been read.
         Where the only run there is has made way for another, as when `latest-run` is
         pointed elsewhere, and where one was awaited, the new one takes its place.
@@ -196,12 +209,14 @@ class Session:
                 at = 0
             if at is None:
                 self._found.append(each)
-                self.runs.append(self._track(each, self._open_feed))
+                self._share_memory()
+                self.runs.append(self._track(each))
             elif not self._extend(self._found[at], each, self.runs[at]):
                 before = self.runs[at]
-                self._let_go(at)
-                before.heir = self.runs[at] = self._track(each, self._open_feed)
+                before.close()
                 self._found[at] = each
+                self._share_memory()
+                before.replaced_by = self.runs[at] = self._track(each)
                 self._drop_parts(at)
             else:
                 self._found[at] = each
@@ -211,35 +226,27 @@ class Session:
         whole, known = self.runs[at], self._found[at]
         for i in reversed(range(len(self._found))):
             if i != at and _is_same(self._found[i], known):
-                self._let_go(i)
-                self.runs[i].heir = whole
+                self.runs[i].close()
+                self.runs[i].replaced_by = whole
                 del self.runs[i], self._found[i]
-
-    def _let_go(self, at: int) -> None:
-        self.runs[at].close()
-        self._store.remove(self._found[at].path)
+        self._share_memory()
 
     @staticmethod
-    def _extend(known: Found, now: Found, run: TrackedRun) -> bool:
+    def _extend(known: Found, now: Found, run: Run) -> bool:
         """Whether the run goes on with its present streams, and perhaps further files of them."""
         before = {each.role: each for each in (known, *known.beside)}
         after = {each.role: each for each in (now, *now.beside)}
-        followed = {known.role: run, **{part.role: part for part in run.beside}}
+        followed = {known.role: run.main, **{part.role: part for part in run.beside}}
         if known.awaits or not before.keys() >= after.keys() or known.role != now.role:
             return False
         for role, each in after.items():
             if each.path == before[role].path:
                 continue
-            if before[role].path not in each.earlier or not followed[role].extend(
+            if before[role].path not in each.earlier or not followed[role].reader.extend(
                 each.paths[each.paths.index(before[role].path) + 1 :]
             ):
                 return False
         return True
-
-    def _pipeline(self, decoder: Decoder, stream: Stream) -> Pipeline:
-        stream.total_steps = self.options.total_steps
-        health = self.options.health
-        return Pipeline(decoder, stream, Judge(health), health.group_size)
 
     def step(self, budget_ms: float) -> bool:
         """Work for about `budget_ms`; True if there may be more to do at once."""
@@ -258,20 +265,20 @@ class Session:
             self._turn += 1
         return has_moved
 
-    def _awake(self) -> Sequence[TrackedRun]:
-        """The runs that have something to do; when all rested and no bell has rung, they are not asked each time."""
-        now, rings = self._clock.monotonic(), self.bell.rings
-        if rings == self._heard and now < self._asks_at_s:
+    def _awake(self) -> Sequence[Run]:
+        """The runs that have something to do; when all rested and there was no news, they are not asked each time."""
+        now, told = self._clock.monotonic(), self.notifier.count
+        if told == self._heard and now < self._asks_at_s:
             return ()
         awake = [run for run in self.runs if not run.is_resting]
-        self._heard, self._asks_at_s = rings, now if awake else now + ASK_S
+        self._heard, self._asks_at_s = told, now if awake else now + ASK_S
         return awake
 
     def read_newest(self, budget_ms: float) -> None:
         """Read what the first picture of each run shows, as far as it is there at once, for about `budget_ms`."""
         budget = _SliceBudget(self._clock, budget_ms)
         for run in self.runs:
-            run.read_newest(budget)
+            run.main.reader.read_newest(budget)
 
     def drain(self) -> None:
         """Read everything there is now; runs whose feed is exhausted are finished."""
@@ -281,12 +288,12 @@ class Session:
             if run.is_exhausted:
                 run.finish()
 
-    def look_for_rollouts(self, run: TrackedRun) -> None:
+    def look_for_rollouts(self, run: Run) -> None:
         """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
         if run.rollouts is None and not run.is_awaited:
             from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
 
-            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.bell.ring)
+            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
             run.rollouts.start()
 
     def read_rollouts(self) -> None:
@@ -294,7 +301,7 @@ class Session:
         from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415
 
         for run in self.runs:
-            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.bell.ring)
+            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
             run.rollouts.settle(run.stream.last_step)
 
     @property

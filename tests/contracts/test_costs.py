@@ -23,8 +23,9 @@ from rltop.pages.overview_rows import paint_overview
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
 from rltop.rules.options import EngineOptions
-from rltop.run.judge import Judge
 from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
+from rltop.run.snapshot import Snapshot
 from rltop.sources.events import TailOptions
 from rltop.sources.file import DirectoryEntry, FileStat, LocalFileSystem
 from rltop.sources.tail import Tail
@@ -77,12 +78,12 @@ def bytecodes(work: Callable[[], object]) -> int:
     return count
 
 
-def per_record(judge: Judge | None, keys: int = KEYS) -> float:
+def per_record(rules: RuleRunner | None, keys: int = KEYS) -> float:
     """Bytecodes per record once the pipeline has warmed up."""
     made = runpy.run_path(str(ROOT / "bench" / "made.py"))
     lines = list(made["lines"](keys, WARM_ROWS + ROWS))
     before, measured = b"".join(lines[:WARM_ROWS]), b"".join(lines[WARM_ROWS:])
-    pipeline = Pipeline(JsonlDecoder(), Stream(), judge)
+    pipeline = Pipeline(JsonlDecoder(), Stream(), rules)
     pipeline.take_bytes(before, 0, 0)
     return bytecodes(lambda: pipeline.take_bytes(measured, len(before), 0)) / ROWS
 
@@ -98,7 +99,7 @@ def test_storing_does_not_grow_with_the_number_of_keys() -> None:
 
 @counted
 def test_every_rule_together_takes_a_bounded_number_of_bytecodes() -> None:
-    assert per_record(Judge(EngineOptions())) <= MOST_JUDGING
+    assert per_record(RuleRunner(EngineOptions())) <= MOST_JUDGING
 
 
 def per_frame(path: Path, width: int, height: int) -> float:
@@ -114,7 +115,7 @@ def per_frame(path: Path, width: int, height: int) -> float:
 
     def draw() -> None:
         nonlocal before
-        rows = paint_overview(build_overview(run, width=width, height=height), width, height, glyphs)
+        rows = paint_overview(build_overview(Snapshot(run), width=width, height=height), width, height, glyphs)
         for old, new in zip(before, rows, strict=False):
             changed_spans(old.line, new.line, width)
         before = rows

@@ -94,7 +94,7 @@ def test_check_in_words_needs_no_overview() -> None:
 
 
 def test_watch_loads_nothing_heavy_until_something_is_to_be_watched() -> None:
-    _, modules = modules_after("import rltop.cli.watch, rltop.rules.registry, rltop.run.judge")
+    _, modules = modules_after("import rltop.cli.watch, rltop.rules.registry, rltop.run.rule_runner")
     assert not heavy(modules)
 
 
@@ -120,7 +120,9 @@ def test_nothing_stands_between_the_command_and_the_first_frame() -> None:
     late = {"textual", "rich", "plotext", "watchdog", "statistics", "fractions", "random", "difflib", "asyncio"}
     assert not modules & late
     assert not modules & {"argparse", "dataclasses", "inspect", "orjson", "shutil"}, "see cli.plain, structs, json_text"
-    assert not {name for name in modules if name.startswith(("rltop.rules.engine", "rltop.app.app"))}
+    rules = {name for name in modules if name.startswith("rltop.rules.")}
+    assert rules <= {"rltop.rules.options"}, "nothing is judged before the first frame"
+    assert "rltop.app.app" not in modules
     assert len(modules - modules_after("pass")[1]) <= MOST_MODULES
 
 

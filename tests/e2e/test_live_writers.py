@@ -19,7 +19,7 @@ from rltop.cli.open_session import threaded
 from rltop.cli.resolve_paths import look
 from rltop.clock import SystemClock
 from rltop.config import Config
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 from rltop.sources.reader import Reader, ReaderOptions
 
@@ -85,10 +85,10 @@ class Follower:
         self.session = Session(look([str(path)]).found, threaded(self.reader), SystemClock(), Config().ingest)
 
     @property
-    def run(self) -> TrackedRun:
+    def run(self) -> Run:
         return self.session.runs[0]
 
-    def seconds_until(self, condition: Callable[[TrackedRun], bool], what: str) -> float:
+    def seconds_until(self, condition: Callable[[Run], bool], what: str) -> float:
         started = time.monotonic()
         while time.monotonic() - started < SOON_S:
             self.bell.clear()
@@ -104,10 +104,10 @@ class Follower:
         self.reader.close()
 
 
-def has_row(step: int) -> Callable[[TrackedRun], bool]:
+def has_row(step: int) -> Callable[[Run], bool]:
     """Is the step there, with what is logged in it?"""
 
-    def is_there(run: TrackedRun) -> bool:
+    def is_there(run: Run) -> bool:
         stream = run.stream
         key = next((key for key in ("reward", "train/reward", "time/train") if stream.has(key)), None)
         return stream.last_step == step and key is not None and stream.value(key, step) in (step, 7.0)

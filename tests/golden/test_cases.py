@@ -12,7 +12,7 @@ from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import EventState, Level
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 CASES = sorted(path.parent for path in FIXTURES.glob("*/*/case.toml"))
@@ -23,7 +23,7 @@ def expected(case: Path) -> dict[str, Any]:
     return tomllib.loads((case / "case.toml").read_text())["expected"]
 
 
-def judged(case: Path) -> TrackedRun:
+def judged(case: Path) -> Run:
     name = tomllib.loads((case / "case.toml").read_text()).get("file", "metrics.jsonl")
     return read_whole(str(case / name), Config(), FakeClock()).runs[0]
 

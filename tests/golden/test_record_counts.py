@@ -13,7 +13,7 @@ from recorded import REASON, runs_root
 from rltop.cli.open_session import read_whole
 from rltop.clock import FakeClock
 from rltop.config import Config
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 
 ASIDE = {"SOURCE.md", "label.json", "expected.json", "rollouts.jsonl"}
 PARSED = re.compile(
@@ -88,7 +88,7 @@ def labelled() -> list[Any]:
     return [pytest.param(path.parent, id=path.parent.name) for path in found]
 
 
-def opened(path: Path) -> TrackedRun:
+def opened(path: Path) -> Run:
     return read_whole(str(path), Config(), FakeClock()).runs[0]
 
 

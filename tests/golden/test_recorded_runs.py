@@ -19,7 +19,7 @@ from rltop.config import Config
 from rltop.model import Algorithm, SpanKind
 from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
 from rltop.resources import folder
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.stats.timing import step_timing
 
 ALGORITHMS = {
@@ -44,7 +44,7 @@ FIXTURES = sorted(folder("fixtures").glob("*/*/metrics.jsonl"))
 ENOUGH = 6
 
 
-def opened(path: Path) -> TrackedRun:
+def opened(path: Path) -> Run:
     return read_whole(str(path), Config(), FakeClock()).runs[0]
 
 
@@ -67,7 +67,7 @@ def last_record(path: Path) -> tuple[int, dict[str, float]]:
     return steps[-1], values
 
 
-def sums_up(run: TrackedRun) -> int:
+def sums_up(run: Run) -> int:
     """Check that the stages of every step add up to it; returns how many steps have a timing."""
     assert run.identity is not None
     plan, timed = run.identity.dialect.timing, 0

@@ -12,7 +12,8 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.model import SpanKind
 from rltop.pages.overview import build_overview
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
 from rltop.stats.timing import step_timing
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
@@ -47,7 +48,7 @@ MEANINGS = {
 ADDING_UP = ("verl/ppo_critic", "openrlhf/ppo", "rlinf/embodied", "trinity/trainer", "trinity/explorer")
 
 
-def run_of_case(name: str) -> TrackedRun:
+def run_of_case(name: str) -> Run:
     case = FIXTURES / name
     file = tomllib.loads((case / "case.toml").read_text()).get("file", "metrics.jsonl")
     return read_whole(str(case / file), Config(), FakeClock()).runs[0]
@@ -79,20 +80,20 @@ def test_the_time_of_a_step_adds_up(name: str) -> None:
 
 @pytest.mark.parametrize("name", MEANINGS)
 def test_the_overview_is_filled(name: str) -> None:
-    view = build_overview(run_of_case(name))
+    view = build_overview(Snapshot(run_of_case(name)))
     assert len(view.rows) >= 5
     assert all(row.reading.point is not None for row in view.rows)
     assert (view.timing is not None) == (name in ADDING_UP)
 
 
 def test_an_embodied_run_begins_with_its_success() -> None:
-    rows = build_overview(run_of_case("rlinf/embodied")).rows
+    rows = build_overview(Snapshot(run_of_case("rlinf/embodied"))).rows
     assert rows[0].reading.key.raw == "env/success_once"
 
 
 def test_one_validation_row_with_its_levels_as_a_band() -> None:
     for name in ("verl/ppo_critic", "trinity/explorer"):
-        view = build_overview(run_of_case(name), height=90)
+        view = build_overview(Snapshot(run_of_case(name)), height=90)
         rows = [row for row in (*view.rows, *view.more) if "@4" in row.reading.key.raw]
         assert len(rows) == 1
         low, high = map(float, rows[0].band.split("…"))

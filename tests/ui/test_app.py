@@ -210,19 +210,19 @@ async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(t
     app = app_over(path, clock=clock)
     async with app.run_test(size=WIDE) as pilot:
         clock.advance(0.5)
-        app.session.bell.ring()
+        app.session.notifier.notify()
         await pilot.pause(0.05)
         write_rows(path, rows(1, 11), mode="a")
         clock.advance(0.3)
-        app.session.bell.ring()
+        app.session.notifier.notify()
         await pilot.pause(0.05)
         assert "step 11" in page_text(app)
         write_rows(path, rows(1, 12), mode="a")
-        app.session.bell.ring()
+        app.session.notifier.notify()
         await pilot.pause(0.1)
         assert "step 11" in page_text(app), "too soon for another frame"
         clock.advance(0.25)
-        app.session.bell.ring()
+        app.session.notifier.notify()
         await pilot.pause(0.05)
         assert "step 12" in page_text(app)
 

@@ -77,7 +77,7 @@ async def test_reading_waits_from_the_moment_a_key_comes_until_the_screen_shows_
             return True
 
         app.session.step = read  # type: ignore[method-assign]
-        app.session.bell.ring()
+        app.session.notifier.notify()
         await until(pilot, lambda: slices > 0)
         app.expect_key()
         await asyncio.sleep(0)
@@ -102,7 +102,7 @@ async def test_a_key_that_nothing_comes_of_does_not_keep_reading_for_long() -> N
 
         app.expect_key()
         app.session.step = read  # type: ignore[method-assign]
-        app.session.bell.ring()
+        app.session.notifier.notify()
         await until(pilot, lambda: slices > 2)
 
 

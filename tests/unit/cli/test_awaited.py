@@ -62,7 +62,7 @@ def test_the_first_run_that_appears_takes_the_place_of_what_is_awaited(tmp_path:
     write(tmp_path / "job" / "metrics.jsonl")
     awaiting.look()
     (run,) = awaiting.session.runs
-    assert (run.stream.last_step, first.heir) == (40, run)
+    assert (run.stream.last_step, first.replaced_by) == (40, run)
 
 
 def test_of_several_that_appear_at_once_none_is_left_out(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rltop.model import Evidence, Level, VerdictState
-from rltop.pages.badges import build_badges, paint_badges, verdicts_at
+from rltop.pages.badges import build_badges, paint_badges
 from rltop.pages.banner import build_banner, paint_banner
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
@@ -13,6 +13,7 @@ from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.rules.collapse import CHECKPOINT, LAST_GOOD, ONSET
+from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, a_verdict, firing_run
 
 COLLAPSE = a_verdict(
@@ -90,7 +91,7 @@ def test_the_banner_fits(width: int, glyphs: object) -> None:
 @pytest.mark.parametrize("size", [(40, 12), (80, 24), (120, 40)])
 def test_the_overview_shows_the_banner_and_says_something_else_below(run: FakeRun, size: tuple[int, int]) -> None:
     ill = FakeRun(**{**vars(run), "verdicts": [COLLAPSE, a_verdict()]})
-    rows = paint_overview(build_overview(ill, width=size[0], height=size[1]), *size, UNICODE)
+    rows = paint_overview(build_overview(Snapshot(ill), width=size[0], height=size[1]), *size, UNICODE)
     lines = text_of(rows).splitlines()
     assert len(rows) == size[1]
     assert "COLLAPSE since 1,150" in lines[1]
@@ -101,15 +102,15 @@ def test_the_overview_shows_the_banner_and_says_something_else_below(run: FakeRu
 def test_what_recovered_is_named_with_its_step_where_there_is_room(run: FakeRun) -> None:
     over = a_verdict(state=VerdictState.RECOVERED, recovered_step=1195)
     healed = FakeRun(**{**vars(run), "verdicts": [over]})
-    groups = build_badges(healed, healed.verdicts)
+    groups = build_badges(Snapshot(healed), healed.verdicts)
     assert "KL drift recovered 1,195" in text_of(paint_badges(groups, 160, UNICODE))
     assert "1 recovered" in text_of(paint_badges(groups, 60, UNICODE, lines=1))
 
 
 def test_muted_rules_are_counted_and_stay_away_from_the_past_too(run: FakeRun) -> None:
     muted = FakeRun(**{**vars(run), "muted": frozenset({"T2"})})
-    groups = build_badges(muted, [])
+    groups = build_badges(Snapshot(muted), [])
     assert groups[0].muted == 1
     assert "1 muted" in text_of(paint_badges(groups, 120, UNICODE))
-    assert "T2" in [verdict.rule for verdict in verdicts_at(run, 1170)]
-    assert "T2" not in [verdict.rule for verdict in verdicts_at(muted, 1170)]
+    assert "T2" in [verdict.rule for verdict in Snapshot(run, 1170).verdicts.standing]
+    assert "T2" not in [verdict.rule for verdict in Snapshot(muted, 1170).verdicts.standing]

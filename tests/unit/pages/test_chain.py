@@ -13,6 +13,7 @@ from rltop.pages.chain_rows import columns_of, paint_chain
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, a_verdict, run_of
 
 ONSET = 200
@@ -53,7 +54,7 @@ def crash(**changes: object) -> Verdict:
 
 
 def chain(run: FakeRun, at: int | None = None, cells: int = 60) -> ChainView:
-    return build_chain(run, crash(), at, cells)
+    return build_chain(Snapshot(run, at), crash(), cells)
 
 
 def by_title(view: ChainView) -> dict[str, int | None]:
@@ -110,7 +111,7 @@ def test_a_learning_rate_that_changed_is_found() -> None:
 def test_a_young_run_says_that_it_cannot_tell() -> None:
     run = trl_run(steps=12)
     view = build_chain(
-        run, a_verdict("R1", family="reward", metric="reward_mean", key="reward", since_step=4), None, 60
+        Snapshot(run), a_verdict("R1", family="reward", metric="reward_mean", key="reward", since_step=4), 60
     )
     assert "too few records" in view.conclusion
     assert view.first is None
@@ -132,7 +133,7 @@ def test_what_is_not_logged_is_named_and_not_shown() -> None:
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object) -> None:
     columns = columns_of(width)
-    view = build_chain(trl_run(reward=ONSET, entropy=ONSET - 12), crash(), None, columns.cells)
+    view = build_chain(Snapshot(trl_run(reward=ONSET, entropy=ONSET - 12)), crash(), columns.cells)
     rows = paint_chain(view, width, glyphs)  # type: ignore[arg-type]
     texts = ["".join(piece.text for piece in row.line) for row in rows]
     assert all(cell_width(text) <= width for text in texts)
@@ -159,7 +160,7 @@ def test_a_line_that_drifts_is_neither_unchanged_nor_first() -> None:
     ]  # fmt: skip
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     verdict = a_verdict("E1", family="entropy", metric="entropy", key="entropy", since_step=ONSET, next=())
-    view = build_chain(run, verdict, None, 60)
+    view = build_chain(Snapshot(run), verdict, 60)
     assert view.subject is not None
     assert view.subject.moved.is_drift
     assert view.first is None
@@ -215,6 +216,6 @@ def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
     verdict = a_verdict(
         "R10", family="reward", metric="reward_component", key="rewards/right/mean", since_step=ONSET, next=()
     )
-    view = build_chain(run_of("".join(lines).encode()), verdict, None, 60)
+    view = build_chain(Snapshot(run_of("".join(lines).encode())), verdict, 60)
     assert view.subject is not None
     assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")

@@ -12,6 +12,7 @@ from rltop.model import NonFinite
 from rltop.pages.changes import build_change, paint_change, sigma_text
 from rltop.rows.glyphs import ASCII, UNICODE
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.store.series import StoreOptions
 from tests.fake_run import FakeRun, Label, run_of, verl_lines, verl_rows
 from tests.stores import stream_of
@@ -26,7 +27,7 @@ def run_with_a_jump(at: int = 300, steps: int = 400, factor: float = 4.0) -> Fak
 
 
 def test_the_key_that_jumped_is_first_and_says_from_where_to_where() -> None:
-    view = build_change(run_with_a_jump(), 300)
+    view = build_change(Snapshot(run_with_a_jump(), 300))
     first = view.rows[0]
     assert first.signal.key == "actor/grad_norm"
     assert first.shift.before == pytest.approx(0.4, rel=0.1)
@@ -35,7 +36,7 @@ def test_the_key_that_jumped_is_first_and_says_from_where_to_where() -> None:
 
 
 def test_a_quiet_step_has_few_that_moved() -> None:
-    view = build_change(run_with_a_jump(), 250)
+    view = build_change(Snapshot(run_with_a_jump(), 250))
     assert "actor/grad_norm" not in [one.signal.key for one in view.rows if one.is_outside]
     assert view.moved <= 2
     assert len(view.rows) >= 5
@@ -46,7 +47,7 @@ def test_what_is_not_finite_comes_first_and_is_named() -> None:
     rows = [(step, {"a": 1 + noise.gauss(0, 0.1), "b": 1.0 + (step >= 90)}) for step in range(100)]
     rows[90][1]["a"] = NonFinite.NAN
     run = FakeRun(Label.of("run"), stream_of(rows))
-    view = build_change(run, 90)
+    view = build_change(Snapshot(run, 90))
     assert [one.signal.key for one in view.rows[:2]] == ["a", "b"]
     text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, None, UNICODE))
     assert "NaN/Inf" in text
@@ -54,21 +55,21 @@ def test_what_is_not_finite_comes_first_and_is_named() -> None:
 
 def test_too_little_before_is_said() -> None:
     run = FakeRun(Label.of("run"), stream_of((step, {"a": float(step)}) for step in range(5)))
-    view = build_change(run)
+    view = build_change(Snapshot(run))
     assert (view.judged, view.unknown) == (0, 1)
     assert "too little before" in "".join(
         piece.text for row in paint_change(view, 80, 24, UNICODE) for piece in row.line
     )
     empty = FakeRun(Label.of("run"), stream_of([]))
     assert "nothing has been logged" in "".join(
-        piece.text for piece in paint_change(build_change(empty), 80, 24, UNICODE)[0].line
+        piece.text for piece in paint_change(build_change(Snapshot(empty)), 80, 24, UNICODE)[0].line
     )
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 140, 200])
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_no_row_is_wider_than_the_screen(width: int, glyphs: object) -> None:
-    view = build_change(run_with_a_jump(), 300, width=width)
+    view = build_change(Snapshot(run_with_a_jump(), 300), width=width)
     for row in paint_change(view, width, None, glyphs):  # type: ignore[arg-type]
         text = "".join(piece.text for piece in row.line)
         assert cell_width(text) <= width
@@ -86,7 +87,7 @@ def test_cells_read_do_not_grow_with_the_run(monkeypatch: pytest.MonkeyPatch) ->
         read.append(sum(map(len, rows)))
         counter = count()
         monkeypatch.setattr(type(stream), "series", lambda *_, counter=counter: next(counter))
-        assert build_change(FakeRun(Label.of("run"), stream), at).judged
+        assert build_change(Snapshot(FakeRun(Label.of("run"), stream), at)).judged
         assert next(counter) == 0, "a whole series was read"
     assert read[0] == read[1]
 
@@ -104,7 +105,8 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
         rows.append({"step": step, **row, "frac_reward_zero_std": 0.0, "completions/mean_length": 9.0})
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
     text = "\n".join(
-        "".join(piece.text for piece in row.line) for row in paint_change(build_change(run, 40), 80, None, UNICODE)
+        "".join(piece.text for piece in row.line)
+        for row in paint_change(build_change(Snapshot(run, 40)), 80, None, UNICODE)
     )
     assert " right " in text
     assert "reward part" not in text
@@ -112,7 +114,7 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
 
 def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
     run = run_with_a_jump()
-    rows = paint_change(build_change(run, 300, width=40), 40, 20, UNICODE)
+    rows = paint_change(build_change(Snapshot(run, 300), width=40), 40, 20, UNICODE)
     (line,) = ["".join(piece.text for piece in row.line) for row in rows if row.hot][:1]
     assert cell_width(line) <= 40
     assert "gradient norm" in line

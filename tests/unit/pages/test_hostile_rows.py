@@ -23,6 +23,7 @@ from rltop.report.text import once_text
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import ROLES, Row
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 
 TEXT = st.text(max_size=30) | st.sampled_from(
     [
@@ -90,25 +91,25 @@ def check(rows: list[Row], width: int, height: int, glyphs: Glyphs) -> None:
 def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs: Glyphs) -> None:
     at = run.stream.last_step if run.age_s is None else None
     check(
-        paint_overview(build_overview(run, at, width=width, height=height), width, height, glyphs),
+        paint_overview(build_overview(Snapshot(run, at), width=width, height=height), width, height, glyphs),
         width,
         height,
         glyphs,
     )
-    check(paint_timing(build_timing_page(run, at), width, height, glyphs), width, height, glyphs)
-    check(paint_verdict(build_verdict(run, "O12", at), width, height, glyphs), width, height, glyphs)
-    view = build_tree(run, index_tree(run), height=height, width=width, at=at)
+    check(paint_timing(build_timing_page(Snapshot(run, at)), width, height, glyphs), width, height, glyphs)
+    check(paint_verdict(build_verdict(Snapshot(run, at), "O12"), width, height, glyphs), width, height, glyphs)
+    view = build_tree(Snapshot(run, at), index_tree(Snapshot(run)), height=height, width=width)
     check(paint_tree(view, width, height, glyphs), width, height, glyphs)
     for key in (*run.stream.keys[:2], "no such key"):
-        check(paint_metric(build_metric(run, key, at), width, height, glyphs), width, height, glyphs)
+        check(paint_metric(build_metric(Snapshot(run, at), key), width, height, glyphs), width, height, glyphs)
 
 
 @given(hostile_runs())
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_reports_of_hostile_runs_are_clean(run: FakeRun) -> None:
     for use_color in (False, True):
-        text = once_text(run, 80, use_color=use_color) + check_text(run, use_color=use_color)
+        text = once_text(Snapshot(run), 80, use_color=use_color) + check_text(Snapshot(run), use_color=use_color)
         assert is_harmless(text.replace("\n", "").replace("\x1b", ""))
         assert use_color or "\x1b" not in text
-    assert json.loads(dumps(check_document(run)))["records"] == run.stream.rows
-    assert set(json.loads(dumps(once_document(run)))["counts"]) >= set(run.counts.names())
+    assert json.loads(dumps(check_document(Snapshot(run))))["records"] == run.stream.rows
+    assert set(json.loads(dumps(once_document(Snapshot(run))))["counts"]) >= set(run.counts.names())

@@ -12,6 +12,7 @@ from rltop.pages.chart import Marker, MarkerKind, add_rail, paint_marker_legend,
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.store.series import StoreOptions
 from tests.fake_run import FakeRun, run_of, verl_lines, verl_rows
 
@@ -39,7 +40,7 @@ def legend(markers: tuple[Marker, ...], width: int = 120, glyphs: Glyphs = UNICO
 
 
 def test_rules_checkpoints_and_validations_stand_under_their_steps(run: FakeRun) -> None:
-    markers = read_markers(run, 0, 100, "grad_norm")
+    markers = read_markers(Snapshot(run), 0, 100, "grad_norm")
     signs = rail(markers)
     assert (signs[50], signs[60], signs[80]) == ("▲", "◇", "◆")
     assert [i for i, sign in enumerate(signs) if sign == "v"] == [20, 40]
@@ -48,7 +49,7 @@ def test_rules_checkpoints_and_validations_stand_under_their_steps(run: FakeRun)
 
 
 def test_the_legend_names_steps_and_puts_the_metrics_own_rules_first(run: FakeRun) -> None:
-    text = legend(read_markers(run, 0, 100, "grad_norm"))
+    text = legend(read_markers(Snapshot(run), 0, 100, "grad_norm"))
     assert text.index("O1 50") < text.index("R1 80")
     assert "checkpoint 100" in text
     assert "validation every 20, last 100" in text
@@ -56,11 +57,11 @@ def test_the_legend_names_steps_and_puts_the_metrics_own_rules_first(run: FakeRu
 
 def test_what_is_muted_is_not_marked(run: FakeRun) -> None:
     quiet = FakeRun(**{**vars(run), "muted": frozenset({"R1"})})
-    assert "R1" not in {marker.rule for marker in read_markers(quiet, 0, 100)}
+    assert "R1" not in {marker.rule for marker in read_markers(Snapshot(quiet), 0, 100)}
 
 
 def test_only_what_lies_in_the_picture_is_marked(run: FakeRun) -> None:
-    assert {marker.step for marker in read_markers(run, 55, 79)} == {60}
+    assert {marker.step for marker in read_markers(Snapshot(run), 55, 79)} == {60}
 
 
 def test_a_validation_on_every_step_is_said_and_not_drawn() -> None:
@@ -76,11 +77,11 @@ def test_a_beginning_is_seen_over_everything_else() -> None:
 
 def test_a_restart_is_marked() -> None:
     again = run_of(verl_lines([*verl_rows(60), *verl_rows(80, from_step=41, seed=2)]))
-    assert [marker.step for marker in read_markers(again, 0, 99) if marker.kind is MarkerKind.RESTART] == [41]
+    assert [marker.step for marker in read_markers(Snapshot(again), 0, 99) if marker.kind is MarkerKind.RESTART] == [41]
 
 
 def test_steps_are_those_of_the_rows_however_long_the_picture_is(run: FakeRun) -> None:
-    markers = read_markers(run, 0, 100_000)
+    markers = read_markers(Snapshot(run), 0, 100_000)
     assert "checkpoint every 100, last 400" in legend(markers)
     assert "validation every 20, last 400" in legend(markers)
 
@@ -90,7 +91,7 @@ def test_downsampled_validations_are_marked_where_their_buckets_begin() -> None:
     lines = b"".join(json.dumps({"step": step, **row}).encode() + b"\n" for step, row in rows)
     short = run_of(lines, options=StoreOptions(memory_bytes=60_000))
     assert short.stream.downsampled_range(500) is not None
-    marked = [marker.step for marker in read_markers(short, 0, 6000) if marker.kind is MarkerKind.VALIDATION]
+    marked = [marker.step for marker in read_markers(Snapshot(short), 0, 6000) if marker.kind is MarkerKind.VALIDATION]
     assert marked[-1] == 5950
     assert len(marked) > 50
 
@@ -106,7 +107,7 @@ def test_legends_fit_whatever_there_is(width: int, glyphs: Glyphs) -> None:
 
 
 def test_markers_stand_under_the_aligned_charts(run: FakeRun) -> None:
-    frame = frame_around(run, 80, 61)
+    frame = frame_around(Snapshot(run), 80, 61)
     assert frame is not None
     assert frame.cell(79) == frame.left - 1
     assert frame.cell(80) == frame.left + 1

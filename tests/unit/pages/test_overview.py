@@ -19,6 +19,7 @@ from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import ROLES, Row, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.rules import registry
+from rltop.run.snapshot import Snapshot
 from rltop.store.series import StoreOptions
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,7 +28,7 @@ SIZES = [(80, 22), (120, 38), (200, 58)]
 
 
 def rows_of(run: FakeRun, width: int, height: int | None, glyphs: Glyphs = UNICODE, at: int | None = None) -> list[Row]:
-    view = build_overview(run, at, width=width, height=height or 40)
+    view = build_overview(Snapshot(run, at), width=width, height=height or 40)
     return paint_overview(view, width, height, glyphs)
 
 
@@ -125,7 +126,7 @@ def test_the_sentence_says_of_time_only_once_where_it_goes() -> None:
     said = []
     for rule, family in (("P14", "performance"), ("O3", "gradient")):
         run.verdicts = [a_verdict(rule, Level.INFO, family=family)._replace(headline=words)]
-        said.append(str(build_overview(run).sentence.text))
+        said.append(str(build_overview(Snapshot(run)).sentence.text))
     assert "gen is" not in said[0]
     assert said[1].startswith(f"{words}; gen is")
 
@@ -203,7 +204,7 @@ def test_the_cursor_shows_the_step_it_stands_on(firing: FakeRun) -> None:
 
 def test_a_row_read_again_stands_in_for_one_that_was_downsampled(firing: FakeRun) -> None:
     row = {"timing_s/step": 100.0, "timing_s/gen": 90.0}
-    view = build_overview(firing, 700, row=row)
+    view = build_overview(Snapshot(firing, 700), row=row)
     assert view.timing is not None
     assert (view.timing.step, view.timing.total_s) == (700, 100.0)
 
@@ -237,7 +238,7 @@ def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRu
     run = run_of(b"nonsense\n" + verl_lines(verl_rows(30)))
     last = lines_of(rows_of(run, 120, 38))[-1]
     assert last.startswith(" file: 1 bad line (first at 1")
-    elsewhere = paint_overview(build_overview(run), 120, 38, UNICODE, has_counts=False)
+    elsewhere = paint_overview(build_overview(Snapshot(run)), 120, 38, UNICODE, has_counts=False)
     assert "bad line" not in "".join(lines_of(elsewhere))
 
 
@@ -304,7 +305,7 @@ def test_a_hostile_name_stays_in_its_row() -> None:
 
 
 def test_levels_of_rows_follow_the_verdicts(firing: FakeRun) -> None:
-    view = build_overview(firing)
+    view = build_overview(Snapshot(firing))
     levels = {row.reading.key.raw: row.reading.level for row in view.rows}
     assert levels["actor/kl_loss"] is Level.WARN
     assert levels["response_length/mean"] is Level.CRIT
@@ -318,6 +319,6 @@ def test_facts_never_crowd_out_what_happened() -> None:
         *told,
         *(Event(1191 + i, 1191 + i, "F3", "facts", Level.INFO, EventState.FACT, "validation 0.5") for i in range(20)),
     ]
-    shown = build_overview(run, None, width=120, height=40).events
+    shown = build_overview(Snapshot(run), width=120, height=40).events
     assert [event for event in reversed(shown) if event.family != "facts"] == told
     assert [event.step for event in shown if event.family == "facts"] == [1210, 1209]

@@ -12,8 +12,9 @@ from rltop.pages.header import HeaderView, build_header
 from rltop.pages.stages import build_timing
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 
 BEGUN_S = 1.7e9
@@ -31,8 +32,8 @@ def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
     )
     while session.step(1_000.0):
         pass
-    run: TrackedRun = session.runs[0]
-    return build_header(run, build_timing(run))
+    run: Run = session.runs[0]
+    return build_header(Snapshot(run), build_timing(Snapshot(run)))
 
 
 def minibatches(global_steps: int, each: int, step_s: float) -> list[dict[str, float]]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rltop.model import Event, EventState, Level, VerdictState
-from rltop.pages.badges import build_badges, verdicts_at
+from rltop.pages.badges import build_badges
 from rltop.pages.chart import Zoom, build_plot
 from rltop.pages.metric import build_metric, paint_metric, paint_metric_details
 from rltop.pages.overview import build_overview
@@ -22,6 +22,7 @@ from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.pages.verdict import build_verdict, paint_verdict
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Row, TargetKind
+from rltop.run.snapshot import Snapshot
 
 
 def text_of(rows: list[Row]) -> str:
@@ -38,7 +39,7 @@ def run() -> FakeRun:
 
 def test_statistics_are_those_of_every_row(run: FakeRun) -> None:
     values = [data["actor/entropy"] for _, data in verl_rows(is_ill=True)]
-    view = build_metric(run, "actor/entropy")
+    view = build_metric(Snapshot(run), "actor/entropy")
     table = {one.name: one for one in view.statistics}
     assert table["min"].value == f"{min(values):.3f}"
     assert table["max"].value == f"{max(values):.3f}"
@@ -55,14 +56,14 @@ def test_a_metric_says_where_it_was_not_finite() -> None:
     rows = verl_rows(60)
     for step in (10, 40):
         rows[step - 1][1]["actor/grad_norm"] = None
-    view = build_metric(run_of(verl_lines(rows)), "actor/grad_norm")
+    view = build_metric(Snapshot(run_of(verl_lines(rows))), "actor/grad_norm")
     (entry,) = [one for one in view.statistics if one.name == "not finite"]
     assert (entry.value, entry.remark, entry.role) == ("2", "at null 10, null 40", "crit")
     assert [mark.step for mark in view.plot.marks if mark.role == "spark-mark"] == [10, 40]
 
 
 def test_a_metric_says_what_it_means_and_links_its_relatives(run: FakeRun) -> None:
-    view = build_metric(run, "actor/kl_loss")
+    view = build_metric(Snapshot(run), "actor/kl_loss")
     text = text_of(paint_metric(view, 120, None, UNICODE))
     assert "reference" in text
     targets = [hot.target for row in paint_metric(view, 120, None, UNICODE) for hot in row.hot]
@@ -73,21 +74,21 @@ def test_a_metric_says_what_it_means_and_links_its_relatives(run: FakeRun) -> No
 
 
 def test_hot_ranges_stay_in_their_column(run: FakeRun) -> None:
-    rows = paint_metric_details(build_metric(run, "actor/kl_loss"), 120, None, UNICODE)
+    rows = paint_metric_details(build_metric(Snapshot(run), "actor/kl_loss"), 120, None, UNICODE)
     hot = [one for row in rows for one in row.hot]
     assert hot
     assert all(one.start >= 40 and one.stop <= 120 for one in hot)
 
 
 def test_an_unknown_key_has_a_page_too(run: FakeRun) -> None:
-    text = text_of(paint_metric(build_metric(run, "no/such/key"), 80, None, UNICODE))
+    text = text_of(paint_metric(build_metric(Snapshot(run), "no/such/key"), 80, None, UNICODE))
     assert "Not in the catalogue" in text
     assert "—" in text
 
 
 def test_the_cursor_limits_the_numbers(run: FakeRun) -> None:
     values = [data["actor/kl_loss"] for _, data in verl_rows(is_ill=True)]
-    view = build_metric(run, "actor/kl_loss", 600)
+    view = build_metric(Snapshot(run, 600), "actor/kl_loss")
     table = {one.name: one for one in view.statistics}
     assert table["last"].value == f"{values[599]:.3g}"
     assert table["max"].value == f"{max(values[:600]):.3g}"
@@ -96,7 +97,7 @@ def test_the_cursor_limits_the_numbers(run: FakeRun) -> None:
 
 def test_a_chart_gets_at_most_two_points_a_column_and_keeps_every_extreme(run: FakeRun) -> None:
     values = [data["actor/grad_norm"] for _, data in verl_rows(is_ill=True)]
-    plot = build_metric(run, "actor/grad_norm", columns=100).plot
+    plot = build_metric(Snapshot(run), "actor/grad_norm", columns=100).plot
     assert len(plot.raw.steps) <= 200
     assert max(plot.raw.values) == max(values)
     assert min(plot.raw.values) == min(values)
@@ -106,33 +107,35 @@ def test_a_chart_gets_at_most_two_points_a_column_and_keeps_every_extreme(run: F
 
 def test_a_zoomed_chart_shows_every_record_of_its_stretch(run: FakeRun) -> None:
     values = [data["actor/grad_norm"] for _, data in verl_rows(is_ill=True)]
-    plot = build_metric(run, "actor/grad_norm", columns=100, zoom=Zoom(101, 150)).plot
+    plot = build_metric(Snapshot(run), "actor/grad_norm", columns=100, zoom=Zoom(101, 150)).plot
     assert plot.raw.steps == tuple(range(101, 151))
     assert plot.raw.values == tuple(values[100:150])
 
 
 def test_smoothing_is_a_mean_over_records(run: FakeRun) -> None:
-    signal = signal_of(run, "actor/grad_norm")
-    reading = read_signal(run, signal, 2)
-    smooth = build_plot(run, reading, (), columns=2000, smoothing=0.5).smooth.values
+    signal = signal_of(Snapshot(run), "actor/grad_norm")
+    reading = read_signal(Snapshot(run), signal, 2)
+    smooth = build_plot(Snapshot(run), reading, (), columns=2000, smoothing=0.5).smooth.values
     values = [data["actor/grad_norm"] for _, data in verl_rows(is_ill=True)]
     assert smooth[0] == pytest.approx(values[0])
     assert smooth[1] == pytest.approx((0.5 * values[0] + values[1]) / 1.5)
 
 
 def test_thresholds_baselines_and_restarts_are_lines_of_the_chart(run: FakeRun) -> None:
-    plot = build_metric(run, "actor/kl_loss").plot
-    start = baseline_of(run.stream, signal_of(run, "actor/kl_loss"))
+    plot = build_metric(Snapshot(run), "actor/kl_loss").plot
+    start = baseline_of(Snapshot(run), signal_of(Snapshot(run), "actor/kl_loss"))
     assert {level.role: level.value for level in plot.levels} == {"threshold": 0.2, "baseline": start}
     assert [(mark.step, mark.role) for mark in plot.marks] == [(1187, "warn")]
     again = run_of(verl_lines([*verl_rows(60), *verl_rows(80, seed=3, from_step=41)]))
-    assert (41, "restart") in [(mark.step, mark.role) for mark in build_metric(again, "actor/entropy").plot.marks]
+    assert (41, "restart") in [
+        (mark.step, mark.role) for mark in build_metric(Snapshot(again), "actor/entropy").plot.marks
+    ]
 
 
 def test_a_logarithmic_chart_needs_a_value_above_zero() -> None:
     run = run_of(verl_lines([(step, {"loss": -1.0, "up": float(step)}) for step in range(40)]))
-    assert not build_metric(run, "loss", is_log=True).plot.is_log
-    assert build_metric(run, "up", is_log=True).plot.is_log
+    assert not build_metric(Snapshot(run), "loss", is_log=True).plot.is_log
+    assert build_metric(Snapshot(run), "up", is_log=True).plot.is_log
 
 
 @given(st.integers(0, 500), st.integers(1, 500), st.floats(0.1, 4), st.floats(-2, 2))
@@ -148,14 +151,14 @@ def test_zooming_stays_inside_the_run(first: int, length: int, factor: float, sh
 
 
 def test_stages_add_up_to_the_step(run: FakeRun) -> None:
-    view = build_timing_page(run)
+    view = build_timing_page(Snapshot(run))
     assert view.timing is not None
     stacked = sum(stage.duration_s for stage in view.timing.top if stage.lane == 0)
     assert stacked == pytest.approx(view.timing.total_s, rel=0.01)
 
 
 def test_the_page_names_the_stage_behind_a_slow_down(run: FakeRun) -> None:
-    text = text_of(paint_timing(build_timing_page(run), 120, 38, UNICODE)).replace("\n", " ")
+    text = text_of(paint_timing(build_timing_page(Snapshot(run)), 120, 38, UNICODE)).replace("\n", " ")
     assert "gen alone took 27.4 s more than usual" in text
     assert "most of it in gen" in text
 
@@ -164,12 +167,12 @@ def test_a_steady_run_is_said_to_be_steady() -> None:
     rows = verl_rows(90)
     for _, data in rows:
         data.pop("timing_s/save_checkpoint", None)
-    text = text_of(paint_timing(build_timing_page(run_of(verl_lines(rows))), 120, 38, UNICODE))
+    text = text_of(paint_timing(build_timing_page(Snapshot(run_of(verl_lines(rows)))), 120, 38, UNICODE))
     assert "steps have kept their pace since 1" in text
 
 
 def test_the_table_has_last_median_and_percentile(run: FakeRun) -> None:
-    view = build_timing_page(run)
+    view = build_timing_page(Snapshot(run))
     gen = next(one for one in view.table if one.name.raw == "gen")
     values = sorted(data["timing_s/gen"] for _, data in verl_rows(is_ill=True)[-200:])
     assert gen.median_s == pytest.approx((values[99] + values[100]) / 2)
@@ -183,7 +186,7 @@ def test_the_table_has_last_median_and_percentile(run: FakeRun) -> None:
 
 
 def test_any_past_step_has_its_page(run: FakeRun) -> None:
-    view = build_timing_page(run, 1100)
+    view = build_timing_page(Snapshot(run, 1100))
     assert view.timing is not None
     assert (view.timing.step, view.timing.is_older) == (1100, False)
     text = text_of(paint_timing(view, 120, 38, UNICODE))
@@ -193,16 +196,16 @@ def test_any_past_step_has_its_page(run: FakeRun) -> None:
 
 def test_a_run_without_timing_says_so() -> None:
     run = run_of(verl_lines([(step, {"loss": 1.0}) for step in range(40)]))
-    assert "logs its timing" in text_of(paint_timing(build_timing_page(run), 80, 24, UNICODE))
+    assert "logs its timing" in text_of(paint_timing(build_timing_page(Snapshot(run)), 80, 24, UNICODE))
     empty = run_of(b"")
-    assert "too few records" in text_of(paint_timing(build_timing_page(empty), 80, 24, UNICODE))
+    assert "too few records" in text_of(paint_timing(build_timing_page(Snapshot(empty)), 80, 24, UNICODE))
 
 
 def test_a_step_without_stages_is_one_row_and_no_culprit() -> None:
     logged = {"reward": 0.5, "kl": 0.01, "completions/mean_length": 40.0, "frac_reward_zero_std": 0.1}
     rows = [{"step": step, **logged, "step_time": 2.0 if step > 60 else 1.0} for step in range(1, 81)]
     run = run_of(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
-    view = build_timing_page(run)
+    view = build_timing_page(Snapshot(run))
     assert [one.name.raw for one in view.table] == ["step"]
     said = view.explanation.raw
     assert "no stages are logged" in said and "most of it in" not in said and "step alone" not in said
@@ -212,10 +215,13 @@ def test_a_step_without_stages_is_one_row_and_no_culprit() -> None:
 def test_a_stage_that_is_longer_than_the_step_is_no_percentage_of_it() -> None:
     timings = {"timing_s/gen": 98.24, "timing_s/update_actor": 0.3, "timing_s/step": 1.0}
     run = run_of(verl_lines([(step, {"critic/score/mean": 0.5, **timings}) for step in range(1, 60)]))
-    view = build_timing_page(run)
+    view = build_timing_page(Snapshot(run))
     assert "gen took 98.2 s, longer than the whole step of 1.00 s" in view.explanation.raw
     for width in (40, 56, 64, 80, 120, 200):
-        for rows in (paint_timing(view, width, 24, UNICODE), paint_overview(build_overview(run), width, 24, UNICODE)):
+        for rows in (
+            paint_timing(view, width, 24, UNICODE),
+            paint_overview(build_overview(Snapshot(run)), width, 24, UNICODE),
+        ):
             text = text_of(rows)
             assert "9,824" not in text and ">1×" in text
     assert "longer than the step" in text_of(paint_timing(view, 64, 24, UNICODE))
@@ -223,7 +229,7 @@ def test_a_stage_that_is_longer_than_the_step_is_no_percentage_of_it() -> None:
 
 @pytest.mark.parametrize("width", range(40, 101, 4))
 def test_the_table_of_stages_has_whole_columns(run: FakeRun, width: int) -> None:
-    text = text_of(paint_timing(build_timing_page(run), width, None, UNICODE))
+    text = text_of(paint_timing(build_timing_page(Snapshot(run)), width, None, UNICODE))
     table = text[text.index("─\n") + 2 :].splitlines()
     assert "trend" in table[0]
     # The name may be cut where it is longer than its column.
@@ -234,7 +240,7 @@ def test_the_table_of_stages_has_whole_columns(run: FakeRun, width: int) -> None
 
 
 def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> None:
-    rows = paint_verdict(build_verdict(run, "O12"), 120, None, UNICODE)
+    rows = paint_verdict(build_verdict(Snapshot(run), "O12"), 120, None, UNICODE)
     text = text_of(rows)
     for part in (
         "▲ WARN",
@@ -254,7 +260,7 @@ def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> N
 
 
 def test_what_moved_before_the_onset_is_said(run: FakeRun) -> None:
-    chain = build_verdict(run, "O12").chain
+    chain = build_verdict(Snapshot(run), "O12").chain
     assert chain is not None
     records = {link.title: link.records for link in chain.links}
     assert records["learning rate"] is None
@@ -265,23 +271,25 @@ def test_what_moved_before_the_onset_is_said(run: FakeRun) -> None:
 
 def test_a_recovered_verdict_says_when(run: FakeRun) -> None:
     over = a_verdict(state=VerdictState.RECOVERED, recovered_step=1200)
-    text = text_of(paint_verdict(build_verdict(FakeRun(**{**vars(run), "verdicts": [over]}), "O12"), 120, 30, UNICODE))
+    text = text_of(
+        paint_verdict(build_verdict(Snapshot(FakeRun(**{**vars(run), "verdicts": [over]})), "O12"), 120, 30, UNICODE)
+    )
     assert "RECOVERED" in text
     assert "recovered 1,200" in text
 
 
 def test_a_rule_that_does_not_stand_says_so(run: FakeRun) -> None:
-    text = text_of(paint_verdict(build_verdict(run, "O12", 1100), 80, 24, UNICODE))
+    text = text_of(paint_verdict(build_verdict(Snapshot(run, 1100), "O12"), 80, 24, UNICODE))
     assert "this rule does not fire at this step" in text
     assert "1,187" not in text
 
 
 def test_a_past_verdict_is_the_one_of_the_time(run: FakeRun) -> None:
-    view = build_verdict(run, "T2", 1170)
+    view = build_verdict(Snapshot(run, 1170), "T2")
     assert view.verdict is not None
     assert (view.verdict.level, view.verdict.since_step) == (Level.WARN, 1165)
     assert view.verdict.headline == "answers are 1.6× as long as at the start, as of step 1,165"
-    begun = build_verdict(run, "T2", 1165).verdict
+    begun = build_verdict(Snapshot(run, 1165), "T2").verdict
     assert begun is not None and begun.headline == "answers are 1.6× as long as at the start"
 
 
@@ -290,9 +298,9 @@ def test_pages_keep_to_their_size(run: FakeRun, width: int) -> None:
     from rltop.rows.widths import cell_width
 
     pages = [
-        paint_metric(build_metric(run, "actor/kl_loss"), width, 20, UNICODE),
-        paint_timing(build_timing_page(run), width, 20, UNICODE),
-        paint_verdict(build_verdict(run, "O12"), width, 20, UNICODE),
+        paint_metric(build_metric(Snapshot(run), "actor/kl_loss"), width, 20, UNICODE),
+        paint_timing(build_timing_page(Snapshot(run)), width, 20, UNICODE),
+        paint_verdict(build_verdict(Snapshot(run), "O12"), width, 20, UNICODE),
     ]
     for rows in pages:
         assert len(rows) == 20
@@ -300,8 +308,8 @@ def test_pages_keep_to_their_size(run: FakeRun, width: int) -> None:
 
 
 def test_a_rule_that_the_settings_mute_is_no_rule_that_is_well(run: FakeRun) -> None:
-    plain = build_badges(run, run.verdicts)[0]
-    muted = build_badges(FakeRun(**{**vars(run), "silenced": frozenset({"L1"})}), run.verdicts)[0]
+    plain = build_badges(Snapshot(run), run.verdicts)[0]
+    muted = build_badges(Snapshot(FakeRun(**{**vars(run), "silenced": frozenset({"L1"})})), run.verdicts)[0]
     assert (muted.quiet, muted.muted) == (plain.quiet - 1, 1)
 
 
@@ -313,5 +321,5 @@ def test_a_past_step_knows_nothing_of_what_stood_there_before_a_restart() -> Non
         Event(90, 10, "L6", "liveness", Level.INFO, EventState.FACT, "restarted at step 10 (was at 89)"),
         Event(100, 20, "O1", "gradient", Level.WARN, EventState.FIRING, "gradient norm 9", since_step=20),
     ]
-    assert [verdict.rule for verdict in verdicts_at(run, 60)] == ["O1"]
-    assert [verdict.rule for verdict in verdicts_at(run, 9)] == []
+    assert [verdict.rule for verdict in Snapshot(run, 60).verdicts.standing] == ["O1"]
+    assert [verdict.rule for verdict in Snapshot(run, 9).verdicts.standing] == []

@@ -7,6 +7,7 @@ import pytest
 from rltop.pages.ranks import build_ranks, paint_rank_line, paint_ranks, worst_stage
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from rltop.stats.ranks import RankHistory
 from tests.fake_run import run_of, verl_lines, verl_rows
 
@@ -22,7 +23,10 @@ def slow_run():
 @pytest.mark.parametrize("is_ascii", [False, True])
 def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
     glyphs, run = glyph_set(is_ascii=is_ascii), slow_run()
-    rows = [*paint_ranks(build_ranks(run), width, None, glyphs), paint_rank_line(worst_stage(run, None), width, glyphs)]
+    rows = [
+        *paint_ranks(build_ranks(Snapshot(run)), width, None, glyphs),
+        paint_rank_line(worst_stage(Snapshot(run)), width, glyphs),
+    ]
     texts = ["".join(piece.text for piece in row.line) for row in rows]
     assert all(cell_width(text) <= width for text in texts)
     table = next(text for text in texts if "update" in text)
@@ -31,5 +35,5 @@ def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
 
 
 def test_a_run_whose_ranks_say_nothing_says_so():
-    rows = paint_ranks(build_ranks(run_of(verl_lines(verl_rows(20)))), 80, 24, glyph_set(is_ascii=False))
+    rows = paint_ranks(build_ranks(Snapshot(run_of(verl_lines(verl_rows(20))))), 80, 24, glyph_set(is_ascii=False))
     assert "No rank of this run" in "".join(piece.text for row in rows for piece in row.line)

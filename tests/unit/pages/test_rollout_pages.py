@@ -24,6 +24,7 @@ from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.rollouts import RolloutShelf
+from rltop.run.snapshot import Snapshot
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
 METRICS = b"".join(b'{"step": %d, "loss": 1.0, "reward": 0.5}\n' % step for step in range(1, 31))
@@ -47,7 +48,7 @@ def targets_of(rows: list[Row]) -> list[Target]:
 
 def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
     """Every page of the first group and its first completion."""
-    view = build_rollouts(run)
+    view = build_rollouts(Snapshot(run))
     group = build_completions(view, "")
     painted = [paint_rollouts(view, width, None, glyphs), paint_completions(group, width, None, glyphs)]
     completion = group.completions[0] if group.completions else None
@@ -63,7 +64,7 @@ def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
 
 def test_the_most_uneven_group_is_first_and_leads_to_its_completions() -> None:
     run = run_with(FIXTURE / "rollouts.jsonl", at=125)
-    view = build_rollouts(run, 125)
+    view = build_rollouts(Snapshot(run, 125))
     ratios = [group.ratio for group in view.groups]
     assert ratios == sorted(ratios, key=lambda ratio: -(ratio or 0)) and (ratios[0] or 0) > 8
     rows = paint_rollouts(view, 120, 40, UNICODE)
@@ -83,7 +84,7 @@ def test_the_most_uneven_group_is_first_and_leads_to_its_completions() -> None:
 @pytest.mark.parametrize("order", list(GroupOrder))
 def test_groups_are_sorted_by_what_was_asked_for(tmp_path: Path, order: GroupOrder) -> None:
     run = run_with(FIXTURE / "rollouts.jsonl", at=125)
-    view = build_rollouts(run, 125, order)
+    view = build_rollouts(Snapshot(run, 125), order)
     keys = {
         GroupOrder.RATIO: [group.ratio for group in view.groups],
         GroupOrder.LONGEST: [max(group.lengths) for group in view.groups],
@@ -98,7 +99,7 @@ def test_groups_are_sorted_by_what_was_asked_for(tmp_path: Path, order: GroupOrd
 def test_completions_are_sorted_by_what_was_asked_for(tmp_path: Path, order: CompletionOrder) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([30])))
-    group = build_completions(build_rollouts(run_with(path)), "0", order)
+    group = build_completions(build_rollouts(Snapshot(run_with(path))), "0", order)
     keys = [
         each.tokens if order is CompletionOrder.LENGTH else getattr(each, order.value) for each in group.completions
     ]
@@ -154,37 +155,37 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_shown(tmp_path: Pat
 
 def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
     run = run_with(write_verl(tmp_path / "dump", [30], has_uid=True))
-    text = text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+    text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
     assert "lengths are characters" in text and "usual" not in text and "▲" not in text
 
 
 def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:
     run = run_of((FIXTURE / "metrics.jsonl").read_bytes())
-    assert "looking for" in text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+    assert "looking for" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
     run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "", lambda: None)
     run.rollouts.settle()
-    rows = paint_rollouts(build_rollouts(run), 80, 24, UNICODE)
+    rows = paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE)
     text = text_of(rows)
     assert text.index("log_completions=True") < text.index("trainer.rollout_data_dir") and "--rollouts" in text
     run.rollouts = RolloutShelf(str(tmp_path / "metrics.jsonl"), "nowhere/*.jsonl", lambda: None)
     run.rollouts.settle()
-    assert "nothing matches nowhere/*.jsonl" in text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+    assert "nothing matches nowhere/*.jsonl" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
 
 
 def test_another_step_than_the_cursors_says_so(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([10, 20])))
     run = run_with(path, at=17)
-    assert "nearest to step 17" in text_of(paint_rollouts(build_rollouts(run, 17), 80, 24, UNICODE))
+    assert "nearest to step 17" in text_of(paint_rollouts(build_rollouts(Snapshot(run, 17)), 80, 24, UNICODE))
     run = run_with(path)
-    assert "newest step of the dump" in text_of(paint_rollouts(build_rollouts(run), 80, 24, UNICODE))
+    assert "newest step of the dump" in text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
 
 
 def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_one(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([30])))
     run = run_with(path)
-    found = build_stragglers(run, None, ())
+    found = build_stragglers(Snapshot(run), ())
     assert found is not None and found.is_from_rollouts and found.group_size == 4
     assert found.reading.ratio == pytest.approx((30 + 1 + 1) / 3)
     rows = paint_stragglers(found, 80, 2, UNICODE)
@@ -194,9 +195,9 @@ def test_the_overview_takes_its_measure_from_the_completions_where_nobody_logs_o
 
 def test_what_the_trainer_logs_goes_before_the_completions() -> None:
     run = run_with(FIXTURE / "rollouts.jsonl", (FIXTURE / "metrics.jsonl").read_bytes(), 125)
-    found = build_stragglers(run, 125, ())
+    found = build_stragglers(Snapshot(run, 125), ())
     assert found is not None and not found.is_from_rollouts and found.has_rollouts and found.key
-    view = build_rollouts(run, 125)
+    view = build_rollouts(Snapshot(run, 125))
     assert view.shelved is not None
     assert found.reading.ratio == pytest.approx(view.shelved.summary.ratio_mean, rel=1e-6)
 
@@ -207,7 +208,7 @@ def test_a_dump_that_is_far_behind_does_not_speak_for_the_step(tmp_path: Path) -
     keys = '"completions/mean_length": 10, "completions/max_length": 40, "completions/clipped_ratio": 0.0, "reward": 1'
     for last, is_from_rollouts in ((45, True), (90, False)):
         rows = "".join(f'{{"step": {step}, "epoch": 0.1, {keys}}}\n' for step in range(1, last + 1))
-        found = build_stragglers(run_with(path, rows.encode()), None, ())
+        found = build_stragglers(Snapshot(run_with(path, rows.encode())), ())
         assert found is not None and found.has_rollouts and found.is_from_rollouts is is_from_rollouts
 
 
@@ -220,7 +221,7 @@ def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
         for i in range(2)
     ]
     path.write_bytes(lines_of(rows))
-    view = build_rollouts(run_with(path))
+    view = build_rollouts(Snapshot(run_with(path)))
     assert sorted(view.prompts.values()) == ["17", "23", "5"]
     text = text_of(paint_rollouts(view, 80, 24, UNICODE))
     assert "helpful" not in text and all(f" {number}\n" in text + "\n" for number in (17, 23, 5))
@@ -229,11 +230,11 @@ def test_prompts_are_shown_where_they_differ(tmp_path: Path) -> None:
 def test_short_prompts_are_shown_whole(tmp_path: Path) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of([{"step": 1, "prompt": f"add {i} and 1", "completion": "?"} for i in range(3)]))
-    assert set(build_rollouts(run_with(path)).prompts.values()) == {f"add {i} and 1" for i in range(3)}
+    assert set(build_rollouts(Snapshot(run_with(path))).prompts.values()) == {f"add {i} and 1" for i in range(3)}
 
 
 def test_the_timing_page_leads_to_the_completions_where_there_are_any(tmp_path: Path) -> None:
     data = verl_lines(verl_rows(30))
     for run, has_row in ((run_of(data), False), (run_with(FIXTURE / "rollouts.jsonl", data), True)):
-        targets = targets_of(paint_timing(build_timing_page(run), 80, None, UNICODE))
+        targets = targets_of(paint_timing(build_timing_page(Snapshot(run)), 80, None, UNICODE))
         assert (Target(TargetKind.STRAGGLERS) in targets) is has_row

@@ -20,6 +20,7 @@ from rltop.pages.overview_rows import paint_overview
 from rltop.pages.signals import formula, key_label
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import Row
+from rltop.run.snapshot import Snapshot
 
 
 def text_of(rows: list[Row]) -> str:
@@ -65,7 +66,7 @@ def test_a_value_that_is_not_the_keys_own_says_how_it_follows() -> None:
         (120, "1 − env/"),
         (200, "1 − env/all/by_group/frac_mixed"),
     ):
-        lines = text_of(paint_overview(build_overview(run, width=width), width, 30, UNICODE)).splitlines()
+        lines = text_of(paint_overview(build_overview(Snapshot(run), width=width), width, 30, UNICODE)).splitlines()
         (row,) = [line for line in lines if "no-contrast groups" in line]
         assert said in row and "37.5 %" in row
         assert "frac_mixed" in row or width < 90
@@ -76,7 +77,7 @@ def test_the_page_of_a_turned_metric_has_the_logged_value() -> None:
     run = run_of(b"".join(json.dumps({"step": step, **logged}).encode() + b"\n" for step in range(60)))
     signals = [] if run.identity is None else run.identity.signals.get("truncated_frac", [])
     assert [signal.key for signal in signals] == ["val/stop_rate"]
-    text = text_of(paint_metric(build_metric(run, "val/stop_rate"), 120, 30, UNICODE))
+    text = text_of(paint_metric(build_metric(Snapshot(run), "val/stop_rate"), 120, 30, UNICODE))
     assert "logged" in text and "0.900" in text and "10.0 %" in text
     assert "shown: 1 − val/stop_rate" in text
 
@@ -87,8 +88,8 @@ def test_no_row_is_without_a_name(key: str) -> None:
     assert key_label(key).display.strip("/ ")
     assert key_label(key).raw == key
     run = tinker(**{key: 3.25})
-    index = index_tree(run)
-    lines = text_of(paint_tree(build_tree(run, index=index), 100, 40, UNICODE)).splitlines()
+    index = index_tree(Snapshot(run))
+    lines = text_of(paint_tree(build_tree(Snapshot(run), index=index), 100, 40, UNICODE)).splitlines()
     (row,) = [line for line in lines if "3.25" in line]
     assert f'"{key}"' in row
-    assert f'"{key}"' in text_of(paint_metric(build_metric(run, key), 120, 30, UNICODE)) or key.strip(" /")
+    assert f'"{key}"' in text_of(paint_metric(build_metric(Snapshot(run), key), 120, 30, UNICODE)) or key.strip(" /")

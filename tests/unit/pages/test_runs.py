@@ -11,6 +11,7 @@ from rltop.pages.runs import HEAD_ROWS, RunEntry, in_order, list_runs, paint_run
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 
 
@@ -56,7 +57,7 @@ def test_the_filter_looks_at_everything_that_a_row_says(query, found):
 
 def test_a_run_is_read_with_its_worst_verdict():
     healthy, ill = run_of(verl_lines(verl_rows(40)), "healthy"), firing_run()
-    worst, other = list_runs([healthy, ill])
+    worst, other = list_runs(map(Snapshot, [healthy, ill]))
     assert (worst.level, worst.verdict, worst.more) == (Level.CRIT, "length", 3)
     assert (other.step, other.dialect) == (40, "veRL")
 
@@ -143,5 +144,5 @@ def test_a_died_run_is_shown_as_such_and_first(is_ascii):
 
 def test_a_run_that_died_says_what_of():
     run = FakeRun(**{**vars(firing_run()), "state": RunState.DIED, "failure": Label.of("exit code 137")})
-    (one,) = list_runs([run])
+    (one,) = list_runs(map(Snapshot, [run]))
     assert (one.verdict, one.more, one.attention) == ("exit code 137", 4, Level.CRIT)

@@ -7,10 +7,11 @@ import pytest
 from rltop.model import Event, EventState, Label, Level
 from rltop.pages.chart import read_markers
 from rltop.pages.events import EventFilter, Firing, build_timeline, lane_rows, list_rows, paint_timeline
-from rltop.pages.source import outlived
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width
+from rltop.run.past import outlived
+from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
 from tests.fake_run import FakeRun
 from tests.stores import record, stream_of
@@ -48,12 +49,12 @@ EVERYTHING = EventFilter()
 
 
 def text_of(run: FakeRun, wanted: EventFilter = EVERYTHING, at: int | None = None) -> str:
-    rows = paint_timeline(run, build_timeline(run, wanted, at), 0, 120, 40, UNICODE, at)
+    rows = paint_timeline(Snapshot(run, at), build_timeline(Snapshot(run, at), wanted), 0, 120, 40, UNICODE)
     return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
 def test_stretches_begin_end_and_keep_their_worst_level() -> None:
-    lanes = {lane.family: lane for lane in build_timeline(run_with(LOG), EventFilter()).lanes}
+    lanes = {lane.family: lane for lane in build_timeline(Snapshot(run_with(LOG)), EventFilter()).lanes}
     assert lanes["gradient"].firings == [
         Firing("O1", Level.CRIT, 10, 30),
         Firing("O2", Level.WARN, 60, None),
@@ -63,7 +64,7 @@ def test_stretches_begin_end_and_keep_their_worst_level() -> None:
 
 
 def test_the_list_is_newest_first_and_whole() -> None:
-    assert build_timeline(run_with(LOG), EventFilter()).numbers == (5, 4, 3, 2, 1, 0)
+    assert build_timeline(Snapshot(run_with(LOG)), EventFilter()).numbers == (5, 4, 3, 2, 1, 0)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +79,13 @@ def test_the_list_is_newest_first_and_whole() -> None:
     ],
 )
 def test_filters_are_all_asked(wanted: EventFilter, numbers: tuple[int, ...]) -> None:
-    timeline = build_timeline(run_with(LOG), wanted)
+    timeline = build_timeline(Snapshot(run_with(LOG)), wanted)
     assert timeline.numbers == numbers
     assert timeline.families == ("gradient", "liveness", "reward")
 
 
 def test_a_bar_ends_where_its_rule_recovered_even_if_the_filter_hides_that() -> None:
-    (lane,) = build_timeline(run_with(LOG), EventFilter(text="gradient norm")).lanes
+    (lane,) = build_timeline(Snapshot(run_with(LOG)), EventFilter(text="gradient norm")).lanes
     assert lane.firings == [Firing("O1", Level.CRIT, 10, 30)]
 
 
@@ -126,7 +127,7 @@ def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
     ]
     mine = event(40, "T2", "length", Level.CRIT, FIRING)
     run = FakeRun(Label.of("run"), timed(101, 30.0), events=[*foreign, mine], beside=(explorer,))
-    timeline = build_timeline(run, EventFilter())
+    timeline = build_timeline(Snapshot(run), EventFilter())
     assert [timeline.step_of(number, one) for number, one in enumerate(run.events)] == [30, 50, 40]
     (lane,) = timeline.lanes
     assert lane.firings == [Firing("T2", Level.WARN, 30, 50), Firing("T2", Level.CRIT, 40, None)]
@@ -136,7 +137,7 @@ def test_events_of_another_stream_stand_at_the_step_of_the_same_time() -> None:
 def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
     foreign = event(90, "T2", "length", Level.WARN, FIRING, stream="explorer")
     run = FakeRun(Label.of("run"), timed(101, 30.0), events=[foreign], beside=())
-    timeline = build_timeline(run, EventFilter())
+    timeline = build_timeline(Snapshot(run), EventFilter())
     assert timeline.step_of(0, foreign) is None
     assert timeline.lanes[0].firings == []
     assert "explorer: it happened" in text_of(run)
@@ -145,8 +146,8 @@ def test_an_event_of_a_time_that_nobody_says_is_listed_and_not_drawn() -> None:
 def test_only_what_is_in_view_is_painted() -> None:
     log = [event(i % 5000, "O1", "gradient", Level.WARN, FACT, f"number {i}") for i in range(5000)]
     run = run_with(log, 5000)
-    timeline = build_timeline(run, EventFilter())
-    rows = paint_timeline(run, timeline, 4000, 100, 30, UNICODE)
+    timeline = build_timeline(Snapshot(run), EventFilter())
+    rows = paint_timeline(Snapshot(run), timeline, 4000, 100, 30, UNICODE)
     assert len(rows) == 30
     targets = [hot.target for row in rows for hot in row.hot]
     assert len(targets) == list_rows(timeline, 30)
@@ -160,8 +161,8 @@ def test_pages_keep_to_their_size(size: tuple[int, int], glyphs: Glyphs) -> None
     hostile = event(70, "R1", "reward", Level.CRIT, WORSE, "\x1b[31m漢字" * 40)
     families = [event(i, f"Z{i}", f"family{i}", Level.WARN, FIRING) for i in range(40)]
     run = run_with([*LOG, hostile, *families])
-    timeline = build_timeline(run, EventFilter())
-    rows = paint_timeline(run, timeline, 0, *size, glyphs, 33)
+    timeline = build_timeline(Snapshot(run), EventFilter())
+    rows = paint_timeline(Snapshot(run, 33), timeline, 0, *size, glyphs)
     assert len(rows) == size[1]
     for row in rows:
         text = "".join(piece.text for piece in row.line)
@@ -185,9 +186,9 @@ def test_what_a_restart_went_back_behind_is_told_apart() -> None:
     assert outlived(BEGUN_ANEW) == {1, 2}
     assert outlived(LOG) == frozenset()
     run = run_with(BEGUN_ANEW)
-    timeline = build_timeline(run, EVERYTHING)
+    timeline = build_timeline(Snapshot(run), EVERYTHING)
     assert (timeline.first, timeline.last, timeline.newest) == (0, 190, 100)
-    assert timeline.is_for(run, EVERYTHING, None)
+    assert timeline.is_for(Snapshot(run), EVERYTHING)
     assert [timeline.step_of(number, one) for number, one in enumerate(BEGUN_ANEW)] == [50, None, None, 60, 60, 80]
     lanes = {lane.family: lane for lane in timeline.lanes}
     assert lanes["reward"].firings == [Firing("R1", Level.CRIT, 190, 190, is_old=True)]
@@ -198,5 +199,7 @@ def test_what_a_restart_went_back_behind_is_told_apart() -> None:
 
 
 def test_charts_have_no_marks_of_what_stood_before_a_restart() -> None:
-    steps = {(marker.rule, marker.step) for marker in read_markers(run_with(BEGUN_ANEW), 0, 200) if marker.rule}
+    steps = {
+        (marker.rule, marker.step) for marker in read_markers(Snapshot(run_with(BEGUN_ANEW)), 0, 200) if marker.rule
+    }
     assert steps == {("O1", 50), ("R1", 60), ("E1", 80)}

@@ -12,6 +12,7 @@ from rltop.pages import metrics
 from rltop.pages.metrics import TreeKey, build_tree, index_tree, layout_tree, match_keys, paint_tree
 from rltop.rows.glyphs import UNICODE
 from rltop.rows.rows import TargetKind
+from rltop.run.snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")
@@ -20,19 +21,19 @@ def run() -> FakeRun:
 
 
 def text_of(run: FakeRun, width: int = 120, height: int = 40, **more: object) -> str:
-    view = build_tree(run, index_tree(run), height=height - 1, width=width, **more)  # type: ignore[arg-type]
+    view = build_tree(Snapshot(run), index_tree(Snapshot(run)), height=height - 1, width=width, **more)  # type: ignore[arg-type]
     rows = paint_tree(view, width, height, UNICODE)
     assert len(rows) == height
     return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
 
 
 def test_no_key_is_hidden(run: FakeRun) -> None:
-    index = index_tree(run)
+    index = index_tree(Snapshot(run))
     shown = [signal.key for one in index.keys for signal in (one.signal, *one.others)]
     assert sorted(shown) == sorted(run.stream.keys)
     assert sum(one.size for one in index.keys) == sum(index.sections.values()) == len(shown)
     assert index.keys[-1].section == "Bookkeeping"
-    assert index.is_for(run)
+    assert index.is_for(Snapshot(run))
 
 
 def test_keys_are_ordered_by_section_group_and_name(run: FakeRun) -> None:
@@ -42,7 +43,7 @@ def test_keys_are_ordered_by_section_group_and_name(run: FakeRun) -> None:
 
 
 def test_the_filter_takes_words_of_keys_and_titles_in_any_case(run: FakeRun) -> None:
-    index = index_tree(run)
+    index = index_tree(Snapshot(run))
     assert {one.key for one in match_keys(index, "GRAD")} == {"actor/grad_norm"}
     assert {one.key for one in match_keys(index, "kl reference")} == {"actor/kl_loss"}
     assert match_keys(index, "kl nothing") == []
@@ -67,7 +68,7 @@ def test_what_fires_is_marked_on_the_row_and_on_its_section(run: FakeRun) -> Non
 
 
 def test_rows_lead_to_metrics_and_sections(run: FakeRun) -> None:
-    view = build_tree(run, index_tree(run), height=20)
+    view = build_tree(Snapshot(run), index_tree(Snapshot(run)), height=20)
     kinds = [hot.target.kind for row in paint_tree(view, 120, 21, UNICODE) for hot in row.hot]
     assert {TargetKind.SECTION, TargetKind.METRIC} == set(kinds)
 
@@ -75,9 +76,9 @@ def test_rows_lead_to_metrics_and_sections(run: FakeRun) -> None:
 def test_only_what_is_in_view_is_read() -> None:
     rows = [(step, {f"s{i % 40}/g{i % 7}/k{i}": float(i + step) for i in range(4096)}) for step in range(3)]
     run = run_of(verl_lines(rows))
-    index = index_tree(run)
+    index = index_tree(Snapshot(run))
     with patch.object(metrics, "read_signal", wraps=metrics.read_signal) as read:
-        view = build_tree(run, index, top=2000, height=30)
+        view = build_tree(Snapshot(run), index, top=2000, height=30)
     assert read.call_count <= 30
     assert len(view.lines) == 30
     assert (view.top, view.keys) == (2000, 4096)
@@ -87,7 +88,7 @@ def test_only_what_is_in_view_is_read() -> None:
 
 
 def test_the_statistics_of_a_metric_are_one_line_that_any_of_their_names_finds(run: FakeRun) -> None:
-    index = index_tree(run)
+    index = index_tree(Snapshot(run))
     for query in ("response_length/max", "response_length/mean", "longest response"):
         found = match_keys(index, query)
         assert [one.key for one in found] == ["response_length/mean"]
@@ -101,7 +102,7 @@ def test_what_fires_on_one_statistic_marks_the_line_of_all() -> None:
     ill = run_of(verl_lines(rows))
     verdict = firing_run().verdicts[0]._replace(metric="", key="a/max", level=Level.CRIT)
     ill.verdicts = [verdict]
-    view = build_tree(ill, index_tree(ill), height=10)
+    view = build_tree(Snapshot(ill), index_tree(Snapshot(ill)), height=10)
     levels = {line.key: line.row.reading.level for line in view.lines if line.row is not None}
     assert levels == {"a/mean": Level.CRIT, "b": Level.OK}
     assert next(line.level for line in view.lines if line.section == "a") is Level.CRIT

@@ -11,8 +11,9 @@ from screens import session_over
 
 from rltop import resources
 from rltop.model import Level, VerdictState
-from rltop.pages.badges import build_badges, verdicts_at
+from rltop.pages.badges import build_badges
 from rltop.pages.overview import build_overview, build_sentence
+from rltop.run.snapshot import Snapshot
 
 FIRING = resources.folder("fixtures") / "trl" / "grpo_straggler" / "metrics.jsonl"
 
@@ -30,7 +31,7 @@ def test_a_gradient_that_is_not_a_number_is_said_before_an_older_collapse(writte
     standing = [verdict.rule for verdict in run.verdicts if verdict.level is Level.CRIT]
     assert standing[0] == "L1" and "R1" in standing
     for at in (None, row["step"] + 1):
-        view = build_overview(run, at)
+        view = build_overview(Snapshot(run, at))
         assert view.sentence.target is not None and view.sentence.target.name == "L1"
         assert view.badges[0].badges[0].rule == "L1"
 
@@ -49,7 +50,7 @@ def test_the_sentence_and_the_badges_do_not_depend_on_the_order_of_verdicts() ->
     run = run_of(verl_lines(verl_rows(60)))
     poison = a_verdict("L1", Level.CRIT, family="nonfinite", since_record=50)
     run.verdicts = [a_verdict("R1", Level.CRIT), poison]
-    verdicts = verdicts_at(run, None)
-    said = build_sentence(run, verdicts, None, None)
+    verdicts = Snapshot(run).verdicts.standing
+    said = build_sentence(Snapshot(run), verdicts, None, None)
     assert said.target is not None and said.target.name == "L1"
-    assert build_badges(run, verdicts)[0].badges[0].rule == "L1"
+    assert build_badges(Snapshot(run), verdicts)[0].badges[0].rule == "L1"

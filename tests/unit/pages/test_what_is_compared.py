@@ -14,8 +14,8 @@ from rltop.resources import folder
 from rltop.rules import registry
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
-from rltop.run.judge import Judge
 from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
 from rltop.store.stream import Stream
 
 FIXTURES = sorted(Path(str(folder("fixtures"))).rglob("metrics.jsonl"))
@@ -42,7 +42,7 @@ def test_what_a_rule_compares_is_its_metric_or_says_what_it_is(path: Path, monke
         return events
 
     monkeypatch.setattr(Engine, "observe", watched)
-    pipeline = Pipeline(JsonlDecoder(), Stream(), Judge(EngineOptions()))
+    pipeline = Pipeline(JsonlDecoder(), Stream(), RuleRunner(EngineOptions()))
     pipeline.take_bytes(path.read_bytes(), 0, 0)
     pipeline.finish()
     assert values

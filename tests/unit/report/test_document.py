@@ -13,6 +13,7 @@ from recorded import RecordedRun, each_jsonl_run
 from rltop.model import Event, EventState, Level, VerdictState
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
+from rltop.run.snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def read(document: dict[str, Any]) -> Any:
 
 
 def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
-    document = read(check_document(run))
+    document = read(check_document(Snapshot(run)))
     assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "verdicts", "events"]
     assert (document["dialect"], document["algorithm"]) == ("veRL", "grpo")
     assert (document["records"], document["step"], document["level"]) == (1204, 1204, "crit")
@@ -43,22 +44,22 @@ def test_facts_and_recovered_verdicts_are_not_findings(run: FakeRun) -> None:
     changed.verdicts = [one for one in run.verdicts if one.rule == "O12"]
     over = changed.verdicts[0]
     changed.verdicts = [over._replace(state=VerdictState.RECOVERED)]
-    document = read(check_document(changed))
+    document = read(check_document(Snapshot(changed)))
     assert document["level"] == "ok"
     assert document["verdicts"] == []
     assert len(document["events"]) == len(run.events)
-    assert len(read(once_document(changed))["events"]) == len(run.events) + 1
+    assert len(read(once_document(Snapshot(changed)))["events"]) == len(run.events) + 1
 
 
 def test_nothing_is_no_data() -> None:
-    document = read(check_document(run_of(b"")))
+    document = read(check_document(Snapshot(run_of(b""))))
     assert document["level"] == "no data"
     assert (document["records"], document["step"], document["dialect"], document["algorithm"]) == (0, None, None, None)
 
 
 def test_signals_have_the_values_of_the_newest_row(run: FakeRun) -> None:
     newest = verl_rows(is_ill=True)[-1][1]
-    document = read(once_document(run))
+    document = read(once_document(Snapshot(run)))
     checked = 0
     for signal in document["signals"]:
         if signal["key"] in newest:
@@ -72,13 +73,13 @@ def test_signals_have_the_values_of_the_newest_row(run: FakeRun) -> None:
 
 
 def test_every_key_is_somewhere(run: FakeRun) -> None:
-    document = read(once_document(run))
+    document = read(once_document(Snapshot(run)))
     keys = {one["key"] for one in (*document["signals"], *document["other_keys"])}
     assert keys == set(run.stream.keys)
 
 
 def test_spans_add_up_to_the_step(run: FakeRun) -> None:
-    timing = read(once_document(run))["timing"]
+    timing = read(once_document(Snapshot(run)))["timing"]
     spans = [span for span in timing["spans"] if span["kind"] in ("sequential", "other")]
     assert math.isclose(sum(span["duration_s"] for span in spans), timing["total_s"], rel_tol=0.01)
     assert timing["step"] == 1204
@@ -88,7 +89,7 @@ def test_what_was_not_finite_and_what_was_skipped_is_counted() -> None:
     rows = verl_rows(40)
     rows[29][1]["actor/grad_norm"] = None
     run = run_of(b"nonsense\n" + verl_lines(rows))
-    document = read(once_document(run))
+    document = read(once_document(Snapshot(run)))
     (signal,) = [one for one in document["signals"] if one["key"] == "actor/grad_norm"]
     assert signal["nonfinite"] == {"count": 1, "first_step": 30, "last_step": 30, "last_kind": "null"}
     assert document["counts"]["bad_lines"] == 1
@@ -103,8 +104,8 @@ def test_names_that_utf8_cannot_carry_are_escaped() -> None:
 @each_jsonl_run()
 def test_every_recorded_run_can_be_told(run: RecordedRun) -> None:
     found = run_of_file(run.metrics)
-    document = read(once_document(found))
+    document = read(once_document(Snapshot(found)))
     assert document["records"] == found.stream.rows > 0
     assert document["step"] == found.stream.last_step
     assert document["sentence"]
-    assert read(check_document(found))["records"] == document["records"]
+    assert read(check_document(Snapshot(found)))["records"] == document["records"]

@@ -16,6 +16,7 @@ from rltop.rows.widths import cell_width
 from rltop.rules.options import EngineOptions
 from rltop.rules.registry import ALL_SPECS, BY_ID
 from rltop.rules.rule import RuleSpec
+from rltop.run.snapshot import Snapshot
 
 OPTIONS = EngineOptions()
 
@@ -71,7 +72,7 @@ def test_a_rule_that_does_not_exist_is_refused_with_the_nearest(typed: str, hint
 
 
 def test_what_a_rule_saw_is_told_with_the_keys_of_the_trainer() -> None:
-    text = explain_text(BY_ID["T2"], OPTIONS, firing_run(), width=200)
+    text = explain_text(BY_ID["T2"], OPTIONS, Snapshot(firing_run()), width=200)
     said = flat(text.partition(" in ")[2])
     assert "response_length/mean" in said and "1,204 values" in said
     assert "verdict CRIT" in said and "evidence" in said and "fires" in said
@@ -80,14 +81,14 @@ def test_what_a_rule_saw_is_told_with_the_keys_of_the_trainer() -> None:
 def test_a_rule_that_says_nothing_of_a_run_says_why() -> None:
     rows = [{"step": i, "loss": 0.1, "grad_norm": math.nan if i == 25 else 1.0} for i in range(1, 41)]
     run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
-    assert "1 not a number" in flat(explain_text(BY_ID["O1"], OPTIONS, run, width=200))
-    assert "not logged truncated_frac" in flat(explain_text(BY_ID["T1"], OPTIONS, run, width=200))
-    assert "its metrics are not logged here" in rules_text(OPTIONS, run)
-    assert "no metrics in it" in explain_text(BY_ID["O1"], OPTIONS, run_of(b"no\n"))
+    assert "1 not a number" in flat(explain_text(BY_ID["O1"], OPTIONS, Snapshot(run), width=200))
+    assert "not logged truncated_frac" in flat(explain_text(BY_ID["T1"], OPTIONS, Snapshot(run), width=200))
+    assert "its metrics are not logged here" in rules_text(OPTIONS, Snapshot(run))
+    assert "no metrics in it" in explain_text(BY_ID["O1"], OPTIONS, Snapshot(run_of(b"no\n")))
 
 
 def test_a_verdict_comes_with_its_numbers_and_with_what_to_look_at() -> None:
-    text = check_text(firing_run())
+    text = check_text(Snapshot(firing_run()))
     verdict = text[text.index("CRIT T2") :].split("\n ◆")[0]
     assert "evidence" in verdict and "look at" in verdict
 
@@ -95,7 +96,7 @@ def test_a_verdict_comes_with_its_numbers_and_with_what_to_look_at() -> None:
 def test_events_before_a_step_are_left_out_and_what_fires_is_not() -> None:
     run = firing_run()
     late = max(event.step for event in run.events)
-    text = check_text(run, since=late)
+    text = check_text(Snapshot(run), since=late)
     assert f"events since step {late:,}: 1" in text
     assert "CRIT T2" in text
-    assert f"events since step {late + 1:,}: 0" in check_text(run, since=late + 1)
+    assert f"events since step {late + 1:,}: 0" in check_text(Snapshot(run), since=late + 1)

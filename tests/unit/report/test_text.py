@@ -12,6 +12,7 @@ from rltop.model import Event, EventState, Level
 from rltop.report.check_text import check_text
 from rltop.report.text import once_text
 from rltop.rows.widths import cell_width
+from rltop.run.snapshot import Snapshot
 
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -22,44 +23,44 @@ def run() -> FakeRun:
 
 
 def test_plain_text_has_no_codes_and_no_blanks_at_the_ends(run: FakeRun) -> None:
-    text = once_text(run, 100)
+    text = once_text(Snapshot(run), 100)
     assert "\x1b" not in text
     assert text.endswith("\n")
     assert all(line == line.rstrip() and cell_width(line) <= 100 for line in text.splitlines())
 
 
 def test_without_a_height_everything_is_said(run: FakeRun) -> None:
-    text = once_text(run, 120)
+    text = once_text(Snapshot(run), 120)
     for part in ("LEARNING", "SYSTEM", "validation", "policy loss", "STEP 1,204", "other", "STRAGGLERS", "EVENTS"):
         assert part in text
 
 
 def test_a_height_is_kept(run: FakeRun) -> None:
-    assert len(once_text(run, 80, 22).splitlines()) == 22
+    assert len(once_text(Snapshot(run), 80, 22).splitlines()) == 22
 
 
 def test_coloured_text_says_the_same(run: FakeRun) -> None:
-    coloured = once_text(run, 100, use_color=True)
+    coloured = once_text(Snapshot(run), 100, use_color=True)
     assert "\x1b[" in coloured
     stripped = [line.rstrip() for line in _CODE.sub("", coloured).splitlines()]
-    assert stripped == once_text(run, 100).splitlines()
+    assert stripped == once_text(Snapshot(run), 100).splitlines()
 
 
 def test_every_coloured_line_leaves_the_terminal_as_it_was(run: FakeRun) -> None:
-    for line in once_text(run, 100, use_color=True).splitlines():
+    for line in once_text(Snapshot(run), 100, use_color=True).splitlines():
         codes = _CODE.findall(line)
         assert not codes or codes[-1] == "\x1b[0m"
 
 
 def test_ascii_is_ascii(run: FakeRun) -> None:
-    text = once_text(run, 100, is_ascii=True)
+    text = once_text(Snapshot(run), 100, is_ascii=True)
     assert text.isascii()
     assert "X response length" in text
     assert "! KL to reference" in text
 
 
 def test_the_check_tells_what_fires_and_what_happened(run: FakeRun) -> None:
-    text = check_text(run)
+    text = check_text(Snapshot(run))
     assert "1,204 records, up to step 1,204" in text
     assert "◆ CRIT" in text
     assert "answers are 3.7× as long as at the start, 20 % of them cut off" in text
@@ -70,18 +71,18 @@ def test_the_check_tells_what_fires_and_what_happened(run: FakeRun) -> None:
 def test_the_check_of_a_calm_run_says_so() -> None:
     calm = run_of(verl_lines(verl_rows(60)))
     calm.verdicts, calm.events = [], []
-    assert "nothing fires at the end" in check_text(calm)
+    assert "nothing fires at the end" in check_text(Snapshot(calm))
 
 
 def test_the_check_of_nothing_says_so() -> None:
-    text = check_text(run_of(b"not json\n"))
+    text = check_text(Snapshot(run_of(b"not json\n")))
     assert "no metrics in it" in text
     assert "1 bad line" in text
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_the_check_leaves_no_word_of_an_event_out(run: FakeRun, width: int) -> None:
-    text = check_text(run, width=width)
+    text = check_text(Snapshot(run), width=width)
     assert all(cell_width(line) <= width for line in text.splitlines())
     flat = " ".join(text.split())
     for event in run.events:
@@ -90,8 +91,8 @@ def test_the_check_leaves_no_word_of_an_event_out(run: FakeRun, width: int) -> N
 
 
 def test_the_check_says_what_the_settings_mute(run: FakeRun) -> None:
-    assert "muted" not in check_text(run)
-    assert "muted in the settings: L1, O1" in check_text(replace(run, silenced=frozenset({"O1", "L1"})))
+    assert "muted" not in check_text(Snapshot(run))
+    assert "muted in the settings: L1, O1" in check_text(Snapshot(replace(run, silenced=frozenset({"O1", "L1"}))))
 
 
 def test_the_check_tells_the_facts_that_explain_and_no_routine(run: FakeRun) -> None:
@@ -100,7 +101,7 @@ def test_the_check_tells_the_facts_that_explain_and_no_routine(run: FakeRun) -> 
         Event(180, 130, "F2", "facts", Level.INFO, EventState.FACT, "checkpoint 130"),
     ]
     restarted = replace(run, events=told)
-    assert "restarted at step 121 (was at 170)" in check_text(restarted)
-    assert "checkpoint 130" not in check_text(restarted)
-    assert "restarted" not in check_text(restarted, since=122)
-    assert "facts" not in check_text(replace(run, events=told[1:]))
+    assert "restarted at step 121 (was at 170)" in check_text(Snapshot(restarted))
+    assert "checkpoint 130" not in check_text(Snapshot(restarted))
+    assert "restarted" not in check_text(Snapshot(restarted), since=122)
+    assert "facts" not in check_text(Snapshot(replace(run, events=told[1:])))

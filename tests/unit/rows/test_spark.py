@@ -16,6 +16,7 @@ from rltop.model import Signal
 from rltop.pages.signals import generic_signal, read_spark
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.sparkline import SparkData, Window, anchored_window, block_bars, fitted, spark_data, sparkline
+from rltop.run.snapshot import Snapshot
 from rltop.store.series import Bucket
 
 NAN = math.nan
@@ -100,7 +101,7 @@ def test_one_record_changes_one_cell() -> None:
     signal = generic_signal("loss")
     texts = []
     for stop in range(380, 399):
-        data = read_spark(run_of(verl_lines(rows[:stop])), signal, 120)
+        data = read_spark(Snapshot(run_of(verl_lines(rows[:stop]))), signal, 120)
         texts.append("".join(piece.text for piece in sparkline(data, UNICODE)))
     for before, after in pairwise(texts):
         assert sum(a != b for a, b in zip(before, after, strict=True)) <= 1
@@ -109,7 +110,7 @@ def test_one_record_changes_one_cell() -> None:
 def test_no_spike_is_lost_in_a_long_noisy_run() -> None:
     rows = [(step, {"loss": 1.0 + 0.1 * math.sin(step * 1.7)}) for step in range(1, 3000)]
     rows[1499][1]["loss"] = 50.0
-    data = read_spark(run_of(verl_lines(rows)), generic_signal("loss"), 60)
+    data = read_spark(Snapshot(run_of(verl_lines(rows))), generic_signal("loss"), 60)
     assert max(value for value in data.highs if value == value) == 50.0
     calm = [high - low for low, high in zip(data.lows, data.highs, strict=True) if high == high]
     assert sorted(calm)[len(calm) // 2] == 0.0

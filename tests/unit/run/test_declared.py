@@ -16,6 +16,7 @@ from rltop.pages.metric import build_metric
 from rltop.run.beside import read_ranges
 from rltop.run.discover import discover
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 
 SETTINGS = """
 model: "some/model"
@@ -107,13 +108,13 @@ def test_a_chart_covers_the_declared_range(tmp_path: Path) -> None:
     session = Session(discover([str(tmp_path)]).found, direct(clock), clock)
     session.drain()
     (run,) = session.runs
-    view = build_metric(run, "reward/countdown/mean")
+    view = build_metric(Snapshot(run), "reward/countdown/mean")
     assert view.reading.declared == (0, 2)
     axes = axes_of(view.plot, 80, 20)
     assert axes is not None
     assert (axes.low, axes.high) == (0, 2)
     assert view.reading.spark.scale == (0, 2)
     assert any(one.name == "range" and one.remark == "declared" for one in view.statistics)
-    other = build_metric(run, "reward_correct_mean")
+    other = build_metric(Snapshot(run), "reward_correct_mean")
     assert other.reading.declared is None
     assert not any(one.name == "range" for one in other.statistics)

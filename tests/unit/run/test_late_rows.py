@@ -10,19 +10,19 @@ from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Event
 from rltop.resources import folder
 from rltop.rules.options import EngineOptions
-from rltop.run.judge import Judge
 from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
 from rltop.store.stream import Stream
 
 RECORDED = Path(str(folder("fixtures"))) / "verl" / "tool_slowdown" / "metrics.jsonl"
 
 
 def judged(lines: Iterable[bytes]) -> list[Event]:
-    judge = Judge(EngineOptions())
-    pipeline = Pipeline(JsonlDecoder(), Stream(), judge)
+    rules = RuleRunner(EngineOptions())
+    pipeline = Pipeline(JsonlDecoder(), Stream(), rules)
     pipeline.take_bytes(b"".join(lines), 0, 0)
     pipeline.finish()
-    return list(judge.events)
+    return list(rules.events)
 
 
 def test_a_late_evaluation_of_the_part_before_a_restart_changes_no_verdict() -> None:

@@ -17,8 +17,9 @@ from rltop.pages.overview_rows import paint_overview
 from rltop.rows.glyphs import UNICODE
 from rltop.run.discover import discover
 from rltop.run.margins import Margins, side_of
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 from tests.run_folders import write_events
 
@@ -37,7 +38,7 @@ def pairs(count: int = 120, sign: float = 1.0) -> Rows:
     ]  # fmt: skip
 
 
-def read(path: Path) -> TrackedRun:
+def read(path: Path) -> Run:
     clock = FakeClock()
     session = Session(
         discover([str(path)]).found, lambda each, lines: DirectFeed(each, clock=clock, last_lines=lines), clock
@@ -46,13 +47,13 @@ def read(path: Path) -> TrackedRun:
     return session.runs[0]
 
 
-def openrlhf(folder: Path, rows: Rows) -> TrackedRun:
+def openrlhf(folder: Path, rows: Rows) -> Run:
     write_events(folder, [(i + 1, 1.7e9 + i, row) for i, row in enumerate(rows)])
     return read(folder)
 
 
-def texts(run: TrackedRun) -> list[str]:
-    rows = paint_overview(build_overview(run, width=120, height=40), 120, 40, UNICODE)
+def texts(run: Run) -> list[str]:
+    rows = paint_overview(build_overview(Snapshot(run), width=120, height=40), 120, 40, UNICODE)
     return ["".join(piece.text for piece in row.line) for row in rows]
 
 

@@ -17,11 +17,12 @@ from rltop.pages.stages import TimingView, build_timing
 from rltop.pages.waterfall import paint_stages
 from rltop.rows.glyphs import UNICODE
 from rltop.run.discover import discover
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 
 
-def read(folder: Path) -> TrackedRun:
+def read(folder: Path) -> Run:
     found = discover([str(folder)]).found
     assert len(found) == 1, [each.path for each in found]
     clock = FakeClock()
@@ -48,8 +49,8 @@ def rlinf(folder: Path, slow_rank: int = -1) -> Path:
     return folder
 
 
-def timing(run: TrackedRun, at: int | None = None) -> TimingView:
-    view = build_timing(run, at)
+def timing(run: Run, at: int | None = None) -> TimingView:
+    view = build_timing(Snapshot(run, at))
     assert view is not None
     return view
 

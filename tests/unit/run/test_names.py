@@ -12,6 +12,7 @@ from rltop.clock import FakeClock
 from rltop.pages.stages import build_timing
 from rltop.run.discover import discover
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import write_events
 from tests.telescope_run import TelescopeRun
@@ -80,6 +81,6 @@ def test_parts_that_share_a_run_of_weights_and_biases_stand_side_by_side_in_it(t
     assert str(run.name) == "grpo"
     assert (run.stream.name, run.stream.last_step) == ("trainer", 6)
     assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 9)]
-    view = build_timing(run, None)
+    view = build_timing(Snapshot(run))
     assert view is not None
     assert [(stage.name.raw, stage.duration_s) for stage in view.top] == [("training", 8.0), ("other", 1.0)]

@@ -156,7 +156,7 @@ def test_streams_whose_runs_are_named_late_become_one_run(tmp_path):
         path.write_bytes(data)
     follower.look()
     (run,) = follower.session.runs
-    assert {one.heir for one in before} == {run}
+    assert {one.replaced_by for one in before} == {run}
     assert (run.stream.name, run.stream.last_step) == ("trainer", 5)
     assert [(part.role, part.stream.last_step) for part in run.beside] == [("explorer", 5)]
 

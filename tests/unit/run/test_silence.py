@@ -14,7 +14,7 @@ from rltop.config import load
 from rltop.model import Level, RunState
 from rltop.rules.options import EngineOptions, RuleSettings
 from rltop.run.found import Found, name_of
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
 
 
@@ -41,13 +41,13 @@ class Writer:
             file.write(line)
         self.settle()
 
-    def wait(self, seconds: float) -> TrackedRun:
+    def wait(self, seconds: float) -> Run:
         self.clock.advance(seconds)
         self.settle()
         return self.session.runs[0]
 
 
-def stalled(run: TrackedRun) -> Level:
+def stalled(run: Run) -> Level:
     return max((v.level for v in run.verdicts if v.rule == "L4"), default=Level.OK)
 
 
@@ -129,7 +129,7 @@ def test_silence_muted_in_the_settings_stays_a_word(tmp_path: Path) -> None:
     run = writer.wait(100_000.0)
     assert run.state is RunState.STALLED
     assert not [verdict for verdict in run.verdicts if verdict.rule == "L4"]
-    assert run.silenced == {"L4"}
+    assert run.main.silenced == {"L4"}
 
 
 @pytest.mark.parametrize(

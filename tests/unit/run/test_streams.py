@@ -8,12 +8,12 @@ import pytest
 
 from rltop.clock import FakeClock
 from rltop.formats.kinds import CONSOLE, JSONL, TENSORBOARD, WANDB
-from rltop.pages.source import part_of, step_in
 from rltop.report.document import check_document
 from rltop.run.discover import discover
 from rltop.run.found import Found, name_of
 from rltop.run.grouping import group
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 from tests.run_folders import rlinf, trinity
 
@@ -125,16 +125,16 @@ def test_streams_keep_their_own_steps_and_rows(tmp_path):
     (explorer,) = run.beside
     assert (explorer.role, explorer.stream.last_step, explorer.stream.rows) == ("explorer", 90, 90)
     assert not set(run.stream.keys) & set(explorer.stream.keys)
-    assert part_of(run, "explorer") is explorer
-    assert part_of(run, "") is run
+    assert Snapshot(run).within("explorer").source is explorer
+    assert Snapshot(run).within("").source is run
 
 
 def test_the_time_cursor_goes_over_to_another_stream_by_time(tmp_path):
     run = read(trinity(tmp_path / "job"))
-    (explorer,) = run.beside
-    assert step_in(explorer, run, 20) == 30
-    assert step_in(explorer, run, None) is None
-    assert step_in(run, run, 20) == 20
+    assert Snapshot(run, 20).within("explorer").at_step == 30
+    assert Snapshot(run).within("explorer").at_step is None
+    assert Snapshot(run, 20).within("").at_step == 20
+    assert [one.at_step for one in Snapshot(run, 20).streams] == [20, 30]
 
 
 def test_the_slow_rank_is_named_and_a_healthy_job_is_not_accused(tmp_path):
@@ -154,7 +154,7 @@ def test_the_slow_rank_is_named_and_a_healthy_job_is_not_accused(tmp_path):
 def test_no_arrival_of_the_bytes_changes_what_is_found(tmp_path, make):
     folder = make(tmp_path / "job")
     whole, pieces = read(folder), read(folder, _Pieces)
-    assert check_document(whole) == check_document(pieces)
+    assert check_document(Snapshot(whole)) == check_document(Snapshot(pieces))
     assert whole.ranks is None or whole.ranks.summary() == pieces.ranks.summary()
 
 

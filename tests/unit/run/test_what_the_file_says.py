@@ -19,8 +19,9 @@ from rltop.report.overview_document import once_document
 from rltop.rows.glyphs import glyph_set
 from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
-from rltop.run.run import TrackedRun
+from rltop.run.run import Run
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB"
 
@@ -38,7 +39,7 @@ class Watched:
         if not is_live:
             self.session.drain()
 
-    def after(self, seconds: float, data: bytes = b"") -> TrackedRun:
+    def after(self, seconds: float, data: bytes = b"") -> Run:
         with self.path.open("ab") as file:
             file.write(data)
         self.clock.advance(seconds)
@@ -47,13 +48,13 @@ class Watched:
         return self.session.runs[0]
 
 
-def sentence(run: TrackedRun) -> tuple[Level, str]:
-    said = build_overview(run, width=120).sentence
+def sentence(run: Run) -> tuple[Level, str]:
+    said = build_overview(Snapshot(run), width=120).sentence
     return said.level, said.text.raw
 
 
-def text(run: TrackedRun, width: int) -> str:
-    rows = paint_overview(build_overview(run, width=width), width, None, glyph_set(is_ascii=False))
+def text(run: Run, width: int) -> str:
+    rows = paint_overview(build_overview(Snapshot(run), width=width), width, None, glyph_set(is_ascii=False))
     return "\n".join("".join(piece.text for piece in row.line) for row in rows)
 
 
@@ -69,7 +70,7 @@ def test_an_error_before_the_first_step_is_what_is_said(tmp_path: Path) -> None:
     run = watched.after(3600.0)
     assert run.state is RunState.DIED
     assert sentence(run) == (Level.CRIT, f"died before the first step: {OOM}")
-    document = once_document(run)
+    document = once_document(Snapshot(run))
     assert (document["state"], document["failure"]) == ("died", OOM)
     assert "✗ died" in text(run, 80)
 
@@ -97,7 +98,7 @@ def test_an_exit_record_ends_the_run_with_its_code(tmp_path: Path, code: int, st
     assert run.state is state
     if code:
         assert f"died after step 39: the process ended with exit code {code}" in sentence(run)[1]
-    assert once_document(run)["failure"] == (f"the process ended with exit code {code}" if code else None)
+    assert once_document(Snapshot(run))["failure"] == (f"the process ended with exit code {code}" if code else None)
 
 
 def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp_path: Path) -> None:
@@ -106,18 +107,18 @@ def test_a_run_file_says_its_group_size_and_that_it_lags_while_it_is_written(tmp
     config = {"actor_rollout_ref": {"rollout": {"n": 8}}, "trainer": {"total_training_steps": 90}}
     watched = Watched(tmp_path / "run-x.wandb", block_log(run_record(config), *rows))
     run = watched.session.runs[0]
-    assert (run.group_size, run.stream.total_steps) == (8, 90)
-    assert "W&B writes 32 KiB at a time" in run.kind_note
+    assert (run.main.group_size, run.stream.total_steps) == (8, 90)
+    assert "W&B writes 32 KiB at a time" in run.main.kind_note
     for width in (80, 120, 200):
         assert "the newest steps may lag" in text(run, width)
-    assert once_document(run)["kind_note"] == run.kind_note
+    assert once_document(Snapshot(run))["kind_note"] == run.main.kind_note
     assert "may lag" not in text(watched.after(1e6), 120), "it is over: nothing lags any more"
 
 
 def test_rows_of_json_lines_are_fresh(tmp_path: Path) -> None:
     run = Watched(tmp_path / "m.jsonl", b'{"step": 1, "loss": 0.5}\n').session.runs[0]
-    assert run.kind_note == ""
-    assert once_document(run)["kind_note"] is None
+    assert run.main.kind_note == ""
+    assert once_document(Snapshot(run))["kind_note"] is None
 
 
 def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
@@ -130,7 +131,7 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     found = Found(str(path), name_of(str(path)), path.stat().st_size, clock.now(), CONSOLE)
     session = Session([found], direct(clock), clock)
     run = session.runs[0]
-    assert run._previews
+    assert run.main.reader.previews
     session.step(0.0)
     assert run.is_preview
     assert run.stream.last_step == 5_000

@@ -1,6 +1,6 @@
-"""Closed rows of a stream → verdicts, and the gaps between them.
+"""The rules at work on one stream: closed rows → verdicts, and the gaps between them.
 
-Owns the number that each training row gets, and the copy of the judge's state
+Owns the number that each training row gets, and the copy of the rules' state
 that a look at the open row needs. Imported only where something is judged: the
 rules are the largest part of the program.
 """
@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rltop.catalog.dialect import Identity
-from rltop.model import Event, Observation, Verdict
+from rltop.model import Counts, Event, Observation, Verdict
 from rltop.rules.engine import Engine
-from rltop.rules.liveness import Liveness
+from rltop.rules.input_health import FIRST_RECORD, UNREADABLE, first_record_late, unreadable
+from rltop.rules.liveness import Liveness, Silence
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
 from rltop.rules.registry import BY_ID
 from rltop.run.observe import Observer
+from rltop.run.past import LIVENESS_RULE
 from rltop.store.stream import ClosedRow, Stream
 from rltop.structs import NamedTuple
 
@@ -30,7 +32,7 @@ class Peek(NamedTuple):
     Attributes:
         verdicts: as if it were closed.
         events: what closing it now would add to the events, marked as provisional.
-        event_times: of these, as those of a judge.
+        event_times: of these, as those of a `RuleRunner`.
     """
 
     verdicts: Sequence[Verdict]
@@ -38,10 +40,11 @@ class Peek(NamedTuple):
     event_times: Sequence[float | None] = ()
 
 
-class Judge:
-    """The rules at work on one stream.
+class RuleRunner:
+    """The rules at work on one stream: takes its closed rows, in the order of the file.
 
     Attributes:
+        options: thresholds, and which rules are off.
         records: training rows judged so far.
         liveness: the gaps between rows.
         collapses: how often a collapse began, got worse or ended.
@@ -52,9 +55,10 @@ class Judge:
     def __init__(self, options: EngineOptions) -> None:
         self.options = options
         self.records = 0
-        self.liveness = Liveness(options.thresholds("L4"))
+        self.liveness = Liveness(options.thresholds(LIVENESS_RULE))
         self._engine: Engine | None = None
         self._observer: Observer | None = None
+        self._known_keys = 0
         self._segment = 0
         self._muted: set[str] = set()
         self._checkpoints: tuple[int, ...] = ()
@@ -62,28 +66,22 @@ class Judge:
         self.event_times: list[float | None] = []
         self._last_time_s: float | None = None
 
-    def begin(self, stream: Stream, identity: Identity) -> None:
-        """The dialect is settled: judging starts."""
-        self._engine = self._new_engine(identity)
-        self._observer = Observer(stream, identity)
+    def take(self, stream: Stream, identity: Identity, arrived_s: float | None = None) -> None:
+        """Judge every closed row, in the order of the file.
 
-    def _new_engine(self, identity: Identity) -> Engine:
-        engine = Engine(identity, self.options)
-        for rule in self._muted:
-            engine.mute(rule)
-        engine.take_checkpoints(self._checkpoints)
-        return engine
-
-    def identified(self, identity: Identity) -> None:
-        """New keys have come."""
-        assert self._engine is not None and self._observer is not None
-        self._observer.use(identity)
-        self._engine.identified(identity)
-        self._date_events(self._last_time_s)
-
-    def work_off(self, stream: Stream, arrived_s: float | None) -> None:
-        """Judge every closed row, in the order of the file."""
-        assert self._engine is not None
+        Args:
+            stream: whose queue of closed rows is worked off.
+            identity: who wrote it, and which metrics its keys are.
+            arrived_s: when the rows were seen to arrive, seconds since the epoch; None for history.
+        """
+        if self._engine is None or self._observer is None:
+            self._engine = self._new_engine(identity)
+            self._observer = Observer(stream, identity)
+        elif len(stream.keys) != self._known_keys:
+            self._observer.use(identity)
+            self._engine.identified(identity)
+            self._date_events(self._last_time_s)
+        self._known_keys = len(stream.keys)
         while stream.closed:
             observation = self._observe(stream, stream.closed.popleft())
             if observation is None:
@@ -96,6 +94,13 @@ class Judge:
             self.collapses += any(event.rule == COLLAPSE_RULE for event in happened)
             self._last_time_s = observation.time_s
             self._date_events(observation.time_s)
+
+    def _new_engine(self, identity: Identity) -> Engine:
+        engine = Engine(identity, self.options)
+        for rule in self._muted:
+            engine.mute(rule)
+        engine.take_checkpoints(self._checkpoints)
+        return engine
 
     def _date_events(self, time_s: float | None) -> None:
         """Note when the row was written that the newest events come from."""
@@ -153,6 +158,38 @@ class Judge:
     def _names(self) -> list[str]:
         return [profile.name for profile in self.profiles]
 
+    def silence_limits(self, lag_s: float) -> Silence:
+        """How long is too long without a row, where rows are seen `lag_s` seconds late at most."""
+        return self.liveness.silence(lag_s)
+
+    def silence_verdict(self, age_s: float, lag_s: float, identity: Identity | None) -> Verdict | None:
+        """The verdict on a stream whose newest row is `age_s` seconds old; None while that is no silence.
+
+        Args:
+            age_s: seconds since the newest row.
+            lag_s: how late a row may be seen, seconds.
+            identity: names the key of the step time.
+        """
+        if self.is_silent(LIVENESS_RULE):
+            return None
+        step_time = None if identity is None else identity.primary("time_step")
+        return self.liveness.verdict(age_s, lag_s, "" if step_time is None else step_time.key)
+
+    def input_verdict(self, counts: Counts, steps: Sequence[int], waited_s: float | None) -> Verdict | None:
+        """The verdict on lines that cannot be read, or on a file that has no record yet.
+
+        Args:
+            counts: what was read.
+            steps: the steps that are held, oldest first.
+            waited_s: seconds that the first record has been waited for; None where there is one.
+        """
+        found = None
+        if waited_s is not None:
+            found = first_record_late(waited_s, self.limits(FIRST_RECORD))
+        elif counts.recent_bad:
+            found = unreadable(counts, steps, self.limits(UNREADABLE))
+        return None if found is None or self.is_silent(found.rule) else found
+
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
@@ -170,7 +207,7 @@ class Judge:
         return Peek(after.verdicts, _provisional(after.events), [observation.time_s] * len(after.events))
 
     def _peek_unsettled(self, stream: Stream, identity: Identity) -> Peek:
-        """Judge the few rows that there are with a judge that is thrown away."""
+        """Judge the few rows that there are with rules that are thrown away."""
         engine, observer, records = self._new_engine(identity), Observer(stream, identity), 0
         times: list[float | None] = []
         open_row = stream.open_row()

@@ -1,4 +1,4 @@
-"""What views remember is what the store would say, whatever happened in between."""
+"""What is kept of a stream is what the store would say, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
-from rltop.pages.cache import read_buckets, read_timings
 from rltop.rows.sparkline import anchored_window
+from rltop.run.memo import Memo
 from rltop.store.series import StoreOptions
 from rltop.store.stream import Stream
 from rltop.trainers import ALL
@@ -25,7 +25,7 @@ from rltop.trainers import ALL
 @settings(max_examples=60)
 def test_columns_from_memory_are_those_of_the_store(rows: list[tuple[int, str, float | None]], columns: int) -> None:
     stream = Stream("", StoreOptions(memory_bytes=4096))
-    decoder = JsonlDecoder(JsonlOptions())
+    memo, decoder = Memo(stream), JsonlDecoder(JsonlOptions())
     offset = 0
     for step, key, value in rows:
         line = json.dumps({"step": step, "data": {key: value}}).encode() + b"\n"
@@ -38,7 +38,7 @@ def test_columns_from_memory_are_those_of_the_store(rows: list[tuple[int, str, f
         window = anchored_window(first, last, 1, columns)
         for stop in (last + 1, (first + last) // 2 + 1, window.stop):
             fresh = stream.buckets("a", window.stride, window.start, stop)
-            assert repr(read_buckets(stream, "a", window, stop)) == repr(fresh)
+            assert repr(memo.buckets("a", window.stride, window.start, stop)) == repr(fresh)
 
 
 def test_timings_from_memory_belong_to_their_plan_and_to_the_newest_row() -> None:
@@ -47,7 +47,7 @@ def test_timings_from_memory_belong_to_their_plan_and_to_the_newest_row() -> Non
     rows = [(step, {"timing_s/step": 10.0 + step, "timing_s/gen": 5.0, "actor/loss": 1.0}) for step in range(1, 5)]
     run = run_of(verl_lines(rows))
     for _ in range(2):
-        timing = next(read_timings(run.stream, plan, [2]))
+        timing = next(run.memo.timings(plan, [2]))
         assert timing is not None
         assert timing.total_s == 12.0
-    assert list(read_timings(run.stream, plan, [99])) == [None]
+    assert list(run.memo.timings(plan, [99])) == [None]

@@ -21,6 +21,7 @@ from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
 from rltop.run.recall import read_row
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
 from rltop.sources.reader import Reader, ReaderOptions
@@ -156,7 +157,7 @@ def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> No
 
 def waited_for(session: Session, step: int) -> None:
     run = session.runs[0]
-    run.recall(step)
+    run.main.reader.recall(step)
     until = time.monotonic() + 10
     while run.stream.downsampled_range(step) is not None and time.monotonic() < until:
         session.step(4)
@@ -266,12 +267,12 @@ def test_how_far_reading_is_behind_the_writer_is_told(tmp_path: Path) -> None:
     size = path.stat().st_size
     session.step(0.5)
     assert 0.5 * size < run.behind_bytes < size
-    assert "2.0 MB behind" in once_text(run, 100) or "1.9 MB behind" in once_text(run, 100)
-    assert once_document(run)["behind_bytes"] == run.behind_bytes
+    assert "2.0 MB behind" in once_text(Snapshot(run), 100) or "1.9 MB behind" in once_text(Snapshot(run), 100)
+    assert once_document(Snapshot(run))["behind_bytes"] == run.behind_bytes
     while session.step(1e9):
         pass
     assert run.behind_bytes == 0
-    assert "MB behind" not in once_text(run, 100)
+    assert "MB behind" not in once_text(Snapshot(run), 100)
 
 
 def test_what_was_written_while_a_file_was_read_once_is_behind(tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ def test_a_file_that_was_truncated_waits_for_rows(tmp_path: Path) -> None:
         while session.step(1e9):
             pass
         assert run.state is state
-        assert ("the file was truncated" in once_text(run, 100)) == (state is RunState.WAITING)
+        assert ("the file was truncated" in once_text(Snapshot(run), 100)) == (state is RunState.WAITING)
 
 
 def test_the_newest_row_has_its_events_while_it_is_open_and_once_when_it_is_closed() -> None:
@@ -314,13 +315,13 @@ def test_the_newest_row_has_its_events_while_it_is_open_and_once_when_it_is_clos
     firing = [event for event in run.events if event.step == 41]
     assert firing and all(event.is_provisional for event in firing)
     assert {event.rule for event in firing} <= {verdict.rule for verdict in run.verdicts}
-    assert len(run.events) == len(run.event_times)
+    assert len(run.events) == len(run.main.event_times)
     feed.write(line(42, grad_norm=1.0))
     session.step(1_000.0)
     assert [event for event in run.events if event.step == 41] == [
         event._replace(is_provisional=False) for event in firing
     ]
-    assert len(run.events) == len(run.event_times)
+    assert len(run.events) == len(run.main.event_times)
 
 
 @pytest.mark.parametrize("rows", [*range(8, 32, 6), 60, 80, 100, 120, 140])
@@ -336,3 +337,21 @@ def test_a_file_that_is_opened_shows_the_events_that_it_has_when_it_is_over(rows
     run.finish()
     assert opened == list(run.events)
     assert not any(event.is_provisional for event in run.events)
+
+
+def test_a_run_holds_its_streams_the_main_one_first_and_each_by_itself(tmp_path: Path) -> None:
+    files = {"trainer": 30, "explorer": 12}
+    for name, rows in files.items():
+        (tmp_path / name).write_bytes(b"".join(line(step, loss=1.0) for step in range(1, rows + 1)))
+    found = Found(str(tmp_path / "trainer"), name_of("job"), role="trainer")
+    beside = Found(str(tmp_path / "explorer"), name_of("explorer"), role="explorer")
+    clock = FakeClock()
+    session = Session([found._replace(beside=(beside,))], direct(clock), clock)
+    session.drain()
+    run = session.runs[0]
+    assert [each.role for each in run.streams] == ["", "explorer"]
+    assert [each.stream.last_step for each in run.streams] == [30, 12]
+    assert run.stream is run.main.stream
+    assert (run.name.raw, run.path.raw) == ("job", str(tmp_path / "trainer"))
+    share = session.options.store.memory_bytes // 2
+    assert {each.stream.options.memory_bytes for each in run.streams} == {share}

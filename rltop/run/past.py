@@ -1,0 +1,130 @@
+"""A run at an earlier step: which verdicts stood then, and where its other streams were at that time.
+
+Pure: folds the event log and reads the times in the rows.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+
+from rltop import units
+from rltop.catalog.dialect import Identity
+from rltop.model import Event, EventState, Verdict, VerdictState
+from rltop.store.stream import Stream
+
+RESTART_RULE = "L6"
+"""What says in the event log that a run was begun anew."""
+LIVENESS_RULE = "L4"
+"""The rule on silence: its words change with every second."""
+
+
+def outlived(events: Sequence[Event]) -> frozenset[int]:
+    """Numbers of the events on steps that a later restart went back behind: the rows of those steps are others now."""
+    back_to: dict[str, int] = {}
+    found = []
+    for number in range(len(events) - 1, -1, -1):
+        event = events[number]
+        lowest = back_to.get(event.stream)
+        if lowest is not None and event.step >= lowest:
+            found.append(number)
+        if event.rule == RESTART_RULE:
+            back_to[event.stream] = event.step if lowest is None else min(lowest, event.step)
+    return frozenset(found)
+
+
+def standing_at(events: Sequence[Event], step: int, muted: Collection[str], identity: Identity | None) -> list[Verdict]:
+    """The verdicts that stood at a step of the main stream, folded from the event log; in no order.
+
+    Each has the sentence of its last transition, with the step of that, and what the
+    rule says of itself, but no evidence.
+
+    Args:
+        events: the log, in the order of the file; events of other streams are passed over.
+        step: the trainer's.
+        muted: ids of rules that are left out.
+        identity: names the metric of a rule whose event does not.
+    """
+    standing: dict[str, Event] = {}
+    for event in events:
+        if event.stream or event.step > step:
+            continue
+        if event.rule == RESTART_RULE:
+            # What stood at this step before the run was begun anew is no longer the past of what is shown.
+            standing.clear()
+        if event.state is EventState.FACT or event.rule in muted:
+            continue
+        if event.state is EventState.RECOVERED:
+            standing.pop(event.rule, None)
+        else:
+            standing[event.rule] = event
+    return [_past_verdict(event, step, identity) for event in standing.values()]
+
+
+def _past_verdict(event: Event, step: int, identity: Identity | None) -> Verdict:
+    from rltop.rules import registry  # noqa: PLC0415 - every rule there is: not before the first frame
+
+    spec = registry.BY_ID.get(event.rule)
+    metric, key = event.metric, event.key
+    if not metric and spec is not None and identity is not None:
+        metric, key = identity.subject(spec.metrics)
+    # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
+    told = "" if event.step == step else f", as of step {units.step(event.step)}"
+    return Verdict(
+        rule=event.rule,
+        title=spec.title if spec else event.family,
+        family=event.family,
+        group=spec.group.value if spec else "learning",
+        level=event.level,
+        state=VerdictState.FIRING,
+        metric=metric,
+        key=key,
+        since_step=event.step if event.since_step is None else event.since_step,
+        since_record=event.record,
+        headline=f"{event.message.rstrip('.')}{told}",
+        why=spec.why if spec else "",
+        causes=spec.causes if spec else (),
+        next=spec.next if spec else (),
+    )
+
+
+def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
+    """Verdicts of another stream of the run, saying whose they are."""
+    return [one._replace(stream=role, headline=f"{role}: {one.headline}") for one in verdicts]
+
+
+def worst_first(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """Verdicts in the order in which they are told."""
+    return tuple(sorted(verdicts, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
+
+
+def step_at_same_time(stream: Stream, step: int, other: Stream) -> int | None:
+    """Where another stream was when a step of this one was written.
+
+    Steps of two streams mean different things; what they share is time.
+
+    Args:
+        stream: whose step is known.
+        step: in its own steps.
+        other: whose step is asked for.
+
+    Returns:
+        The newest step of `other` that had been written by then, its first where none had; None, the newest
+        there is, where one of them does not say when its rows were written.
+    """
+    when = _time_of(stream, step)
+    if when is None:
+        return None
+    steps, times = other.times()
+    found = [at for at, time_s in zip(steps, times, strict=True) if time_s <= when]
+    return found[-1] if found else other.first_step
+
+
+def _time_of(stream: Stream, step: int) -> float | None:
+    """When a step was written, or the one before it that says so."""
+    steps, times = stream.times()
+    for i in range(bisect_right(steps, step) - 1, -1, -1):
+        if not math.isnan(times[i]):
+            return times[i]
+    return None

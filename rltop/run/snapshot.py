@@ -1,0 +1,387 @@
+"""A run at one step: the only thing that a page, the one-shot view and the documents read.
+
+A snapshot is a handle, made anew for each picture: it copies nothing, reads the store
+when it is asked, and holds for one synchronous paint. Several may stand side by side.
+What has been worked out is kept by the `RunStream`, not here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from rltop.model import Counts, Event, Label, RunState, StepTiming, Verdict, VerdictState
+from rltop.run.past import step_at_same_time
+from rltop.stats.timing import step_timing
+
+if TYPE_CHECKING:
+    from rltop.catalog.dialect import Identity, TimingPlan
+    from rltop.catalog.ranges import Ranges
+    from rltop.run.memo import Memo
+    from rltop.run.rollouts import RolloutShelf
+    from rltop.run.run import Run
+    from rltop.run.run_stream import RunStream
+    from rltop.stats.ranks import RankHistory
+    from rltop.stats.spans import SpanBook
+    from rltop.store.stream import Stream
+
+_Source: TypeAlias = "Run | RunStream"
+
+
+class Snapshot:
+    """A run, or another stream of it, at one step.
+
+    After a restart a step means the newest segment that has it. While history is read, rows and identity are those of
+    a preview; events and spans are always those of the whole file.
+
+    Args:
+        run: what is shown.
+        at_step: a step of its main stream; None follows the newest one, the open row included.
+
+    Attributes:
+        run: as given.
+        source: who speaks of events, verdicts and state: the run, or another stream of it for itself.
+        part: whose rows these are: the main stream of the run, or that other stream.
+    """
+
+    __slots__ = ("_at_step", "_main", "_standing", "part", "run", "source")
+
+    def __init__(self, run: Run, at_step: int | None = None) -> None:
+        self.run = run
+        self.source: _Source = run
+        self.part: RunStream = run.main
+        self._at_step = at_step
+        self._main: Snapshot | None = None
+        self._standing: tuple[Verdict, ...] | None = None
+
+    @classmethod
+    def _beside(cls, main: Snapshot, source: RunStream) -> Snapshot:
+        """Another stream at the same time; its step is looked for when it is asked for."""
+        found = cls(main.run)
+        found.source, found.part, found._main = source, source, main
+        return found
+
+    def within(self, role: str) -> Snapshot:
+        """The stream of that role at the same time; the same for "" and for a role that the run has not."""
+        part = next((part for part in self._others if part.role == role), None) if role else None
+        return self if part is None else Snapshot._beside(self, part)
+
+    def at(self, step: int | None) -> Snapshot:
+        """The same stream at another of its own steps; None follows the newest one."""
+        found = Snapshot(self.run, step)
+        found.source, found.part = self.source, self.part
+        return found
+
+    @property
+    def _others(self) -> Sequence[RunStream]:
+        return self.run.beside if self.source is self.run else ()
+
+    @property
+    def streams(self) -> Sequence[Snapshot]:
+        """This one, then the other streams of the run at the same time, those of ranks last."""
+        return (self, *(Snapshot._beside(self, part) for part in self._others))
+
+    # -- when --------------------------------------------------------------------------------------------------------
+
+    @property
+    def at_step(self) -> int | None:
+        """The step in this stream's own steps; None follows the newest one."""
+        main = self._main
+        if main is not None:
+            at = main.at_step
+            self._at_step = None if at is None else step_at_same_time(main.stream, at, self.stream)
+            self._main = None
+        return self._at_step
+
+    @property
+    def step(self) -> int | None:
+        """The step that the screen speaks of: the one asked for, else the newest; None without a row."""
+        at = self.at_step
+        return at if at is not None else self.stream.last_step
+
+    @property
+    def segment(self) -> int | None:
+        """Number of the newest segment that reaches back to the step; None without a row."""
+        step = self.step
+        reaching = (one for one in reversed(self.stream.segments) if step is not None and (one.first_step or 0) <= step)
+        return next((segment.number for segment in reaching), None)
+
+    @property
+    def version(self) -> Hashable:
+        """Moves whenever something that is shown has moved, time aside."""
+        return self.source.version
+
+    # -- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> Label:
+        """What the run, or the stream, is called."""
+        return self.source.name
+
+    @property
+    def path(self) -> Label:
+        """Where it is read from."""
+        return self.source.path
+
+    @property
+    def role(self) -> str:
+        """Which stream of a run of several this is; empty for the only or the main one."""
+        return self.source.role
+
+    @property
+    def is_rank(self) -> bool:
+        """Is this one of many ranks, of which each says what it did?"""
+        return self.source.is_rank
+
+    @property
+    def identity(self) -> Identity | None:
+        """Whose keys these are; None until it is settled."""
+        return self.part.identity
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, where it is known."""
+        return self.part.group_size
+
+    @property
+    def ranges(self) -> Ranges:
+        """What values its metrics were declared to have, by whoever set up the run."""
+        return self.part.ranges
+
+    # -- what it has -------------------------------------------------------------------------------------------------
+
+    @property
+    def stream(self) -> Stream:
+        """Its rows, of all steps: those of the preview until history has caught up."""
+        return self.part.stream
+
+    @property
+    def memo(self) -> Memo:
+        """What has been worked out of its rows."""
+        return self.part.memo
+
+    @property
+    def is_preview(self) -> bool:
+        """The rows are the newest ones only, for the time being."""
+        return self.part.is_preview
+
+    @property
+    def counts(self) -> Counts:
+        """What was read, and what was not understood."""
+        return self.source.counts
+
+    @property
+    def ranks(self) -> RankHistory | None:
+        """What each rank did in the newest steps; None where no rank says."""
+        return self.source.ranks
+
+    @property
+    def rollouts(self) -> RolloutShelf | None:
+        """Its completions one by one; None before anybody has looked for them."""
+        return self.run.rollouts if self.source is self.run else None
+
+    @property
+    def events(self) -> Sequence[Event]:
+        """Every transition, those after the step too, in the order of the file."""
+        return self.source.events
+
+    @property
+    def past_events(self) -> Sequence[Event]:
+        """The transitions up to the step; those of other streams, which count otherwise, only at the newest one."""
+        at = self.at_step
+        return self.events if at is None else [one for one in self.events if not one.stream and one.step <= at]
+
+    # -- in parts ----------------------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> Now:
+        """How the run is doing now, whatever the step."""
+        return Now(self)
+
+    @property
+    def verdicts(self) -> Verdicts:
+        """What the rules say at the step."""
+        return Verdicts(self)
+
+    def standing(self) -> tuple[Verdict, ...]:
+        """The verdicts of the step, folded once."""
+        if self._standing is None:
+            self._standing = self.source.verdicts_at(self.at_step)
+        return self._standing
+
+    @property
+    def timing(self) -> Timing:
+        """Where the time of the step and of those before it went, in this stream."""
+        return Timing(self)
+
+    @property
+    def measured(self) -> Snapshot:
+        """The stream whose true spans show where the steps go, at the same time; the same where none has any."""
+        return next((one for one in self.streams if one.timing.is_measured), self)
+
+
+class Now:
+    """How a run is doing at the time when it is asked; the step of the snapshot does not matter."""
+
+    __slots__ = ("_part", "_source")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._source, self._part = snapshot.source, snapshot.part
+
+    @property
+    def state(self) -> RunState:
+        """The state word of the header."""
+        return self._source.state
+
+    @property
+    def state_note(self) -> str:
+        """What is behind the state, as one sentence; may be empty."""
+        return self._part.state_note
+
+    @property
+    def failure(self) -> Label:
+        """What the writer says that it died of, as the newest thing it said; empty where it says nothing."""
+        return self._source.failure
+
+    @property
+    def kind_note(self) -> str:
+        """What a person should know about how fresh the rows of such a file are; empty if they are."""
+        return self._part.kind_note
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the newest record came, or None where nobody knows."""
+        return self._part.age_s
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much has been written and not read yet, where that is more than a moment's work; else 0."""
+        return self._source.behind_bytes
+
+    @property
+    def loading(self) -> float | None:
+        """Fraction of the history that has been read; None when complete."""
+        return self._source.loading
+
+    @property
+    def is_awaited(self) -> bool:
+        """Is there no file yet, only a place where one is expected?"""
+        return self._part.is_awaited
+
+
+class Verdicts:
+    """What the rules say at the step of a snapshot."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @property
+    def standing(self) -> tuple[Verdict, ...]:
+        """What fired then, worst first; at the newest step also what has just recovered.
+
+        A past one has the sentence of its last transition, and no evidence.
+        """
+        return self._snapshot.standing()
+
+    @property
+    def firing(self) -> list[Verdict]:
+        """What fired, worst first."""
+        return [verdict for verdict in self.standing if verdict.state is VerdictState.FIRING]
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted now, from the screen."""
+        return self._snapshot.source.muted
+
+    @property
+    def silenced(self) -> frozenset[str]:
+        """Ids of the rules that the settings switch off."""
+        return self._snapshot.part.silenced
+
+    @property
+    def profiles(self) -> Sequence[str]:
+        """Names of the profiles whose thresholds hold."""
+        return self._snapshot.part.profiles
+
+    @property
+    def warm_up(self) -> tuple[int, int] | None:
+        """Records seen and records needed, while the rules warm up."""
+        return self._snapshot.part.warm_up
+
+
+class Timing:
+    """Where the time of the steps up to a snapshot's went: true spans, else what the rows allow."""
+
+    __slots__ = ("_snapshot",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    @property
+    def spans(self) -> SpanBook | None:
+        """True spans of the newest steps; None where the run's files hold none."""
+        return self._snapshot.part.spans
+
+    @property
+    def is_measured(self) -> bool:
+        """Are there true spans?"""
+        spans = self.spans
+        return spans is not None and bool(spans.steps)
+
+    @property
+    def plan(self) -> TimingPlan | None:
+        """How the trainer's durations nest; None where it logs none that is known."""
+        identity = self._snapshot.identity
+        return None if identity is None else identity.dialect.timing
+
+    def history(self, count: int, unclaimed: int | None = None) -> list[StepTiming]:
+        """The timing trees of the last `count` steps up to the snapshot's, oldest first.
+
+        Only steps whose rows are still held raw, and only those that log a timing. Where
+        the run has true spans, these are what is shown.
+
+        Args:
+            count: how many steps at most.
+            unclaimed: how many of the durations that belong to no stage, longest first, the newest tree has; None:
+                all. The others have none.
+        """
+        until, spans = self._snapshot.at_step, self.spans
+        if spans is not None and spans.steps:
+            held: Sequence[int] = spans.steps
+            known = held[: len(held) if until is None else bisect_right(held, until)]
+            if known:
+                return [timing for step in known[-count:] if (timing := spans.timing(step)) is not None]
+        plan, stream = self.plan, self._snapshot.stream
+        if plan is None:
+            return []
+        if until is None:
+            steps: Sequence[int] = stream.steps(last=2 * count)
+        else:
+            held = stream.steps()
+            stop = bisect_right(held, until)
+            steps = held[max(0, stop - 2 * count) : stop]
+        found: list[StepTiming] = []
+        for timing in self._snapshot.memo.timings(plan, steps):
+            if timing is not None:
+                found.append(timing)
+            if len(found) == count:
+                break
+        if found:
+            newest = found[0].step
+            found[0] = step_timing(plan, newest, stream.row(newest), unclaimed) or found[0]
+        return found[::-1]
+
+    def exact(self, row: Mapping[str, float] | None, unclaimed: int | None = None) -> StepTiming | None:
+        """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set.
+
+        Args:
+            row: the row, where memory has thinned it and the caller has read it again.
+            unclaimed: as of `history`.
+        """
+        plan, at = self.plan, self._snapshot.at_step
+        if plan is None or at is None:
+            return None
+        return step_timing(plan, at, row or self._snapshot.stream.row(at), unclaimed)

@@ -1,0 +1,233 @@
+"""How one stream is read: the whole file, and its last rows first while that takes time.
+
+Owns which of the two is shown, what has been read, and when rows were seen to arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rltop.clock import Clock
+from rltop.model import Counts
+from rltop.run.pipeline import Budget, Pipeline
+from rltop.run.recall import Recaller
+from rltop.sources.events import TailState
+from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    from rltop.run.rule_runner import RuleRunner
+
+FIRST_ROWS = 32
+"""Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
+SETTLE_S = 0.2
+"""How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
+
+
+class ReadPath(NamedTuple):
+    """One way of reading a file: the whole of it, or its last rows first.
+
+    Attributes:
+        feed: brings the bytes.
+        pipeline: makes rows of them.
+        rules: judge the rows; None where they are only to be shown.
+    """
+
+    feed: Feed
+    pipeline: Pipeline
+    rules: RuleRunner | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Has everything been decoded that the feed has to give?"""
+        return self.pipeline.has_read_all_of(self.feed)
+
+
+class StreamReader:
+    """Reads one stream, a slice at a time.
+
+    Args:
+        whole: feed, pipeline and rules of the whole file.
+        clock: arrival times.
+        previews: of the last rows of a large file, the fewest rows first.
+        recaller: reads rows again that memory has folded.
+
+    Attributes:
+        whole, previews: as given; previews go when history shows all that they do.
+        arrived_s: when the newest row was seen to arrive, seconds since the epoch; None while none was.
+        moved_s: when bytes, rows or not, were last seen to arrive.
+        has_caught_up: all has been read that was there when the file was opened.
+        is_finished: nothing more will come.
+    """
+
+    def __init__(
+        self, whole: ReadPath, clock: Clock, previews: Sequence[ReadPath] = (), recaller: Recaller | None = None
+    ) -> None:
+        self.whole = whole
+        self.previews = list(previews)
+        self.arrived_s: float | None = None
+        self.moved_s: float | None = None
+        self.has_caught_up = False
+        self.is_finished = False
+        self._pipeline = whole.pipeline
+        self._clock = clock
+        self._recaller = recaller
+        self._settles_at: float | None = None
+
+    def advance(self, budget: Budget) -> bool:
+        """Take in what has come; True if there was anything."""
+        has_moved = self._take_recalled()
+        for preview in self.previews:
+            has_moved = preview.pipeline.advance(preview.feed, self._clock, budget) or has_moved
+        # Where the previews have used up the time, nobody has asked yet whether there is more.
+        has_moved = budget.is_spent() or self._take_in(budget) or has_moved
+        self._note_progress()
+        return has_moved
+
+    @property
+    def is_over(self) -> bool:
+        """Has all been read of a source that has come to its end?"""
+        return self.whole.feed.is_over and not self._pipeline.has_waiting
+
+    @property
+    def is_resting(self) -> bool:
+        """Would `advance` find nothing to do until there is news?"""
+        return (
+            self.has_caught_up
+            and self._settles_at is None
+            and not self.previews
+            and not self._pipeline.has_waiting
+            and (self._recaller is None or self._recaller.is_idle)
+            and self.whole.feed.is_at_rest
+        )
+
+    def read_newest(self, budget: Budget) -> None:
+        """Take in the newest rows of a long file, as far as they are there at once."""
+        while self.previews and not budget.is_spent():
+            preview = self.previews[0]
+            if not preview.pipeline.advance(preview.feed, self._clock, budget) or preview.is_read:
+                return
+
+    def _take_in(self, budget: Budget) -> bool:
+        """Decode what has come; after a moment without anything, show the newest row as far as it goes.
+
+        What comes once history has been read is new; the rest of a row that was
+        there before is not.
+        """
+        pipeline = self._pipeline
+        now = self._clock.monotonic()
+        before = pipeline.stream.version
+        if self.has_caught_up:
+            pipeline.arrived_s = self._clock.now()
+        if pipeline.advance(self.whole.feed, self._clock, budget):
+            self._settles_at = now + SETTLE_S
+            if self.has_caught_up:
+                self.moved_s = pipeline.arrived_s
+            if self.has_caught_up and pipeline.stream.version != before:
+                self.arrived_s = pipeline.arrived_s
+            return True
+        if self._settles_at is None or now < self._settles_at:
+            return False
+        self._settles_at = None
+        pipeline.flush()
+        return pipeline.has_more or pipeline.stream.version != before
+
+    def extend(self, paths: Sequence[str]) -> bool:
+        """Go on with further files of the same stream; False where its feed cannot."""
+        feed = self.whole.feed
+        if not isinstance(feed, SequenceFeed):
+            return False
+        feed.extend(paths)
+        return True
+
+    def finish(self) -> None:
+        """The source is at its end for good: judge the last step too."""
+        if not self.is_finished:
+            self.is_finished = True
+            self._pipeline.finish()
+
+    @property
+    def is_awaited(self) -> bool:
+        """Is there no file yet, only a place where one is expected?"""
+        return isinstance(self.whole.feed, AwaitedFeed)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Will the feed never give anything again?"""
+        return self.whole.feed.is_exhausted and not self._pipeline.has_waiting
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for path in (self.whole, *self.previews):
+            path.feed.close()
+
+    def _note_progress(self) -> None:
+        if not self.has_caught_up:
+            # A feed without an answer has nothing to give now, and yet owes the rest of the history.
+            feed = self.whole.feed
+            is_exhausted = feed.is_exhausted and feed.status.state is not TailState.STUCK
+            self.has_caught_up = self.whole.is_read or (is_exhausted and not self._pipeline.has_waiting)
+        while self.previews and self._is_superseded(self.previews[0].pipeline):
+            self.previews.pop(0).feed.close()
+        while len(self.previews) > 1 and self.previews[1].is_read:
+            self.previews.pop(0).feed.close()
+
+    def _is_superseded(self, preview: Pipeline) -> bool:
+        """Does history show all that the preview does? The two read on their own and see a new row in either order."""
+        if self._pipeline.generation != preview.generation or not preview.offset:
+            return self.has_caught_up
+        return self._pipeline.offset >= preview.offset
+
+    def recall(self, step: int) -> None:
+        """Ask for the row of a step that memory has folded; it comes when the file answers."""
+        stream = self.shown.pipeline.stream
+        if self._recaller is None or stream.downsampled_range(step) is None:
+            return
+        position = stream.position(step)
+        if position is not None and position.generation == self._pipeline.generation:
+            self._recaller.ask(step, position)
+
+    def _take_recalled(self) -> bool:
+        rows = self._recaller.take() if self._recaller is not None else []
+        for step, row in rows:
+            self._pipeline.stream.recall(step, row)
+        return bool(rows)
+
+    @property
+    def shown(self) -> ReadPath:
+        """What is on the screen: the preview until history has caught up."""
+        return next((one for one in self.previews if one.pipeline.stream.rows), self.whole)
+
+    @property
+    def is_opening(self) -> bool:
+        """Is what would be shown still on its way to the newest row, which a moment will bring?"""
+        preview = self.previews[0] if self.previews else None
+        return preview is not None and not preview.is_read and preview.feed.status.state is TailState.READING
+
+    @property
+    def is_preview(self) -> bool:
+        """Are only the last rows shown, while history is being read?"""
+        return self.shown is not self.whole
+
+    @property
+    def loading(self) -> float | None:
+        """Fraction of the file that has been read; None when all of it has."""
+        if self.has_caught_up or self.is_finished:
+            return None
+        status = self.whole.feed.status
+        if not status.size:
+            return 0.0 if self.previews else None
+        return min(1.0, max(self._pipeline.offset, status.searched) / status.size)
+
+    @property
+    def counts(self) -> Counts:
+        """Everything read, and everything not understood."""
+        total = Counts()
+        total.add(self._pipeline.decoder.counts)
+        total.add(self._pipeline.stream.counts)
+        status = self.whole.feed.status
+        total.nul_bytes += status.nul_bytes
+        total.unreadable_files += len(status.left_out)
+        total.first_unreadable = status.left_out[0] if status.left_out else ""
+        return total

@@ -1,0 +1,173 @@
+"""What the rules say of one stream: as of now, the open row included.
+
+Imports no rule: the first frame shows a stream that nobody judges.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from rltop.model import Event, Verdict
+from rltop.run.stream_reader import StreamReader
+from rltop.run.stream_status import StreamStatus
+from rltop.structs import NamedTuple
+
+if TYPE_CHECKING:
+    from rltop.run.rule_runner import RuleRunner
+
+_BEFORE_HISTORY = frozenset({"nonfinite"})
+"""Families that may speak before the whole history has been judged."""
+
+
+class Judged(NamedTuple):
+    """What the rules say, the open row included.
+
+    Attributes:
+        verdicts: as if the open row were closed.
+        events: every transition, those of the open row as provisional.
+        event_times: when the row behind each event was written, as far as it says.
+    """
+
+    verdicts: Sequence[Verdict]
+    events: Sequence[Event]
+    event_times: Sequence[float | None]
+
+
+class StreamVerdicts:
+    """What the rules say of one stream.
+
+    Args:
+        reader: how it is read; its paths have the rules.
+        status: what is to be said by the clock.
+
+    Attributes:
+        changes: moves when a rule is muted or told something that is in no row.
+    """
+
+    def __init__(self, reader: StreamReader, status: StreamStatus) -> None:
+        self.changes = 0
+        self._reader = reader
+        self._status = status
+        self._judged: tuple[Hashable, Judged] = (None, Judged((), (), ()))
+
+    @property
+    def rules(self) -> RuleRunner | None:
+        """The rules that judge the whole file; None where nothing is judged."""
+        return self._reader.whole.rules
+
+    def judged(self, version: Hashable, *, is_loading: bool) -> Judged:
+        """What the rules say; looks at the open row when something has moved.
+
+        Args:
+            version: of the stream; what was said for it is not worked out again.
+            is_loading: history, of this or of another stream of the run, is still being read: only values that
+                are no numbers may be spoken of, and only provisionally.
+        """
+        rules, shown = self.rules, self._reader.shown
+        settled = [] if rules is None else rules.events
+        known = (version, is_loading, len(settled))
+        if self._judged[0] != known:
+            identity = shown.pipeline.current_identity()
+            seen = None
+            if shown.rules is not None and identity is not None:
+                seen = shown.rules.peek(shown.pipeline.stream, identity)
+            verdicts: Sequence[Verdict] = () if seen is None else seen.verdicts
+            times = [] if rules is None else rules.event_times
+            if shown is not self._reader.whole or is_loading:
+                verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
+                seen = None
+            if seen is None or not seen.events:
+                self._judged = (known, Judged(verdicts, settled, times))
+            else:
+                events, event_times = [*settled, *seen.events], [*times, *seen.event_times]
+                self._judged = (known, Judged(verdicts, events, event_times))
+        return self._judged[1]
+
+    def standing(self, version: Hashable, *, is_loading: bool) -> Sequence[Verdict]:
+        """What fires now and what has just recovered, worst first, silence included; arguments as of `judged`."""
+        found, timed = self.judged(version, is_loading=is_loading).verdicts, self._status.verdicts
+        if not timed:
+            return found
+        return sorted([*found, *timed], key=lambda v: (*v.urgency, v.since_record))
+
+    def mute(self, rule: str, is_muted: bool = True) -> None:
+        """Leave a rule's verdicts out, or put them back; its events go on being logged.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
+        for path in (self._reader.whole, *self._reader.previews):
+            if path.rules is not None:
+                path.rules.mute(rule, is_muted)
+        self.changes += 1
+
+    @property
+    def muted(self) -> frozenset[str]:
+        """Ids of the rules that are muted."""
+        return frozenset() if self.rules is None else self.rules.muted
+
+    @property
+    def silenced(self) -> frozenset[str]:
+        """Ids of the rules that the settings switch off."""
+        return frozenset() if self.rules is None else self.rules.options.silenced(self.profiles)
+
+    @property
+    def profiles(self) -> Sequence[str]:
+        """Names of the profiles whose thresholds hold; the event log says why."""
+        return () if self.rules is None else [profile.name for profile in self.rules.profiles]
+
+    @property
+    def warm_up(self) -> tuple[int, int] | None:
+        """(records seen, records wanted) while rules warm up; None when they have."""
+        return None if self.rules is None else self.rules.warm_up(self._reader.whole.pipeline.stream)
+
+    @property
+    def records(self) -> int:
+        """Training rows judged so far."""
+        return 0 if self.rules is None else self.rules.records
+
+
+class CheckpointFinder:
+    """Looks for checkpoints when a collapse begins; in a thread where the file server may not answer.
+
+    Args:
+        path: of the metric file; nothing lies beside standard input.
+        is_network: it lies on a network file system.
+    """
+
+    def __init__(self, path: str, *, is_network: bool) -> None:
+        self._path = path
+        self._is_network = is_network
+        self._collapses = 0
+        self._found: tuple[int, ...] | None = None
+
+    @property
+    def has_found(self) -> bool:
+        """Is there an answer that the rules have not been told yet?"""
+        return self._found is not None
+
+    def look_for(self, rules: RuleRunner) -> bool:
+        """Look if a collapse has begun, and tell the rules what was found; True if they were told."""
+        has_told = self._tell(rules)
+        if rules.collapses == self._collapses or self._path == "-":
+            return has_told
+        self._collapses = rules.collapses
+        if self._is_network:
+            threading.Thread(target=self._look, name="checkpoints", daemon=True).start()
+            return has_told
+        self._look()
+        return self._tell(rules)
+
+    def _tell(self, rules: RuleRunner) -> bool:
+        if self._found is None:
+            return False
+        rules.take_checkpoints(self._found)
+        self._found = None
+        return True
+
+    def _look(self) -> None:
+        from rltop.run.beside import checkpoint_steps  # noqa: PLC0415 - only for a run that collapses
+
+        self._found = checkpoint_steps(self._path)
