@@ -369,6 +369,10 @@ def _stamp(seen: FileStat) -> tuple[int, int, int]:
 def archives_in(folder: str, fs: FileSystem) -> list[str]:
     """The archives one folder below `folder`.
 
+    Args:
+        folder: the folder above those of the archives.
+        fs: the file system.
+
     Raises:
         OSError: the folder cannot be listed.
     """
@@ -388,7 +392,13 @@ def archives_in(folder: str, fs: FileSystem) -> list[str]:
 
 
 def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | None:
-    """What follows the archives of a folder; None where `path` is no folder that holds any."""
+    """What follows the archives of a folder; None where `path` is no folder that holds any.
+
+    Args:
+        path: as given.
+        fs: the file system.
+        clock: for the time between two scans.
+    """
     try:
         is_folder = stat.S_ISDIR(fs.stat(path).mode) and bool(archives_in(path, fs))
     except OSError:

@@ -39,7 +39,13 @@ class RunStore:
         self._streams: dict[str, int] = {}
 
     def add(self, name: Label, path: Label, streams: int = 1) -> Run:
-        """Begin a run of so many streams; the budget for raw rows is shared out anew, stream by stream."""
+        """Begin a run of so many streams; the budget for raw rows is shared out anew, stream by stream.
+
+        Args:
+            name: as shown.
+            path: of its file.
+            streams: how many it has; each gets a share of the memory.
+        """
         run = Run(name, path, self.options)
         self.runs.append(run)
         self._streams[path.raw] = streams
