@@ -80,6 +80,13 @@ class Spelling:
         A key gives at most one signal per metric, by its first fitting alias, but it
         may stand for several metrics. A pattern takes only keys of which nothing has
         been said before it.
+
+        Args:
+            keys: every key of the stream.
+            algorithm: decides between aliases that hold for some algorithms only.
+
+        Returns:
+            Canonical name → its signals, primary first.
         """
         result: dict[str, list[tuple[tuple[int, int], Signal]]] = {}
         aliases = self._dialect.aliases

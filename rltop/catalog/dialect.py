@@ -181,6 +181,13 @@ class Identity(NamedTuple):
 
         The first of all with an empty key where it logs none of them. Of several keys
         the one of `instance`, else the primary one.
+
+        Args:
+            names: canonical names, most wanted first.
+            instance: of a metric that is logged several times; empty: the primary one.
+
+        Returns:
+            Canonical name and the trainer's key; the key is empty where none is logged.
         """
         for name in names:
             found = self.signals.get(name)

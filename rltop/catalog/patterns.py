@@ -88,5 +88,10 @@ class PatternSet:
 
 
 def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
-    """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly."""
+    """Whether at least one of `keys` matches the pattern `text`; `keys` must answer `in` quickly.
+
+    Args:
+        text: a pattern of keys.
+        keys: every key of the stream.
+    """
     return compiled(text).is_in(keys)

@@ -51,7 +51,12 @@ class Window:
         return True
 
     def drop(self, count: int, wanted: int = 0) -> None:
-        """Cut `count` bytes off; `take` need not look before `wanted` bytes are held then."""
+        """Cut `count` bytes off; `take` need not look before `wanted` bytes are held then.
+
+        Args:
+            count: of bytes at the beginning.
+            wanted: how many must be held before `take` looks again.
+        """
         self.data = self.data[count:]
         self.start += count
         self._wanted = self.start + wanted

@@ -87,7 +87,16 @@ def _nonfinite(value: float) -> NonFinite:
 
 
 def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, object]]:
-    """The leaves of a row, nested objects joined with `/`."""
+    """The leaves of a row, nested objects joined with `/`.
+
+    Args:
+        row: a row, objects in it.
+        prefix: what stands before every key.
+        depth: how deep `row` is nested itself; past `MAX_DEPTH` an object is left as an empty tuple.
+
+    Returns:
+        Key and value of each leaf.
+    """
     for key, value in row.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
@@ -100,7 +109,12 @@ def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
 
 
 def count_other(value: object, counts: Counts) -> None:
-    """Count a value that holds no number, and is left out of its row."""
+    """Count a value that holds no number, and is left out of its row.
+
+    Args:
+        value: neither a number nor a word for one.
+        counts: where it is counted.
+    """
     if isinstance(value, str):
         counts.text_values += 1
     else:
@@ -268,7 +282,12 @@ class RecordBuilder:
         return None
 
     def from_row(self, row: Row, position: FilePosition) -> Record | None:
-        """The record of a row that names its own step; None (and a count) if it names none."""
+        """The record of a row that names its own step; None (and a count) if it names none.
+
+        Args:
+            row: a whole row; used up.
+            position: where it stands in the file.
+        """
         step = self.take_step(row)
         if step is None:
             self._counts.no_step_lines += 1
@@ -315,7 +334,15 @@ class RecordBuilder:
     def of_numbers(
         self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition
     ) -> Record:
-        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked."""
+        """The record of numbers whose schema is known, one for each of its keys; what is not finite is marked.
+
+        Args:
+            step: of the row.
+            time_s: seconds since the epoch, or None.
+            schema: the keys.
+            numbers: one for each key.
+            position: where it stands in the file.
+        """
         values, is_finite = _packed(numbers, len(numbers))
         marks = () if is_finite else _marked(values)
         self._counts.rows += 1

@@ -53,7 +53,12 @@ class EventReader:
         self._begin = 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[tuple[Event, int]]:
-        """Yield each event that `data` completes, and the offset at which it begins."""
+        """Yield each event that `data` completes, and the offset at which it begins.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where they stand in the file.
+        """
         if self._is_lines is None:
             if not self._held:
                 self._start = offset

@@ -183,7 +183,14 @@ def joined(pieces: Iterable[Completion]) -> tuple[list[Completion], int]:
 
 
 def step_of(step: int, completions: Sequence[Completion], left_out: int = 0, notes: Sequence[str] = ()) -> StepRollouts:
-    """The completions of a step, with the unit that their lengths have in common."""
+    """The completions of a step, with the unit that their lengths have in common.
+
+    Args:
+        step: the trainer's step.
+        completions: in the order of the dump.
+        left_out: completions beyond the limit.
+        notes: what could not be read or told.
+    """
     trained = [each for each in completions if not each.discarded] or completions
     has_tokens = bool(trained) and all(each.tokens is not None for each in trained)
     return StepRollouts(step, tuple(completions), has_tokens, left_out, tuple(notes))

@@ -20,7 +20,12 @@ _SCHEMAS_KEPT = 1024
 
 
 def margin_key(chosen: str, rejected: str) -> str:
-    """What the difference of two keys is called: `rewards/chosen − rejected`."""
+    """What the difference of two keys is called: `rewards/chosen − rejected`.
+
+    Args:
+        chosen: key of the chosen answers' reward.
+        rejected: key of the others'.
+    """
     return f"{chosen} − {rejected.rpartition('/')[2]}"
 
 

@@ -140,7 +140,12 @@ class Cursor:
         return self._fingerprint.load(self._fs, handle, self.offset)
 
     def reset(self, reason: ResetReason, *, is_restart: bool) -> None:
-        """Begin at offset 0 of another file; silent if nothing had been passed."""
+        """Begin at offset 0 of another file; silent if nothing had been passed.
+
+        Args:
+            reason: why reading begins anew.
+            is_restart: the writer started anew; else the stream goes on in another file.
+        """
         self._nul_passed += self._pending_nuls
         self._hole = None
         self._fingerprint.clear()
@@ -309,7 +314,13 @@ class Sight(NamedTuple):
 
     @classmethod
     def of(cls, outcome: Outcome, size: int, note: Sight | None = None) -> Sight:
-        """How a turn of reading ended; a remark about the path counts once all is read."""
+        """How a turn of reading ended; a remark about the path counts once all is read.
+
+        Args:
+            outcome: how the turn of reading ended.
+            size: bytes in the file.
+            note: what there is to say about the path.
+        """
         if outcome in UNREAD:
             return cls(TailState.READING, "", size)
         if note is not None:
@@ -371,7 +382,12 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
 
 
 def unreachable(error: OSError, size: int) -> Sight:
-    """The file system refuses to show the file."""
+    """The file system refuses to show the file.
+
+    Args:
+        error: that a look ended with.
+        size: bytes when last seen.
+    """
     return Sight(TailState.LOST, f"lost sight of the file: {reason_of(error)}; still trying", size)
 
 

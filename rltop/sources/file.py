@@ -87,11 +87,22 @@ class FileSystem(Protocol):
         ...
 
     def read_at(self, handle: int, size: int, offset: int) -> bytes:
-        """Up to `size` bytes at `offset`; empty at the end."""
+        """Up to `size` bytes at `offset`; empty at the end.
+
+        Args:
+            handle: of an open file.
+            size: most bytes.
+            offset: where they stand in the file.
+        """
         ...
 
     def seek_data(self, handle: int, offset: int) -> int | None:
-        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none."""
+        """Where the next bytes that need not be NUL stand: `offset` where nobody knows; None if there are none.
+
+        Args:
+            handle: of an open file.
+            offset: where to look from.
+        """
         ...
 
     def close(self, handle: int) -> None:
@@ -157,6 +168,12 @@ class LocalFileSystem:
 def read_fully(fs: FileSystem, handle: int, size: int, offset: int) -> bytes:
     """Read `size` bytes at `offset`, asking again after a short read.
 
+    Args:
+        fs: the file system.
+        handle: of an open file.
+        size: bytes wanted.
+        offset: where they stand in the file.
+
     Returns:
         Fewer bytes only where the file ends.
 
@@ -206,7 +223,13 @@ class MountRules(NamedTuple):
     network: tuple[str, ...] = ()
 
     def judge(self, path: str, point: str, kind: str) -> Mount:
-        """Decide for `path`, which lies on the mount `point` of the given kind."""
+        """Decide for `path`, which lies on the mount `point` of the given kind.
+
+        Args:
+            path: of the file, links resolved.
+            point: where its file system is mounted.
+            kind: of the file system, as the mount table names it.
+        """
         is_local = kind in self.event_kinds
         if any(_is_below(path, folder) for folder in self.network):
             is_local = False
@@ -309,6 +332,11 @@ class Fingerprint:
     def load(self, fs: FileSystem, handle: int, offset: int) -> bool:
         """Take it from a file that is read from `offset` on.
 
+        Args:
+            fs: the file system.
+            handle: of an open file.
+            offset: up to where the file has been read.
+
         Returns:
             False if the file does not reach that far.
 
@@ -325,6 +353,11 @@ class Fingerprint:
 
     def matches(self, fs: FileSystem, handle: int, offset: int) -> bool | None:
         """Compare with an open file whose reading position would be `offset`.
+
+        Args:
+            fs: the file system.
+            handle: of an open file.
+            offset: up to where the file has been read.
 
         Returns:
             True: nothing contradicts; False: another content; None: what can be

@@ -99,7 +99,13 @@ class Follow(Struct, frozen=False, eq=False):
 
 
 def locate(follow: Follow, fs: FileSystem, mount_of: Callable[[str], Mount]) -> Mount:
-    """Resolve the links of a file's path and note the mount that they lead to."""
+    """Resolve the links of a file's path and note the mount that they lead to.
+
+    Args:
+        follow: the file.
+        fs: the file system.
+        mount_of: path → mount.
+    """
     try:
         follow.real_path = fs.realpath(follow.path)
     except (OSError, ValueError):
@@ -483,7 +489,12 @@ class Reader:
         self.hand_over(follow, mount)
 
     def hand_over(self, follow: Follow, mount: Mount) -> None:
-        """Give a file to the thread of the mount its links lead to."""
+        """Give a file to the thread of the mount its links lead to.
+
+        Args:
+            follow: the file.
+            mount: where it lies.
+        """
         thread = self._thread_for(mount)
         thread.add(follow)
         follow.thread = thread

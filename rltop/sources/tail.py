@@ -396,7 +396,13 @@ def archives_in(
 
 
 def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | None:
-    """What follows the archives of a folder; None where `path` is no folder that holds any."""
+    """What follows the archives of a folder; None where `path` is no folder that holds any.
+
+    Args:
+        path: as given.
+        fs: the file system.
+        clock: for the time between two scans.
+    """
     try:
         is_folder = stat.S_ISDIR(fs.stat(path).mode) and bool(archives_in(path, fs))
     except OSError:

@@ -262,7 +262,14 @@ class Pyramid:
         self._hand_up()
 
     def add_late(self, step: int, column: int, value: float, is_nonfinite: bool) -> None:
-        """Take in one value of a step that has been downsampled already, or that lies before all of them."""
+        """Take in one value of a step that has been downsampled already, or that lies before all of them.
+
+        Args:
+            step: of the row.
+            column: of the key.
+            value: `GAP` where it was not finite.
+            is_nonfinite: it was logged and is not finite.
+        """
         oldest = next(level for level in reversed(self._levels) if len(level))
         oldest.first_steps[0] = min(oldest.first_steps[0], step)
         for level in self._levels:
@@ -291,7 +298,13 @@ class Pyramid:
         return None
 
     def around(self, step: int, before: int, after: int) -> tuple[list[Means], list[Means]]:
-        """The buckets before a step, and those from the one that covers it on: first step, and every column's mean."""
+        """The buckets before a step, and those from the one that covers it on: first step, and every column's mean.
+
+        Args:
+            step: in the middle.
+            before: buckets before it.
+            after: buckets from it on.
+        """
         places = [(level, i) for level in reversed(self._levels) for i in range(len(level))]
         at = bisect_right(places, step, key=lambda place: place[0].first_steps[place[1]])
         if at and places[at - 1][0].last_steps[places[at - 1][1]] >= step:

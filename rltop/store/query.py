@@ -102,7 +102,12 @@ class StreamQueries:
         return tuple(reversed(seen))
 
     def latest(self, key: str, at_step: int | None = None) -> Point | None:
-        """The newest finite value of a key, at or before `at_step` if given."""
+        """The newest finite value of a key, at or before `at_step` if given.
+
+        Args:
+            key: the trainer's key.
+            at_step: the last step that counts; None: the newest.
+        """
         column = self._columns.get(key)
         if column is None:
             return None
@@ -117,7 +122,12 @@ class StreamQueries:
         return None
 
     def value(self, key: str, step: int) -> float | None:
-        """The finite value of a key on exactly this step, if the row is held or was recalled."""
+        """The finite value of a key on exactly this step, if the row is held or was recalled.
+
+        Args:
+            key: the trainer's key.
+            step: exactly this one.
+        """
         if step in self._recalled:
             return self._recalled[step].get(key)
         column = self._columns.get(key)
@@ -157,7 +167,12 @@ class StreamQueries:
         return self._join(None, last).steps
 
     def series(self, key: str, last: int | None = None) -> Series:
-        """Raw points still held, oldest first; NaN where the step did not log the key."""
+        """Raw points still held, oldest first; NaN where the step did not log the key.
+
+        Args:
+            key: the trainer's key.
+            last: at most so many points, the newest ones; None: all.
+        """
         return self._join(self._columns.get(key), last)
 
     def times(self, last: int | None = None) -> Series:
@@ -196,6 +211,11 @@ class StreamQueries:
         Stays inside the segment that is seen at the step: what was before a restart
         is no measure of what came after it. Costs as much as the rows that it
         returns, however long the run is.
+
+        Args:
+            step: in the middle.
+            before: rows before it.
+            after: rows from it on.
         """
         segment, clip = None, None
         for one, its_clip in self._visible():
@@ -213,6 +233,12 @@ class StreamQueries:
         bucket without rows has `first_step` -1; one whose rows do not log the key
         has count 0. Downsampled history that straddles an edge is counted in the bucket
         of its middle and marked approximate.
+
+        Args:
+            key: the trainer's key.
+            stride: steps in a bucket.
+            start: first step of the first bucket.
+            stop: the step behind the last bucket.
 
         Raises:
             ValueError: if `stride` is not positive.

@@ -45,7 +45,12 @@ class Layout(Struct, frozen=False):
             self._width = len(known)
 
     def arrange(self, values: array[float], width: int) -> array[float]:
-        """The cells of a row in column order, padded with gaps to `width`."""
+        """The cells of a row in column order, padded with gaps to `width`.
+
+        Args:
+            values: cells in the order of the schema.
+            width: columns of a row.
+        """
         if self._is_prefix:
             missing = width - self._width
             cells = values[: self._width] if len(values) > self._width else values
@@ -141,7 +146,15 @@ class Block:
     def append(
         self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
-        """Add a row of exactly `width` cells behind the last one."""
+        """Add a row of exactly `width` cells behind the last one.
+
+        Args:
+            step: of the row.
+            time_s: seconds since the epoch, or None.
+            position: where the row stands in the file.
+            cells: one for each column.
+            is_training: it carries a key of training.
+        """
         self.steps.append(step)
         self.times.append(NO_TIME if time_s is None else time_s)
         self.offsets.append(position.offset)
@@ -152,7 +165,16 @@ class Block:
     def insert(
         self, row: int, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> None:
-        """Add a row of exactly `width` cells before row `row`."""
+        """Add a row of exactly `width` cells before row `row`.
+
+        Args:
+            row: number of the row in the block that it stands before.
+            step: of the row.
+            time_s: seconds since the epoch, or None.
+            position: where the row stands in the file.
+            cells: one for each column.
+            is_training: it carries a key of training.
+        """
         self.steps.insert(row, step)
         self.times.insert(row, NO_TIME if time_s is None else time_s)
         self.offsets.insert(row, position.offset)
@@ -214,7 +236,13 @@ class Block:
         return self.data[column :: self.width] if column < self.width else None
 
     def mark(self, step: int, column: int, kind: NonFinite) -> None:
-        """Remember that a cell held something that was not finite."""
+        """Remember that a cell held something that was not finite.
+
+        Args:
+            step: of the row.
+            column: of the key.
+            kind: what it was instead of a number.
+        """
         self.marks.setdefault(step, array("i")).append(column << _KIND_BITS | kind)
 
     def unmark(self, step: int, column: int) -> None:

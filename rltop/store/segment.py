@@ -110,7 +110,14 @@ class Segment:
         return low - 1 if low else None
 
     def around(self, step: int, before: int, after: int, clip: int | None) -> Stretch:
-        """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets."""
+        """Rows on both sides of a step, all before step `clip`; downsampled ones as the means of their buckets.
+
+        Args:
+            step: in the middle.
+            before: rows before it.
+            after: rows from it on.
+            clip: the step behind the last one that may be given; None: no limit.
+        """
         rows: list[tuple[int, array[float]]] = []
         later: list[tuple[int, array[float]]] = []
         i = self._block_at(step)
@@ -151,7 +158,15 @@ class Segment:
     def insert(
         self, step: int, time_s: float | None, position: FilePosition, cells: array[float], is_training: bool
     ) -> Block:
-        """Put a late row where it belongs among the raw rows."""
+        """Put a late row where it belongs among the raw rows.
+
+        Args:
+            step: of the row.
+            time_s: seconds since the epoch, or None.
+            position: where the row stands in the file.
+            cells: one for each column.
+            is_training: it carries a key of training.
+        """
         block = self.blocks[self._block_at(step) or 0]
         if len(cells) > block.width:
             block.widen(len(cells))
@@ -240,7 +255,12 @@ class Segment:
         return self._positions[i] if i >= 0 else None
 
     def raw_columns(self, column: int | None, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
-        """(steps, values) of each raw block below step `clip`, newest first."""
+        """(steps, values) of each raw block below step `clip`, newest first.
+
+        Args:
+            column: of the key.
+            clip: the step behind the last one that may be given; None: no limit.
+        """
         for block in reversed(self.blocks):
             if clip is not None and block.steps[0] >= clip:
                 continue
@@ -251,7 +271,12 @@ class Segment:
             yield steps, values
 
     def latest(self, column: int, at: int | None) -> Point | None:
-        """The newest finite value at or before step `at`."""
+        """The newest finite value at or before step `at`.
+
+        Args:
+            column: of the key.
+            at: the last step that counts; None: the newest.
+        """
         for block in reversed(self.blocks):
             if column >= block.width or (at is not None and block.steps[0] > at):
                 continue

@@ -122,7 +122,13 @@ class MarkRegister:
         self._numeric.update(columns)
 
     def accept(self, step: int, column: int, kind: NonFinite) -> bool:
-        """Count what stood in a cell, and remember it if it counts; False for the null of an empty key."""
+        """Count what stood in a cell, and remember it if it counts; False for the null of an empty key.
+
+        Args:
+            step: of the row.
+            column: of the key.
+            kind: what it was instead of a number.
+        """
         if kind is NonFinite.NULL and column not in self._numeric:
             self._counts.null_values += 1
             return False

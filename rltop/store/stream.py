@@ -338,7 +338,12 @@ class Stream(StreamQueries):
         return None if segment is None else segment.position(step)
 
     def recall(self, step: int, row: Mapping[str, float]) -> None:
-        """Hold a downsampled row again for a while, as read anew from the file."""
+        """Hold a downsampled row again for a while, as read anew from the file.
+
+        Args:
+            step: of the row.
+            row: key → value.
+        """
         self._recalled[step] = row
         while len(self._recalled) > _RECALLED_KEPT:
             self._recalled.popitem(last=False)

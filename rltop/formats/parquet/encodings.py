@@ -22,6 +22,15 @@ _MAX_BITS = 32
 def plain(data: bytes, kind: int, count: int, size: int = 0) -> list[Value]:
     """`count` values one after the other; `size` is the length of each where it is fixed.
 
+    Args:
+        data: where they begin.
+        kind: physical type: see `BOOLEAN` and the following.
+        count: of values.
+        size: bytes of a value of fixed length.
+
+    Returns:
+        The values, and how many bytes they took.
+
     Raises:
         ValueError: the data ends early, or the type is not read.
     """
@@ -58,6 +67,11 @@ def _byte_arrays(data: bytes, count: int) -> list[Value]:
 
 def hybrid(data: bytes, bits: int, count: int) -> list[int]:
     """`count` numbers of `bits` bits each, as runs and packed groups of eight.
+
+    Args:
+        data: where the runs begin.
+        bits: width of a number.
+        count: of numbers wanted.
 
     Raises:
         ValueError: the data ends early, or numbers that wide are not read.
@@ -112,6 +126,13 @@ def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
 
 def spread(values: Sequence[Value], levels: Sequence[int]) -> list[Value]:
     """Values at the places whose level is 1; None at the others.
+
+    Args:
+        values: in order, those that are not null.
+        levels: 1 for a value, 0 for a null.
+
+    Returns:
+        One value or None for each level.
 
     Raises:
         ValueError: there are fewer values than such places.
@@ -231,6 +252,10 @@ _MAX_SNAPPY_BYTES = 2**32 - 1
 
 def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
     """The bytes that were compressed.
+
+    Args:
+        data: the whole stream.
+        most: bytes that it may give.
 
     Raises:
         ValueError: these are no snappy bytes, not all of them, or more than `most` when decompressed.

@@ -130,6 +130,11 @@ def is_by_step(folder: str, names: dict[int, str], kind: str) -> bool:
 
     The number of a file may be that of a rank or a shard as well. A table of
     completions without a column for the step is taken by its name.
+
+    Args:
+        folder: a folder of files.
+        names: step → name of its file, as the number in it says.
+        kind: jsonl or parquet.
     """
     some = sorted(names)
     picked = {some[0], some[len(some) // 2], some[-1]} if len(some) > _SOME else set(some)

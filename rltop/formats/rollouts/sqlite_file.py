@@ -371,7 +371,12 @@ class TableRow:
         return found
 
     def value(self, column: str, most: int = MAX_PAYLOAD_BYTES) -> Value:
-        """The value of a column; None where it is null, the row has none, or it is longer than `most` bytes."""
+        """The value of a column; None where it is null, the row has none, or it is longer than `most` bytes.
+
+        Args:
+            column: name of the column.
+            most: bytes; a longer value is not read.
+        """
         if column == self._table.alias:
             return self.number
         try:
@@ -461,7 +466,12 @@ def _unquoted(piece: Sequence[str]) -> str:
 
 
 def newest(pages: Pages, table: Table) -> int | None:
-    """The highest identifier; None in an empty table."""
+    """The highest identifier; None in an empty table.
+
+    Args:
+        pages: of the database.
+        table: one of its tables.
+    """
     number = table.root
     for _ in range(_MAX_DEPTH):
         page, at = _tree_page(pages, number)
@@ -473,7 +483,13 @@ def newest(pages: Pages, table: Table) -> int | None:
 
 
 def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[TableRow]:
-    """Rows whose identifier is higher than `after`, ascending."""
+    """Rows whose identifier is higher than `after`, ascending.
+
+    Args:
+        pages: of the database.
+        table: one of its tables.
+        after: only rows with larger identifiers.
+    """
     met: set[int] = set()
     yield from _below(pages, table, table.root, after, met)
 

@@ -108,7 +108,12 @@ class StepEvents(Struct, frozen=False):
         return found
 
     def timed(self, step: int, before_s: float | None) -> list[TimedSpan]:
-        """Every event as a span; the wait for data is one of rank 0."""
+        """Every event as a span; the wait for data is one of rank 0.
+
+        Args:
+            step: the step that the events belong to.
+            before_s: when the step before ended, in seconds since the epoch; None where that is not known.
+        """
         spans = [
             TimedSpan(step, TRAINER, rank, operation, start, end, f"timing_{_metric(operation)}_total")
             for (operation, rank, start), (end, _) in self.spans.items()
@@ -141,7 +146,12 @@ class EventTables:
         self.has_discards = False
 
     def take(self, tables: Mapping[str, ParquetTable], skip: int) -> None:
-        """Add the rows of every step after `skip`."""
+        """Add the rows of every step after `skip`.
+
+        Args:
+            tables: by name, those that the archive holds.
+            skip: steps up to this one have been given out.
+        """
         if "trainer" in tables:
             self._trainer(tables["trainer"], skip)
         if "events_infra" in tables:

@@ -18,7 +18,15 @@ from rltop.structs import Struct, field
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
-    """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value."""
+    """`name` with `_mean`, `_std`, `_min` and `_max`; std is that of a sample, and absent for a single value.
+
+    Args:
+        name: what the keys begin with.
+        values: of all samples.
+
+    Returns:
+        Key → value.
+    """
     if not values:
         return {}
     mean = math.fsum(values) / len(values)
@@ -199,7 +207,13 @@ class SampleTables:
         self._done: Container[int] = ()
 
     def take(self, tables: Mapping[str, ParquetTable], skip: int, done: Container[int] = ()) -> None:
-        """Add the rows of every step after `skip` that is not among those that are `done`."""
+        """Add the rows of every step after `skip` that is not among those that are `done`.
+
+        Args:
+            tables: by name, those that the archive holds.
+            skip: steps up to this one have been given out.
+            done: steps whose aggregates are kept already.
+        """
         self._done = done
         readers = (
             ("samples_data", self._samples),

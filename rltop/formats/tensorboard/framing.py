@@ -63,11 +63,22 @@ class Reader(Protocol):
     """Takes records as they are cut off, and may read ahead."""
 
     def take(self, payload: bytes, at: int) -> None:
-        """The record at offset `at` of the file; `Counts.lines` is its number."""
+        """The record at offset `at` of the file; `Counts.lines` is its number.
+
+        Args:
+            payload: of the record.
+            at: its offset in the file.
+        """
         ...
 
     def read_ahead(self, data: bytes, pos: int, at: int) -> int:
-        """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0."""
+        """How many bytes at `data[pos]`, offset `at` of the file, it has read by itself: whole good records, or 0.
+
+        Args:
+            data: what the framer holds.
+            pos: where the next record begins in it.
+            at: the same as an offset in the file.
+        """
         ...
 
 
@@ -127,13 +138,27 @@ class TfRecordFramer:
         self._zeros_from, self._has_begun = None, False
 
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
-        """Every payload that `data` completes, with the offset of its record."""
+        """Every payload that `data` completes, with the offset of its record.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where they stand in the file.
+
+        Returns:
+            Payloads with their offsets in the file.
+        """
         gathered = _Gathered()
         self.feed_to(gathered, data, offset)
         return gathered.found
 
     def feed_to(self, reader: Reader, data: bytes, offset: int) -> None:
-        """Give `reader` every record that `data` completes; one that it reads ahead it counts itself."""
+        """Give `reader` every record that `data` completes; one that it reads ahead it counts itself.
+
+        Args:
+            reader: takes the records.
+            data: bytes, cut anywhere.
+            offset: where they stand in the file.
+        """
         if self._has_begun and offset < self.resume_offset:
             data, offset = data[self.resume_offset - offset :], self.resume_offset
         if not data:

@@ -89,7 +89,12 @@ class Template:
         self._numbers, self._checksums = _picker(places["number"]), _picker(places["checksum"])
 
     def match(self, data: bytes, pos: int) -> TemplateMatch | None:
-        """Read the stretch at `pos`, all of which must be there; None if it looks different."""
+        """Read the stretch at `pos`, all of which must be there; None if it looks different.
+
+        Args:
+            data: what the framer holds, at least `size` bytes behind `pos`.
+            pos: where a record begins in it.
+        """
         found = self._layout.unpack_from(data, pos)
         if self._parts(found) != self._fixed:
             return None
@@ -210,7 +215,13 @@ class Templates:
         self.run, self._run_values = [], 0
 
     def add(self, payload: bytes, before: int, values: int) -> None:
-        """An event of `values` numbers was read with care, `before` others of its row before it."""
+        """An event of `values` numbers was read with care, `before` others of its row before it.
+
+        Args:
+            payload: of the event.
+            before: values of its row before it.
+            values: in it.
+        """
         if len(payload) > MAX_EVENT_BYTES:
             self.close()
             return
@@ -244,7 +255,13 @@ class Templates:
         self._bytes += template.size
 
     def match(self, data: bytes, pos: int, before: int) -> TemplateMatch | None:
-        """Read what stands at `pos` behind `before` values of its row, if a template for it fits."""
+        """Read what stands at `pos` behind `before` values of its row, if a template for it fits.
+
+        Args:
+            data: what the framer holds.
+            pos: where a record begins in it.
+            before: values of the row before it.
+        """
         key = before, data[pos : pos + HEADER_BYTES]
         template = self._templates.get(key)
         if template is None or pos + template.size > len(data):

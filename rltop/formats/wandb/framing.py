@@ -75,7 +75,15 @@ class BlockLogFramer:
         self._has_begun = self._is_synced = False
 
     def feed(self, data: bytes, offset: int) -> list[tuple[bytes, int]]:
-        """Every record that `data` completes, with the offset of its first chunk."""
+        """Every record that `data` completes, with the offset of its first chunk.
+
+        Args:
+            data: bytes, cut anywhere.
+            offset: where they stand in the file.
+
+        Returns:
+            Records with their offsets in the file.
+        """
         if self.stopped:
             self.bad_bytes += len(data)
             return []

@@ -54,6 +54,11 @@ class RunInfo(Struct):
     def with_run(self, data: bytes, start: int, stop: int) -> RunInfo:
         """What a run record adds.
 
+        Args:
+            data: a record of the file.
+            start: where the message begins in it.
+            stop: where it ends.
+
         Raises:
             MalformedMessageError: the span is no message.
         """
@@ -86,6 +91,11 @@ class RunInfo(Struct):
 
 def read_config(data: bytes, start: int, stop: int) -> dict[str, object]:
     """The settings of a config record that matter here, by name.
+
+    Args:
+        data: a record of the file.
+        start: where the message begins in it.
+        stop: where it ends.
 
     Raises:
         MalformedMessageError: the span is no message.
