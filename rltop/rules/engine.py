@@ -155,12 +155,8 @@ class Engine:
         self.events.append(event)
         self._context.note(event, state.since_record, state.since_step)
 
-    def peek(self, observation: Observation) -> list[Verdict]:
-        """What the verdicts would be if `observation` closed now; changes nothing."""
-        return self.after(observation).verdicts
-
     def after(self, observation: Observation) -> Engine:
-        """A copy that has judged `observation`; its events are those that this caused."""
+        """A copy that has judged `observation`, for a look at the open step; its events are those that this caused."""
         twin = self.clone()
         twin.observe(observation)
         return twin
@@ -176,7 +172,7 @@ class Engine:
         is_crossing = self._crossing.note(observation.step, self._context.record)
         # That two write here is said once.
         if not (is_crossing and was_crossing) and self.options.is_enabled(RESTART_RULE, self._names()):
-            message = _TWO_WRITERS if is_crossing else self._restart_message(observation)
+            message = _TWO_WRITERS if is_crossing else _restart_message(self._context, observation)
             happened.append(_fact(observation, RESTART_RULE, message))
         ended = self._context.clone()
         ended.observation = observation
@@ -187,12 +183,6 @@ class Engine:
         self._states = self._all_fresh()
         self._select()
         return happened
-
-    def _restart_message(self, observation: Observation) -> str:
-        if self._context.record == 0:
-            return f"restarted at step {observation.step:,}"
-        last = self._context.observation.step
-        return f"restarted at step {observation.step:,} (was at {last:,}): baselines begin anew"
 
     def identified(self, identity: Identity) -> list[Event]:
         """Take on what the stream turned out to be; rules that still apply keep their state."""
@@ -293,3 +283,11 @@ def _fact(observation: Observation, rule: str, message: str) -> Event:
     """A fact that the engine itself states, at `observation`."""
     family = registry.BY_ID[rule].family
     return Event(observation.record, observation.step, rule, family, Level.INFO, EventState.FACT, message)
+
+
+def _restart_message(context: RuleContext, observation: Observation) -> str:
+    """Where the run goes on, and where it was."""
+    if context.record == 0:
+        return f"restarted at step {observation.step:,}"
+    last = context.observation.step
+    return f"restarted at step {observation.step:,} (was at {last:,}): baselines begin anew"

@@ -9,17 +9,68 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.memorisation import LearnedByHeart
-from rltop.rules.random_labels import Coin
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.rules.validation import LN2
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mean_and_error, median_of
 from rltop.units import number, percent
+
+_SIGMAS = 2.0
+_MOST = 4
+
+
+class RandomLabels:
+    """The newest records of a run on pairs, against one half and zero.
+
+    Not to be distinguished is not enough, as nothing can be from few pairs: the
+    records must also rule out that the model is right noticeably more often. A
+    margin that begins to grow shows in the newer half of them.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.accuracy: deque[float] = deque(maxlen=_MOST * size)
+        self.margin: deque[float] = deque(maxlen=_MOST * size)
+
+    def observe(self, accuracy: float | None, margin: float | None) -> None:
+        """Take in one record; one that lacks either says nothing."""
+        if accuracy is not None and margin is not None:
+            self.accuracy.append(accuracy)
+            self.margin.append(margin)
+
+    def is_certain(self, below: float) -> bool:
+        """Whether the records look like a coin, and exclude an accuracy (0..1) of `below` or more.
+
+        `size` of them at least, and as many more (four times as many are kept) as it takes
+        for the error to be smaller than the distance from one half to `below`: with
+        fewer pairs only an unlucky draw would exclude it. Two standard errors of the
+        mean, from the spread of the records themselves. O(size). Source: Student's t,
+        rounded; judgement for `below`.
+        """
+        if len(self.accuracy) < self.size:
+            return False
+        right, one = mean_and_error(self.accuracy)
+        error = _SIGMAS * one
+        if abs(right - 0.5) > error or right + error >= below or error > below - 0.5:
+            return False
+        half = len(self.margin) // 2
+        for held in (self.margin, tuple(islice(self.margin, half, None))):
+            margin, one = mean_and_error(held)
+            if abs(margin) > _SIGMAS * one:
+                return False
+        return True
+
+    def clone(self) -> RandomLabels:
+        """An independent copy."""
+        twin = RandomLabels(self.size)
+        twin.accuracy, twin.margin = self.accuracy.copy(), self.margin.copy()
+        return twin
+
 
 _LEVEL = 10
 _SHORT, _LONG = 15, 50
@@ -58,7 +109,7 @@ class StuckAtChance(Detector):
         self.sure_wait = int(thresholds.get("sure_wait", thresholds["wait"]))
         self.margins: deque[float] = deque(maxlen=_LONG)
         self.losses: deque[float] = deque(maxlen=_LONG)
-        self.coin = Coin(self.sure_wait)
+        self.coin = RandomLabels(self.sure_wait)
         self.settled = AfterWarmUp()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -177,7 +228,7 @@ class CoinToss(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.window: deque[float] = deque(maxlen=int(thresholds["wait"]))
-        self.coin = Coin(int(thresholds["sure_wait"]))
+        self.coin = RandomLabels(int(thresholds["sure_wait"]))
         self.settled = AfterWarmUp()
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -251,6 +302,7 @@ class MarginGone(Detector):
 
 _LABELS = ("labels that carry no information", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
 _SLOW = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
+
 
 RULES = (
     RuleSpec(

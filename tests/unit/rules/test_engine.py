@@ -60,7 +60,7 @@ def test_peeking_changes_nothing() -> None:
     for one in series(40, grad_norm=noisy(1.0)):
         engine.observe(one)
     before = [state.clone() for state in engine._states]
-    seen = engine.peek(observation(41, BROKEN))
+    seen = engine.after(observation(41, BROKEN)).verdicts
     assert [(v.rule, v.level) for v in seen if v.rule == "L1"] == [("L1", Level.CRIT)]
     assert engine.events == []
     assert engine.verdicts == []
@@ -79,7 +79,7 @@ def test_peeking_anywhere_leaves_the_events_as_they_were(places: list[int]) -> N
                 values |= {"kl_ref": 20.0, "clip_frac": 0.4}
             one = observation(record, values)
             if record in peeks:
-                engine.peek(one)
+                engine.after(one)
             engine.observe(one)
         return list(engine.events)
 

@@ -7,7 +7,7 @@ import random
 from observations import alarms, first, play
 
 from rltop.model import Algorithm
-from rltop.rules.random_labels import Coin
+from rltop.rules.preference import RandomLabels
 
 
 def drawn(centre: float, spread: float, seed: int = 0):
@@ -15,7 +15,7 @@ def drawn(centre: float, spread: float, seed: int = 0):
 
 
 def certain(accuracy, margin, size: int = 25) -> bool:
-    coin = Coin(size)
+    coin = RandomLabels(size)
     for record in range(size):
         coin.observe(accuracy(record), margin(record))
     return coin.is_certain(0.54)
@@ -39,7 +39,7 @@ def test_few_pairs_prove_nothing() -> None:
 
 
 def test_it_needs_all_its_records_and_a_copy_is_independent() -> None:
-    coin = Coin(4)
+    coin = RandomLabels(4)
     for value in (0.5, 0.5, 0.5):
         coin.observe(value, 0.0)
     coin.observe(None, 0.0)
