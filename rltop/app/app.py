@@ -1,7 +1,7 @@
 """The application: drives the session in slices, decides when to draw, wires keys to pages.
 
 Knows no metric and paints nothing itself. What is drawn, and from what, is the pages';
-when data come in is `ingest.Session`'s.
+when data come in is `run.Session`'s.
 """
 
 from __future__ import annotations

@@ -53,6 +53,15 @@ class Memo:
         """`stream.buckets(key, stride, start, stop)`, the past from memory.
 
         Columns before the one with the newest step are read once.
+
+        Args:
+            key: the trainer's.
+            stride: steps of one bucket.
+            start: first step of the first bucket.
+            stop: the step behind the last one.
+
+        Returns:
+            Bucket i covers the steps from `start + i * stride` on; values as logged.
         """
         stream = self.stream
         last = stream.last_step
@@ -68,9 +77,14 @@ class Memo:
         return known[:whole] + stream.buckets(key, stride, start + whole * stride, stop)
 
     def timings(self, plan: TimingPlan, steps: Sequence[int]) -> Iterator[StepTiming | None]:
-        """The timing trees of steps that are held raw, the last of `steps` first, without what no stage claims.
+        """The timing trees of steps, without what no stage claims.
 
-        None where a step logs no timing.
+        Args:
+            plan: how the trainer's durations nest.
+            steps: those wanted, ascending; all of them still held raw.
+
+        Returns:
+            The tree of each step, the last step first; None where a step logs no timing.
         """
         self._check()
         stream, timings, plan_id = self.stream, self._timings, id(plan)
@@ -87,7 +101,15 @@ class Memo:
             yield timings[at]
 
     def of_start(self, what: Hashable, read: Callable[[], _Read]) -> _Read:
-        """`read()`, which asks only for the first rows of the newest segment: once, when those will not change."""
+        """Something that follows from the first rows of the newest segment; worked out once when those are settled.
+
+        Args:
+            what: names it; the same name is the same thing.
+            read: works it out.
+
+        Returns:
+            What `read` returns, or has returned.
+        """
         stream = self.stream
         if not stream.segments or not stream.segments[-1].has_whole_head:
             return read()
@@ -106,7 +128,15 @@ class Memo:
         return self._families[1]
 
     def signal(self, identity: Identity, key: str) -> Signal | None:
-        """The signal of the catalogue that a key belongs to; None where it belongs to none."""
+        """The signal of the catalogue that a key belongs to.
+
+        Args:
+            identity: whose keys these are.
+            key: the trainer's.
+
+        Returns:
+            None where it belongs to none.
+        """
         if self._signals[0] is not identity:
             by_key: dict[str, Signal] = {}
             for signals in identity.signals.values():

@@ -90,7 +90,15 @@ def _past_verdict(event: Event, step: int, identity: Identity | None) -> Verdict
 
 
 def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
-    """Verdicts of another stream of the run, saying whose they are."""
+    """Verdicts of another stream of the run, saying whose they are.
+
+    Args:
+        verdicts: as the stream has them.
+        role: the name of the stream within the run.
+
+    Returns:
+        The same, with the stream in a field of its own and before the headline.
+    """
     return [one._replace(stream=role, headline=f"{role}: {one.headline}") for one in verdicts]
 
 

@@ -105,6 +105,11 @@ class Pipeline:
         """Decode what a feed gives until the budget is spent or nothing waits; True if anything was decoded.
 
         A decoder that keeps some of what it was given is asked to go on before it is given anything else.
+
+        Args:
+            feed: brings the bytes; always the same one.
+            clock: times the slices.
+            budget: when to stop; at least one slice is decoded.
         """
         has_moved = False
         while True:
@@ -164,7 +169,13 @@ class Pipeline:
             self.stream.expect_restart()
 
     def take_bytes(self, data: bytes, offset: int, generation: int) -> None:
-        """Decode and store a piece of the file."""
+        """Decode and store a piece of the file.
+
+        Args:
+            data: the bytes.
+            offset: where they begin in the file.
+            generation: which life of the file they belong to; it moves when the file begins anew.
+        """
         for record in self.decoder.feed(data, offset, generation):
             self._add(record)
         self.offset = offset + len(data)

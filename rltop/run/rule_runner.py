@@ -195,7 +195,12 @@ class RuleRunner:
         return (stream.rows, WARM_UP_RECORDS) if self._engine is None else self._engine.warm_up
 
     def peek(self, stream: Stream, identity: Identity) -> Peek:
-        """Verdicts as if the open row were closed, and the events that this would make."""
+        """Verdicts as if the open row were closed, and the events that this would make; nothing is changed by looking.
+
+        Args:
+            stream: whose newest row is looked at.
+            identity: whose keys these are.
+        """
         if self._engine is None or self._observer is None:
             return self._peek_unsettled(stream, identity)
         open_row = stream.open_row()

@@ -126,6 +126,11 @@ def test_nothing_stands_between_the_command_and_the_first_frame() -> None:
     assert len(modules - modules_after("pass")[1]) <= MOST_MODULES
 
 
+def test_a_run_and_its_snapshot_know_no_rule_until_something_is_judged() -> None:
+    _, modules = modules_after("import rltop.run.run, rltop.run.run_stream, rltop.run.snapshot")
+    assert {name for name in modules if name.startswith("rltop.rules.")} <= {"rltop.rules.options"}
+
+
 MOST_MODULES = 190
 """Modules before the first frame; each one costs about a third of a millisecond."""
 
