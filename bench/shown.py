@@ -89,7 +89,7 @@ def told(rows: Any) -> list[dict[str, Any]]:
 def _row(row: Row) -> dict[str, Any]:
     return {
         "pieces": [[text, role] for text, role in row.line],
-        "targets": [[hot.start, hot.stop, *_target(hot.target)] for hot in row.hot],
+        "targets": [[hot.start, hot.stop, *_target(hot.target)] for hot in row.links],
     }
 
 

@@ -57,7 +57,9 @@ def drawing() -> str:
     for floor in floors(rooms):
         for room in floor:
             known = ", ".join(f"`{other}`" for other in rooms[room])
-            lines.append(f"| `{room}{'/' if (ROOT / 'rltop' / room).is_dir() else '.py'}` | {purpose(room)} | {known} |")
+            lines.append(
+                f"| `{room}{'/' if (ROOT / 'rltop' / room).is_dir() else '.py'}` | {purpose(room)} | {known} |"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -295,7 +295,7 @@ class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
         """A key as the footer spells it, with signs that may be drawn."""
         shown = binding.key_display or spell(binding.key)[0].replace("Ctrl-", "^")
         if self.options.is_ascii and not shown.isascii():
-            return self._glyphs.speak(" ".join(spell(binding.key)))
+            return self._glyphs.to_ascii(" ".join(spell(binding.key)))
         return shown
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -124,8 +124,8 @@ def _metrics(moment: Moment) -> Iterator[Command]:
 
 
 def _opening(moment: Moment, text: str, help: str, target: Target, *, is_offered: bool = True) -> Command:
-    speak = moment.glyphs.speak
-    return Command(speak(Label.of(text).display), speak(Label.of(help).display), Open(target), is_offered)
+    to_ascii = moment.glyphs.to_ascii
+    return Command(to_ascii(Label.of(text).display), to_ascii(Label.of(help).display), Open(target), is_offered)
 
 
 def provider_of(offer: Callable[[], Iterable[Command]], pick: Callable[[Command], object]) -> type[Provider]:

@@ -16,9 +16,9 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from rltop.app.bindings import BINDINGS, key_names
-from rltop.app.board import Board, LongBoard
 from rltop.app.key_line import KeyLine
 from rltop.app.messages import Opened, Selected
+from rltop.app.row_view import LongRowView, RowView
 from rltop.app.status import paint_status
 from rltop.app.textual_shim import bind, update_by_cells
 from rltop.pages.header import ROOMY_ROWS
@@ -76,8 +76,8 @@ class PageScreen(Screen[None]):
 
     VERTICAL_BREAKPOINTS = [(0, "-low"), (ROOMY_ROWS, "-roomy")]  # noqa: RUF012
 
-    board = query_one("#board", Board)
-    status = query_one("#status", Board)
+    board = query_one("#board", RowView)
+    status = query_one("#status", RowView)
     filter = query_one("#filter", Input)
 
     def __init__(self, page: Page, host: Host) -> None:
@@ -121,10 +121,10 @@ class PageScreen(Screen[None]):
             filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
             filter_input.display = False
             yield filter_input
-            yield LongBoard(palette, self._rows, self._move, id="board")
+            yield LongRowView(palette, self._rows, self._move, id="board")
         else:
-            yield Board(palette, self._rows, id="board")
-        status = Board(palette, self._status_rows, id="status")
+            yield RowView(palette, self._rows, id="board")
+        status = RowView(palette, self._status_rows, id="status")
         status.can_focus = False
         yield status
         yield KeyLine(self.page.footer)
@@ -145,14 +145,14 @@ class PageScreen(Screen[None]):
 
     def draw(self) -> None:
         """Paint with what is known now; only what changed goes to the terminal."""
-        for board in self.query(Board):
+        for board in self.query(RowView):
             board.draw()
         if isinstance(self.page, ListPage) and self.page.chosen is not None:
             self.board.select(self.page.chosen)
 
     def set_palette(self) -> None:
         """Draw in the application's present theme."""
-        for board in self.query(Board):
+        for board in self.query(RowView):
             board.set_palette(self._host.palette)
 
     def show(self, page: Page) -> None:

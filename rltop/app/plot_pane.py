@@ -147,7 +147,7 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
         # Left to itself the library widens the axis of a constant, and the values beside it stand in the middle.
         figure.ylim(axes.low, axes.high)
     figure.xlim(axes.first, axes.last)
-    figure.yticks(list(axes.y_ticks), [glyphs.speak(label) for label in value_labels(axes.y_ticks, unit)])
+    figure.yticks(list(axes.y_ticks), [glyphs.to_ascii(label) for label in value_labels(axes.y_ticks, unit)])
     figure.xticks(list(axes.x_ticks), [units.step(int(tick)) for tick in axes.x_ticks])
     return str(figure.build())
 
@@ -168,7 +168,7 @@ def _pieces(line: str, glyphs: Glyphs) -> Line:
 
 
 def _piece(text: str, role: str, glyphs: Glyphs) -> Piece:
-    return Piece(glyphs.speak(text.translate(_ASCII_AXES)) if glyphs.is_ascii else text, role)
+    return Piece(glyphs.to_ascii(text.translate(_ASCII_AXES)) if glyphs.is_ascii else text, role)
 
 
 def _role(code: str, before: str) -> str:

@@ -30,7 +30,7 @@ from rltop.pages.signals import (
 from rltop.rows.cells import RowBuilder, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import Where
-from rltop.rows.rows import Hot, Row, Target, TargetKind
+from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
@@ -278,13 +278,13 @@ def _beside(view: MetricView, width: int, glyphs: Glyphs) -> list[Row]:
             builder.line(left[i].line)
         builder.to(left_width + 2)
         offset = builder.column
-        hot: tuple[Hot, ...] = ()
+        links: tuple[RowLink, ...] = ()
         if i < len(right):
             builder.line(right[i].line)
-            hot = tuple(
-                one._replace(start=one.start + offset, stop=min(width, one.stop + offset)) for one in right[i].hot
+            links = tuple(
+                one._replace(start=one.start + offset, stop=min(width, one.stop + offset)) for one in right[i].links
             )
-        rows.append(Row(builder.row().line, hot))
+        rows.append(Row(builder.row().line, links))
     return rows
 
 

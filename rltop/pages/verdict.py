@@ -169,7 +169,7 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
     if not view.events:
         return []
     rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
-    return rows + [paint_event(event, width, glyphs)._replace(hot=()) for event in view.events[:12]]
+    return rows + [paint_event(event, width, glyphs)._replace(links=()) for event in view.events[:12]]
 
 
 class VerdictPage(Page):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Self
 
 from rltop.rows.glyphs import Glyphs
-from rltop.rows.rows import Hot, Line, Piece, Row, Target
+from rltop.rows.rows import Line, Piece, Row, RowLink, Target
 from rltop.rows.widths import cell_width, char_width, plain
 
 ELLIPSIS = "…"
@@ -76,13 +76,13 @@ def _parts_unit(text: str, blank: int) -> bool:
 class RowBuilder:
     """Puts one row together from left to right; what does not fit is cut off."""
 
-    __slots__ = ("_cells", "_glyphs", "_hot", "_pieces", "width")
+    __slots__ = ("_cells", "_glyphs", "_links", "_pieces", "width")
 
     def __init__(self, width: int, glyphs: Glyphs) -> None:
         self.width = width
         self._glyphs = glyphs
         self._pieces: list[Piece] = []
-        self._hot: list[Hot] = []
+        self._links: list[RowLink] = []
         self._cells = 0
 
     @property
@@ -111,7 +111,7 @@ class RowBuilder:
         else:
             self._pieces.append(Piece(text, role))
         if target is not None and self._cells > start:
-            self._hot.append(Hot(start, self._cells, target))
+            self._links.append(RowLink(start, self._cells, target))
         return self
 
     def line(self, pieces: Line) -> Self:
@@ -138,12 +138,12 @@ class RowBuilder:
 
     def row(self, target: Target | None = None) -> Row:
         """The finished row; with a target the whole width can be selected."""
-        hot = tuple(self._hot)
+        links = tuple(self._links)
         if target is not None:
-            hot = (Hot(0, self.width, target), *hot) if self.width else hot
+            links = (RowLink(0, self.width, target), *links) if self.width else links
         if not self._glyphs.is_ascii:
-            return Row(tuple(self._pieces), hot)
-        return Row(tuple(Piece(self._glyphs.speak(piece.text), piece.role) for piece in self._pieces), hot)
+            return Row(tuple(self._pieces), links)
+        return Row(tuple(Piece(self._glyphs.to_ascii(piece.text), piece.role) for piece in self._pieces), links)
 
 
 def rule_row(width: int, glyphs: Glyphs) -> Row:

@@ -36,7 +36,7 @@ class Glyphs(Struct):
         selected, folded, unfolded: in lists and trees.
         branch, last_branch, trunk: lines of a tree of spans.
         arrow: from one thing to the next.
-        is_ascii: draw sparklines without braille, and speak ASCII only.
+        is_ascii: draw sparklines without braille, and to_ascii ASCII only.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Glyphs(Struct):
         """The sign of a run's state."""
         return self.states[state]
 
-    def speak(self, text: str) -> str:
+    def to_ascii(self, text: str) -> str:
         """`text` with nothing that this set cannot write.
 
         Signs of our own are replaced by their ASCII neighbours; what comes from

@@ -50,7 +50,7 @@ class Target(NamedTuple):
     stream: str = ""
 
 
-class Hot(NamedTuple):
+class RowLink(NamedTuple):
     """Cells `start` to `stop` (exclusive) of a row that can be selected."""
 
     start: int
@@ -62,7 +62,7 @@ class Row(NamedTuple):
     """One line on the screen and what can be selected in it."""
 
     line: Line
-    hot: tuple[Hot, ...] = ()
+    links: tuple[RowLink, ...] = ()
 
 
 ROLES = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from rltop import units
 from rltop.model import Label
-from rltop.rows.rows import Hot, Line, Row, Target, TargetKind
+from rltop.rows.rows import Line, Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width, char_width
 from rltop.structs import NamedTuple
 
@@ -18,12 +18,12 @@ class Spot(NamedTuple):
     """A selectable stretch and the row it is in."""
 
     y: int
-    hot: Hot
+    link: RowLink
 
     @property
     def middle(self) -> int:
         """Twice the middle cell, so that it stays whole."""
-        return self.hot.start + self.hot.stop
+        return self.link.start + self.link.stop
 
 
 class Selection:
@@ -42,18 +42,18 @@ class Selection:
     @property
     def target(self) -> Target | None:
         """What Enter would open."""
-        return self.spot.hot.target if self.spot else None
+        return self.spot.link.target if self.spot else None
 
     def update(self, rows: Sequence[Row]) -> None:
         """Find the old target among new rows; else the spot nearest to where it was."""
         old = self.spot
-        self._spots = [Spot(y, hot) for y, row in enumerate(rows) for hot in row.hot]
+        self._spots = [Spot(y, link) for y, row in enumerate(rows) for link in row.links]
         self._at = 0
         if old is not None and self._spots:
             self._at = min(
                 range(len(self._spots)),
                 key=lambda i: (
-                    self._spots[i].hot.target != old.hot.target,
+                    self._spots[i].link.target != old.link.target,
                     abs(self._spots[i].y - old.y),
                     abs(self._spots[i].middle - old.middle),
                 ),
@@ -62,7 +62,7 @@ class Selection:
     def select(self, target: Target) -> bool:
         """Go to the first spot of `target`; False if there is none."""
         for i, spot in enumerate(self._spots):
-            if spot.hot.target == target:
+            if spot.link.target == target:
                 self._at, self._aim = i, None
                 return True
         return False
@@ -70,7 +70,7 @@ class Selection:
     def at(self, x: int, y: int) -> bool:
         """Go to the spot at a cell; False if there is none."""
         for i, spot in enumerate(self._spots):
-            if spot.y == y and spot.hot.start <= x < spot.hot.stop:
+            if spot.y == y and spot.link.start <= x < spot.link.stop:
                 self._at, self._aim = i, None
                 return True
         return False
@@ -154,15 +154,15 @@ def target_text(target: Target | None) -> str:
     return text
 
 
-def highlighted(line: Line, hot: Hot) -> Iterator[tuple[str, str, bool]]:
-    """The pieces of a line as text, role and whether they are in `hot`, which may reach beyond the text."""
+def highlighted(line: Line, link: RowLink) -> Iterator[tuple[str, str, bool]]:
+    """The pieces of a line as text, role and whether they are in `link`, which may reach beyond the text."""
     x = 0
     for text, role in line:
-        for part, is_hot in _cut(text, hot.start - x, hot.stop - x):
-            yield part, role, is_hot
+        for part, is_lit in _cut(text, link.start - x, link.stop - x):
+            yield part, role, is_lit
         x += cell_width(text)
-    if x < hot.stop:
-        yield " " * (hot.stop - max(x, hot.start)), "text", True
+    if x < link.stop:
+        yield " " * (link.stop - max(x, link.start)), "text", True
 
 
 def _cut(text: str, start: int, stop: int) -> list[tuple[str, bool]]:

@@ -123,20 +123,20 @@ class EarlyPicture:
                 continue
             line = self._rows[y].line
             if spot is not None and spot.y == y:
-                pieces = highlighted(line, spot.hot)
-                out += [self._code(role, is_hot) + text.translate(_CONTROLS) for text, role, is_hot in pieces]
+                pieces = highlighted(line, spot.link)
+                out += [self._code(role, is_lit) + text.translate(_CONTROLS) for text, role, is_lit in pieces]
             else:
                 out += [self._code(role) + text.translate(_CONTROLS) for text, role in line]
         out.append("\x1b[0m")
         return "".join(out).encode("utf-8", "replace")
 
-    def _code(self, role: str, is_hot: bool = False) -> str:
-        code = self._codes.get((role, is_hot))
+    def _code(self, role: str, is_lit: bool = False) -> str:
+        code = self._codes.get((role, is_lit))
         if code is None:
             style = self._palette.style(role)
-            if is_hot:
+            if is_lit:
                 style = style.under(self._palette.selection)
-            code = self._codes[role, is_hot] = sgr(style, self._palette, self._has_truecolour)
+            code = self._codes[role, is_lit] = sgr(style, self._palette, self._has_truecolour)
         return code
 
 

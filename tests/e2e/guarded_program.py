@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
+from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
 from rltop.terminal.early import paint_early
 from rltop.terminal.guard import TerminalGuard
@@ -29,7 +29,7 @@ NOWHERE = Path("/nonexistent")
 
 def rows(width: int, height: int) -> list[Row]:
     first = Row((Piece(f"early {width}x{height}", "title"),))
-    chosen = [Row((Piece(name),), (Hot(0, 5, Target(TargetKind.METRIC, name)),)) for name in ("alpha", "gamma")]
+    chosen = [Row((Piece(name),), (RowLink(0, 5, Target(TargetKind.METRIC, name)),)) for name in ("alpha", "gamma")]
     return [first, *chosen, *[Row((Piece("x" * width),))] * (height - 3)]
 
 

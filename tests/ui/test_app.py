@@ -298,7 +298,7 @@ async def test_sections_fold_and_unfold() -> None:
         await press(pilot, "right")
         assert page_text(app) == shown
         await press(pilot, "z")
-        assert all(hot.target.kind is TargetKind.SECTION for row in screen_of(app).board.rows for hot in row.hot)
+        assert all(hot.target.kind is TargetKind.SECTION for row in screen_of(app).board.rows for hot in row.links)
         await press(pilot, "z", "home")
         assert page_text(app) == shown
 

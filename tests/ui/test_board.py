@@ -7,9 +7,9 @@ from screens import NO_THEMES
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 
-from rltop.app.board import Board
 from rltop.app.messages import Opened, Selected
-from rltop.rows.rows import ROLES, Hot, Piece, Row, Target, TargetKind
+from rltop.app.row_view import RowView
+from rltop.rows.rows import ROLES, Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
 
 
@@ -18,7 +18,7 @@ def target(name: str) -> Target:
 
 
 def row(text: str, *hot: tuple[int, int, str]) -> Row:
-    return Row((Piece(text),), tuple(Hot(start, stop, target(name)) for start, stop, name in hot))
+    return Row((Piece(text),), tuple(RowLink(start, stop, target(name)) for start, stop, name in hot))
 
 
 class BoardApp(App[None]):
@@ -26,7 +26,7 @@ class BoardApp(App[None]):
         super().__init__()
         self.rows = rows
         palette = load_palette(theme, NO_THEMES)
-        self.board = Board(palette, lambda width, height: self.rows, id="board")
+        self.board = RowView(palette, lambda width, height: self.rows, id="board")
         self.opened: list[Target] = []
         self.selected: list[Target | None] = []
 
@@ -155,7 +155,7 @@ async def test_every_segment_of_every_role_has_a_style(
 ) -> None:
     if no_color:
         monkeypatch.setenv("NO_COLOR", "1")
-    rows = [Row((Piece("x", role), Piece("漢", "no such role")), (Hot(0, 5, target(role)),)) for role in ROLES]
+    rows = [Row((Piece("x", role), Piece("漢", "no such role")), (RowLink(0, 5, target(role)),)) for role in ROLES]
     app = BoardApp(rows, theme)
     async with app.run_test(size=(30, len(ROLES) + 2)) as pilot:
         await pilot.press("down")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
+from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.selection import Selection
 
 
@@ -9,7 +9,7 @@ def target(name: str) -> Target:
 
 
 def row(*hot: tuple[int, int, str]) -> Row:
-    return Row((Piece(" " * 40),), tuple(Hot(start, stop, target(name)) for start, stop, name in hot))
+    return Row((Piece(" " * 40),), tuple(RowLink(start, stop, target(name)) for start, stop, name in hot))
 
 
 BADGES = row((0, 9, "a"), (12, 20, "b"), (30, 39, "c"))

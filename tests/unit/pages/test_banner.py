@@ -49,7 +49,7 @@ def test_a_collapse_is_dated() -> None:
     assert text_of([row]).strip() == (
         "◆ COLLAPSE since 1,150 · last good step 1,149 · checkpoint 1,100 · first entropy 1,150, then reward 1,153"
     )
-    assert row.hot[0].target == Target(TargetKind.VERDICT, "X1")
+    assert row.links[0].target == Target(TargetKind.VERDICT, "X1")
 
 
 def test_what_moved_at_one_step_has_no_order_and_as_much_is_told_as_fits() -> None:

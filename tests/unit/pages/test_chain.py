@@ -138,7 +138,7 @@ def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object)
     texts = ["".join(piece.text for piece in row.line) for row in rows]
     assert all(cell_width(text) <= width for text in texts)
     upright = "│" if glyphs is UNICODE else ":"
-    charts = [text for text, row in zip(texts, rows, strict=True) if row.hot]
+    charts = [text for text, row in zip(texts, rows, strict=True) if row.links]
     places = {text.index(upright, columns.line) for text in charts} if columns.cells else set()
     assert len(places) <= 1
     assert bool(places) == bool(columns.cells)
@@ -146,7 +146,7 @@ def test_charts_stand_under_one_another_and_rows_fit(width: int, glyphs: object)
 
 def test_enter_opens_each_link() -> None:
     view = chain(trl_run(reward=ONSET))
-    hot = [hot.target for row in paint_chain(view, 120, UNICODE) for hot in row.hot]
+    hot = [hot.target for row in paint_chain(view, 120, UNICODE) for hot in row.links]
     assert [target.name for target in hot] == ["reward", *(link.signal.key for link in view.links if link.signal)]
     assert {target.kind for target in hot} == {TargetKind.METRIC}
 

@@ -115,7 +115,7 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
 def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
     run = run_with_a_jump()
     rows = paint_change(build_change(Snapshot(run, 300), width=40), 40, 20, UNICODE)
-    (line,) = ["".join(piece.text for piece in row.line) for row in rows if row.hot][:1]
+    (line,) = ["".join(piece.text for piece in row.line) for row in rows if row.links][:1]
     assert cell_width(line) <= 40
     assert "gradient norm" in line
     assert "+" in line and "…" not in line

@@ -83,7 +83,7 @@ def check(rows: list[Row], width: int, height: int, glyphs: Glyphs) -> None:
         assert is_harmless(text)
         assert text.isascii() or not glyphs.is_ascii
         assert all(piece.role in ROLES for piece in row.line)
-        assert all(0 <= hot.start < hot.stop <= width for hot in row.hot)
+        assert all(0 <= hot.start < hot.stop <= width for hot in row.links)
 
 
 @given(hostile_runs(), st.integers(1, 130), st.integers(1, 50), st.sampled_from([UNICODE, ASCII]))

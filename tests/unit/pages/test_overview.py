@@ -87,11 +87,11 @@ def test_every_size_is_filled_and_never_exceeded(firing: FakeRun, size: tuple[in
         assert cell_width(text) <= size[0]
         assert text.isascii() or glyphs is UNICODE
         assert {piece.role for piece in row.line} <= set(ROLES)
-        assert all(0 <= hot.start < hot.stop <= size[0] for hot in row.hot)
+        assert all(0 <= hot.start < hot.stop <= size[0] for hot in row.links)
 
 
 def test_what_is_shown_can_be_opened(firing: FakeRun) -> None:
-    targets = {hot.target for row in rows_of(firing, 120, 38) for hot in row.hot}
+    targets = {hot.target for row in rows_of(firing, 120, 38) for hot in row.links}
     assert {target.name for target in targets if target.kind is TargetKind.VERDICT} == {"T2", "O12", "P1", "P6"}
     metrics = {target.name for target in targets if target.kind is TargetKind.METRIC}
     assert {"actor/kl_loss", "critic/score/mean", "response_length/mean", "val-core/gsm8k/acc/mean@1"} <= metrics
@@ -111,7 +111,7 @@ def test_what_fires_is_on_the_smallest_screen(firing: FakeRun) -> None:
 def test_the_sentence_is_the_worst_verdict_and_leads_to_it(firing: FakeRun) -> None:
     sentence = rows_of(firing, 120, 38)[1]
     assert "answers are 3.7× as long as at the start" in lines_of([sentence])[0]
-    assert sentence.hot[0].target.name == "T2"
+    assert sentence.links[0].target.name == "T2"
 
 
 def test_the_sentence_of_a_calm_run_says_where_the_time_goes(healthy: FakeRun) -> None:
@@ -288,7 +288,7 @@ def test_a_level_is_never_said_by_colour_alone(firing: FakeRun) -> None:
     for row in rows_of(firing, 120, 38):
         text = "".join(one.text for one in row.line)
         # The sentence may go on in the next line: it has one sign.
-        ahead = row.hot[0].target if row.hot else None
+        ahead = row.links[0].target if row.links else None
         said = said + text if ahead is not None and ahead == target else text
         target = ahead
         for piece in row.line:

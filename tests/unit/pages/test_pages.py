@@ -66,7 +66,7 @@ def test_a_metric_says_what_it_means_and_links_its_relatives(run: FakeRun) -> No
     view = build_metric(Snapshot(run), "actor/kl_loss")
     text = text_of(paint_metric(view, 120, None, UNICODE))
     assert "reference" in text
-    targets = [hot.target for row in paint_metric(view, 120, None, UNICODE) for hot in row.hot]
+    targets = [hot.target for row in paint_metric(view, 120, None, UNICODE) for hot in row.links]
     related = {target.name for target in targets if target.kind is TargetKind.METRIC}
     assert related == {reading.signal.key for reading in view.related}
     assert "critic/score/mean" in related
@@ -75,7 +75,7 @@ def test_a_metric_says_what_it_means_and_links_its_relatives(run: FakeRun) -> No
 
 def test_hot_ranges_stay_in_their_column(run: FakeRun) -> None:
     rows = paint_metric_details(build_metric(Snapshot(run), "actor/kl_loss"), 120, None, UNICODE)
-    hot = [one for row in rows for one in row.hot]
+    hot = [one for row in rows for one in row.links]
     assert hot
     assert all(one.start >= 40 and one.stop <= 120 for one in hot)
 
@@ -253,7 +253,7 @@ def test_the_verdict_page_tells_everything_that_the_rule_says(run: FakeRun) -> N
         "not logged by this run",
     ):
         assert part in text, part
-    links = [hot.target.name for row in rows for hot in row.hot if hot.target.kind is TargetKind.METRIC]
+    links = [hot.target.name for row in rows for hot in row.links if hot.target.kind is TargetKind.METRIC]
     assert links[:4] == ["actor/kl_loss", "actor/kl_loss", "actor/lr", "actor/grad_norm"]
     assert "response_length/mean" in links
     assert links.count("actor/kl_loss") == 2

@@ -43,7 +43,7 @@ def text_of(rows: list[Row]) -> str:
 
 
 def targets_of(rows: list[Row]) -> list[Target]:
-    return [hot.target for row in rows for hot in row.hot]
+    return [hot.target for row in rows for hot in row.links]
 
 
 def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
@@ -131,7 +131,7 @@ def test_no_row_is_wider_than_the_screen_and_nothing_hostile_is_drawn(
                 text = "".join(piece.text for piece in row.line)
                 assert cell_width(text) <= width
                 assert text.isprintable() and (text.isascii() or glyphs is UNICODE)
-                assert all(hot.stop <= width for hot in row.hot)
+                assert all(hot.stop <= width for hot in row.links)
 
 
 def test_a_text_keeps_its_line_breaks_and_loses_no_character(tmp_path: Path) -> None:

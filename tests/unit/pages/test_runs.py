@@ -69,7 +69,7 @@ def test_a_thousand_runs_fit_any_screen(width, is_ascii):
     rows = paint_runs(entries, width, 30, glyph_set(is_ascii=is_ascii), top=500)
     assert len(rows) == 30
     assert all(sum(cell_width(piece.text) for piece in row.line) <= width for row in rows)
-    targets = [row.hot[0].target for row in rows[HEAD_ROWS:]]
+    targets = [row.links[0].target for row in rows[HEAD_ROWS:]]
     assert {target.kind for target in targets} == {TargetKind.RUN}
     assert targets[0].name == entries[500].path.raw
 

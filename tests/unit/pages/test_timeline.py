@@ -149,7 +149,7 @@ def test_only_what_is_in_view_is_painted() -> None:
     timeline = build_timeline(Snapshot(run), EventFilter())
     rows = paint_timeline(Snapshot(run), timeline, 4000, 100, 30, UNICODE)
     assert len(rows) == 30
-    targets = [hot.target for row in rows for hot in row.hot]
+    targets = [hot.target for row in rows for hot in row.links]
     assert len(targets) == list_rows(timeline, 30)
     assert targets[0].kind is TargetKind.EVENT
     assert log[targets[0].step or 0].message == "number 999"

@@ -69,7 +69,7 @@ def test_what_fires_is_marked_on_the_row_and_on_its_section(run: FakeRun) -> Non
 
 def test_rows_lead_to_metrics_and_sections(run: FakeRun) -> None:
     view = build_tree(Snapshot(run), index_tree(Snapshot(run)), height=20)
-    kinds = [hot.target.kind for row in paint_tree(view, 120, 21, UNICODE) for hot in row.hot]
+    kinds = [hot.target.kind for row in paint_tree(view, 120, 21, UNICODE) for hot in row.links]
     assert {TargetKind.SECTION, TargetKind.METRIC} == set(kinds)
 
 

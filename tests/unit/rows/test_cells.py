@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rltop.model import Label, Level, RunState
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, too_small, wrap
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
-from rltop.rows.rows import Hot, Row, Target, TargetKind
+from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width
 
 HOSTILE = st.text(st.characters(codec="utf-16", categories=None), max_size=40).map(lambda text: Label.of(text).display)
@@ -69,7 +69,7 @@ def test_a_row_never_exceeds_its_width(parts: list[tuple[str, int]], width: int,
 def test_hot_ranges_lie_in_the_row() -> None:
     target = Target(TargetKind.METRIC, "loss")
     row = RowBuilder(10, UNICODE).add("a ").add("much too long", "key", target).row(target)
-    assert row.hot == (Hot(0, 10, target), Hot(2, 10, target))
+    assert row.links == (RowLink(0, 10, target), RowLink(2, 10, target))
 
 
 def test_neighbours_of_one_role_are_one_piece() -> None:
@@ -89,8 +89,8 @@ def test_both_sets_have_one_sign_of_one_cell_for_everything() -> None:
 
 
 def test_ascii_spells_what_it_knows_and_counts_what_it_does_not() -> None:
-    assert ASCII.speak("−12 % × 3 · KL") == "-12 % x 3 | KL"
-    assert ASCII.speak("長") == "??"
+    assert ASCII.to_ascii("−12 % × 3 · KL") == "-12 % x 3 | KL"
+    assert ASCII.to_ascii("長") == "??"
 
 
 @pytest.mark.parametrize(("width", "height"), [(39, 24), (80, 11), (10, 1), (3, 2), (1, 1), (0, 0)])

@@ -103,5 +103,5 @@ def test_rows_and_heads_lead_somewhere() -> None:
         head_target=lambda head: Target(TargetKind.SECTION, head),
     )
     head, row = paint_table(table, 60, GLYPHS)
-    assert [hot.target.name for hot in head.hot] == ["name", "value"]
-    assert row.hot[0].target == Target(TargetKind.METRIC, "loss")
+    assert [hot.target.name for hot in head.links] == ["name", "value"]
+    assert row.links[0].target == Target(TargetKind.METRIC, "loss")

@@ -10,7 +10,7 @@ import pytest
 
 from rltop.pages.header import body_height
 from rltop.rows.keys import KEYS, Where
-from rltop.rows.rows import Hot, Piece, Row, Target, TargetKind
+from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
 from rltop.terminal.early import EarlyPicture, paint_early
 from rltop.terminal.early_keys import HARMLESS, QUIT
@@ -165,7 +165,8 @@ def chosen(data: bytes, made: pyte.Screen) -> list[str]:
 def test_the_first_that_can_be_selected_is_lit_as_it_will_be_later() -> None:
     names = ["title", "alpha", "beta", "gamma"]
     rows = [
-        Row((Piece(name),), (Hot(0, 7, Target(TargetKind.METRIC, name)),) if name != "title" else ()) for name in names
+        Row((Piece(name),), (RowLink(0, 7, Target(TargetKind.METRIC, name)),) if name != "title" else ())
+        for name in names
     ]
     made = pyte.Screen(20, 5)
     assert chosen(EarlyPicture(rows, 20, 5, PALETTE, {"COLORTERM": "truecolor"}).frame(), made) == ["alpha  "]

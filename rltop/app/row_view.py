@@ -21,7 +21,7 @@ from rltop.app.cells import changed_spans
 from rltop.app.messages import Opened, Selected
 from rltop.app.styles import RoleStyles
 from rltop.rows.keys import Where
-from rltop.rows.rows import Hot, Line, Row, Target
+from rltop.rows.rows import Line, Row, RowLink, Target
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
 from rltop.rows.widths import is_single
@@ -34,7 +34,7 @@ Painter = Callable[[int, int], Sequence[Row]]
 """Makes rows for a width and a height in cells."""
 
 
-class Board(Widget, can_focus=True):
+class RowView(Widget, can_focus=True):
     """Draws `list[Row]`; Enter posts `Opened`, moving posts `Selected`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
@@ -124,8 +124,8 @@ class Board(Widget, can_focus=True):
 
     def _strip(self, y: int) -> Strip:
         spot = self._selection.spot
-        hot = spot.hot if spot is not None and spot.y == y and self.has_focus else None
-        return _strip_of(_line(self._rows, y), hot, self._styles_of, self.size.width)
+        link = spot.link if spot is not None and spot.y == y and self.has_focus else None
+        return _strip_of(_line(self._rows, y), link, self._styles_of, self.size.width)
 
     def settle(self) -> None:
         """Take rows for a new size, if it has changed; keep the selection and keep it in sight."""
@@ -155,10 +155,10 @@ class Board(Widget, can_focus=True):
 
     def _moved(self, old: Spot | None, new: Spot | None) -> list[Region]:
         """The cells whose highlight changes when the selection goes from old to new."""
-        if old is not None and new is not None and (old.y, old.hot[:2]) == (new.y, new.hot[:2]):
+        if old is not None and new is not None and (old.y, old.link[:2]) == (new.y, new.link[:2]):
             return []
         return [
-            Region(spot.hot.start, spot.y - self._top, spot.hot.stop - spot.hot.start, 1)
+            Region(spot.link.start, spot.y - self._top, spot.link.stop - spot.link.start, 1)
             for spot in (old, new)
             if spot is not None and 0 <= spot.y - self._top < self.size.height
         ]
@@ -185,7 +185,7 @@ class Board(Widget, can_focus=True):
             self._scroll(spot.y - self.size.height + 1)
 
     def _first(self) -> Spot | None:
-        return next((Spot(y, row.hot[0]) for y, row in enumerate(self._rows) if row.hot), None)
+        return next((Spot(y, row.links[0]) for y, row in enumerate(self._rows) if row.links), None)
 
     def _scroll(self, top: int) -> bool:
         top = max(0, min(top, self._last_top()))
@@ -288,12 +288,12 @@ def _line(rows: Sequence[Row], y: int) -> Line:
     return (rows[y] if y < len(rows) else _EMPTY).line
 
 
-def _strip_of(line: Line, hot: Hot | None, styles: RoleStyles, width: int) -> Strip:
+def _strip_of(line: Line, link: RowLink | None, styles: RoleStyles, width: int) -> Strip:
     """A line as a strip of exactly `width` cells, what is selected in it lit up."""
-    if hot is None:
+    if link is None:
         segments = [Segment(text, styles.of(role)) for text, role in line]
     else:
-        segments = [Segment(text, styles.of(role, is_hot)) for text, role, is_hot in highlighted(line, hot)]
+        segments = [Segment(text, styles.of(role, is_lit)) for text, role, is_lit in highlighted(line, link)]
     text = "".join([segment.text for segment in segments])
     missing = width - len(text)
     if missing < 0 or not is_single(text):
@@ -307,7 +307,7 @@ _ALL = 1 << 30
 """Farther than any list is long."""
 
 
-class LongBoard(Board):
+class LongRowView(RowView):
     """Moves by asking `move(lines)`; the painter shows what is around the chosen line."""
 
     def __init__(self, palette: Palette, paint: Painter, move: Callable[[int], None], *, id: str | None = None) -> None:

@@ -1,0 +1,91 @@
+"""Pages and keys are tables: what one of them names, the others have."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import rltop
+from rltop.pages.changes import ChangePage
+from rltop.pages.completions import CompletionPage, CompletionsPage
+from rltop.pages.directory import FIRST, OPENED, STANDING
+from rltop.pages.help import HelpPage
+from rltop.pages.metric import MetricPage
+from rltop.pages.moment import Moment
+from rltop.pages.page import ListPage, Open, Page, Redraw, ShowStep, top_of
+from rltop.pages.ranks import RanksPage
+from rltop.pages.rollouts import RolloutsPage
+from rltop.pages.verdict import VerdictPage
+from rltop.rows.glyphs import UNICODE
+from rltop.rows.keys import KEYS, Where
+from rltop.rows.rows import Target, TargetKind
+from tests.fake_run import run_of, verl_lines
+
+PAGES = {type(make()) for make in STANDING.values()} | {
+    ChangePage, CompletionPage, CompletionsPage, HelpPage, MetricPage, RanksPage, RolloutsPage, VerdictPage,
+}  # fmt: skip
+
+
+def test_every_page_class_of_the_room_is_in_this_test() -> None:
+    named = {page.__name__ for page in PAGES} | {"Page", "ListPage", "RolloutPage"}
+    for path in (Path(rltop.__file__).parent / "pages").glob("*.py"):
+        classes = {node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)}
+        assert {name for name in classes if name.endswith("Page")} <= named, path.name
+
+
+def test_every_standing_page_has_a_key() -> None:
+    actions = {key.action or key.id for key in KEYS[Where.EVERYWHERE]}
+    assert {name for name in STANDING if not {name, f"show('{name}')"} & actions} == {FIRST}
+
+
+def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
+    kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION}
+    assert set(OPENED) | kept == set(TargetKind)
+
+
+def test_every_group_of_keys_has_its_page_and_every_key_is_named_once() -> None:
+    own = {page.where for page in PAGES if page.where is not None}
+    assert own | {Where.EVERYWHERE, Where.LIST, Where.FILTER} == set(Where)
+    ids = [key.id for keys in KEYS.values() for key in keys]
+    assert len(ids) == len(set(ids)) and set(KEYS) == set(Where)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES, key=lambda page: page.__name__), ids=lambda page: page.__name__)
+def test_a_page_has_a_help_and_a_list_says_what_its_filter_is_for(page: type[Page]) -> None:
+    ids = {key.id for keys in KEYS.values() for key in keys}
+    assert page.help and set(re.findall(r"{([a-z-]+)}", page.help)) <= ids and set(page.footer) <= ids
+    assert not issubclass(page, ListPage) or page.filter_hint
+
+
+@pytest.fixture
+def moment() -> Moment:
+    return Moment(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201))), UNICODE)
+
+
+@pytest.mark.parametrize("where", [Where.CHART, Where.METRICS, Where.TIMELINE])
+def test_every_key_of_a_page_changes_what_it_shows(where: Where, moment: Moment) -> None:
+    makers = {Where.CHART: lambda: MetricPage("loss"), Where.METRICS: STANDING["metrics"]}
+    page = makers.get(where, STANDING["timeline"])()
+    page.rows(moment, 120, 40)
+    for key in KEYS[where]:
+        if where is Where.CHART:
+            # What is shown whole cannot be moved.
+            page.on("zoom-in", moment)
+        assert page.on(key.id, moment) == Redraw(), key.id
+
+
+def test_a_page_says_what_it_wants_and_does_none_of_it(moment: Moment) -> None:
+    timing = STANDING["timing"]()
+    assert timing.open(Target(TargetKind.STEP, step=7), moment) == ShowStep(7)
+    assert timing.open(Target(TargetKind.TIMING, "timing/gen"), moment) == Open(Target(TargetKind.METRIC, "timing/gen"))
+    assert timing.open(Target(TargetKind.TIMING), moment) is None
+    assert ChangePage(returns_to=3, has_travelled=True).left() == ShowStep(3)
+    assert ChangePage().left() is None
+
+
+@pytest.mark.parametrize(("at", "top", "first"), [(0, 0, 0), (9, 0, 0), (10, 0, 1), (3, 5, 3), (99, 0, 90), (7, 95, 7)])
+def test_a_list_is_scrolled_no_more_than_it_takes(at: int, top: int, first: int) -> None:
+    assert top_of(at, top, 10, 100) == first
