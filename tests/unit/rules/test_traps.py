@@ -22,144 +22,144 @@ from rltop.trainers.identify import identify
 UNIT = Path(__file__).resolve().parents[1]
 
 TRAPS: dict[int, tuple[str, tuple[str, ...]]] = {
-    1: ("the first records compile", ("health/test_rules_system.py::test_p1_trap_the_first_records_compile",)),
+    1: ("the first records compile", ("rules/test_rules_system.py::test_p1_trap_the_first_records_compile",)),
     2: (
         "a checkpoint or a validation lies inside or outside the step",
         (
-            "health/test_rules_system.py::test_p1_trap_a_checkpoint_inside_the_step_is_not_slowness",
-            "health/test_rules_system.py::test_p1_trap_validation_is_taken_out_only_where_it_fits_inside",
-            "health/test_liveness.py::test_trap_until_a_checkpoint_was_seen_it_is_only_a_warning",
+            "rules/test_rules_system.py::test_p1_trap_a_checkpoint_inside_the_step_is_not_slowness",
+            "rules/test_rules_system.py::test_p1_trap_validation_is_taken_out_only_where_it_fits_inside",
+            "rules/test_liveness.py::test_trap_until_a_checkpoint_was_seen_it_is_only_a_warning",
         ),
     ),
     3: (
         "records that reuse a rollout alternate with those that make one",
         (
-            "health/test_traps_learning.py::test_trap_3_records_that_reuse_a_rollout_alternate_with_records_that_make_one",
-            "health/test_rules_system.py::test_p1_trap_reused_rollouts_make_two_kinds_of_records",
+            "rules/test_traps_learning.py::test_trap_3_records_that_reuse_a_rollout_alternate_with_records_that_make_one",
+            "rules/test_rules_system.py::test_p1_trap_reused_rollouts_make_two_kinds_of_records",
         ),
     ),
     4: (
         "the loss of a policy gradient starts at zero and rises",
-        ("health/test_traps_learning.py::test_trap_4_the_loss_of_a_policy_gradient_starts_at_zero_and_rises",),
+        ("rules/test_traps_learning.py::test_trap_4_the_loss_of_a_policy_gradient_starts_at_zero_and_rises",),
     ),
-    5: ("no reference, no KL", ("health/test_traps_learning.py::test_trap_5_no_reference_no_alarm",)),
+    5: ("no reference, no KL", ("rules/test_traps_learning.py::test_trap_5_no_reference_no_alarm",)),
     6: (
         "signed KL estimates are noise around zero",
         (
-            "health/test_traps_learning.py::test_trap_6_signed_estimates_are_noise_around_zero_and_k3_has_a_heavy_tail",
+            "rules/test_traps_learning.py::test_trap_6_signed_estimates_are_noise_around_zero_and_k3_has_a_heavy_tail",
         ),
     ),
     7: (
         "one KL under four names, and a coefficient that is none",
-        ("health/test_traps.py::test_trap_7_kl_has_four_names_and_its_coefficient_is_none_of_them",),
+        ("rules/test_traps.py::test_trap_7_kl_has_four_names_and_its_coefficient_is_none_of_them",),
     ),
     8: (
         "a reward that contains the KL penalty",
-        ("health/test_traps_learning.py::test_trap_8_the_reward_contains_the_penalty_the_score_does_not",),
+        ("rules/test_traps_learning.py::test_trap_8_the_reward_contains_the_penalty_the_score_does_not",),
     ),
     9: (
         "an entropy that is a sum",
-        ("health/test_traps_learning.py::test_trap_9_an_entropy_that_is_a_sum_is_judged_by_its_changes_only",),
+        ("rules/test_traps_learning.py::test_trap_9_an_entropy_that_is_a_sum_is_judged_by_its_changes_only",),
     ),
     10: (
         "the longest answer is at the cap",
-        ("health/test_traps_learning.py::test_trap_10_the_longest_answer_is_at_the_cap_on_nearly_every_step",),
+        ("rules/test_traps_learning.py::test_trap_10_the_longest_answer_is_at_the_cap_on_nearly_every_step",),
     ),
     11: (
         "a terminated length of 0 means that none ended",
-        ("health/test_traps_learning.py::test_trap_11_none_that_ended_is_not_a_length_of_zero",),
+        ("rules/test_traps_learning.py::test_trap_11_none_that_ended_is_not_a_length_of_zero",),
     ),
     12: (
         "aborted answers have length 0",
-        ("health/test_traps_learning.py::test_trap_12_the_mean_without_aborted_answers_is_what_counts",),
+        ("rules/test_traps_learning.py::test_trap_12_the_mean_without_aborted_answers_is_what_counts",),
     ),
     13: (
         "stages that overlap",
-        ("health/test_rules_stages.py::test_trap_13_stages_that_overlap_explain_more_than_the_step",),
+        ("rules/test_rules_stages.py::test_trap_13_stages_that_overlap_explain_more_than_the_step",),
     ),
     14: (
         "peak memory is a ratchet",
-        ("health/test_rules_stages.py::test_trap_14_peak_memory_is_a_ratchet_not_a_leak",),
+        ("rules/test_rules_stages.py::test_trap_14_peak_memory_is_a_ratchet_not_a_leak",),
     ),
     15: (
         "the end of a schedule",
-        ("health/test_traps_learning.py::test_trap_15_at_the_end_of_a_schedule_everything_shrinks",),
+        ("rules/test_traps_learning.py::test_trap_15_at_the_end_of_a_schedule_everything_shrinks",),
     ),
     16: (
         "a resumed run is slow and warms up again",
         (
-            "health/test_engine.py::test_slow_first_steps_after_a_restart_are_warm_up_again",
-            "health/test_engine.py::test_a_restart_is_a_fact_ends_what_fired_and_begins_anew",
+            "rules/test_engine.py::test_slow_first_steps_after_a_restart_are_warm_up_again",
+            "rules/test_engine.py::test_a_restart_is_a_fact_ends_what_fired_and_begins_anew",
         ),
     ),
     17: (
         "a curriculum is a phase",
-        ("health/test_rules_progress.py::test_f1_trap_17_a_curriculum_is_a_phase_and_no_alarm",),
+        ("rules/test_rules_progress.py::test_f1_trap_17_a_curriculum_is_a_phase_and_no_alarm",),
     ),
     18: (
         "small batches move in eighths",
         (
-            "health/test_traps_learning.py::"
+            "rules/test_traps_learning.py::"
             "test_trap_18_batches_of_eight_move_in_eighths_and_rows_of_zero_are_ordinary",
         ),
     ),
     19: (
         "dynamic sampling leaves no flat groups",
-        ("health/test_traps_learning.py::test_trap_19_dynamic_sampling_has_no_flat_groups_left",),
+        ("rules/test_traps_learning.py::test_trap_19_dynamic_sampling_has_no_flat_groups_left",),
     ),
     20: (
         "rewards may be negative",
-        ("health/test_traps_learning.py::test_trap_20_rewards_may_be_negative_and_have_no_bounds",),
+        ("rules/test_traps_learning.py::test_trap_20_rewards_may_be_negative_and_have_no_bounds",),
     ),
     21: (
         "self-play rests at zero",
-        ("health/test_traps_learning.py::test_trap_21_self_play_comes_to_rest_at_zero_and_collapses_below",),
+        ("rules/test_traps_learning.py::test_trap_21_self_play_comes_to_rest_at_zero_and_collapses_below",),
     ),
     22: (
         "win rates sum to a constant",
-        ("health/test_traps_learning.py::test_trap_22_win_rates_that_sum_to_a_constant_are_flat",),
+        ("rules/test_traps_learning.py::test_trap_22_win_rates_that_sum_to_a_constant_are_flat",),
     ),
     23: (
         "a solved task spends its entropy",
-        ("health/test_traps_learning.py::test_trap_23_a_solved_task_spends_its_entropy",),
+        ("rules/test_traps_learning.py::test_trap_23_a_solved_task_spends_its_entropy",),
     ),
     24: (
         "`val/` is not always validation",
         (
-            "metrics/test_keys.py::test_training_keys_that_look_like_evaluation",
-            "metrics/test_dialects.py::test_one_name_several_meanings",
+            "catalog/test_keys.py::test_training_keys_that_look_like_evaluation",
+            "catalog/test_dialects.py::test_one_name_several_meanings",
         ),
     ),
     25: (
         "per cent, thousands, units of 1e-4",
         (
-            "metrics/test_dialects.py::test_units_are_normalised",
-            "metrics/test_identify.py::test_scale_and_shift_are_applied",
+            "catalog/test_dialects.py::test_units_are_normalised",
+            "catalog/test_identify.py::test_scale_and_shift_are_applied",
         ),
     ),
     26: (
         "rows of two writers are half empty",
-        ("health/test_traps_learning.py::test_trap_26_rows_of_two_writers_are_half_empty",),
+        ("rules/test_traps_learning.py::test_trap_26_rows_of_two_writers_are_half_empty",),
     ),
     27: (
         "values as Python prints them, and colours in front",
         (
-            "decode/test_console.py::test_values_as_python_prints_them",
-            "decode/test_console.py::test_whatever_stands_in_front_of_a_verl_line",
+            "formats/test_console.py::test_values_as_python_prints_them",
+            "formats/test_console.py::test_whatever_stands_in_front_of_a_verl_line",
         ),
     ),
     28: (
         "experts disagree from the start",
-        ("health/test_rules_offpolicy.py::test_trap_28_experts_disagree_more_from_the_start",),
+        ("rules/test_rules_offpolicy.py::test_trap_28_experts_disagree_more_from_the_start",),
     ),
     29: (
         "a correlation at very low entropy",
-        ("health/test_rules_offpolicy.py::test_trap_29_correlation_says_nothing_at_very_low_entropy",),
+        ("rules/test_rules_offpolicy.py::test_trap_29_correlation_says_nothing_at_very_low_entropy",),
     ),
     30: (
         "extremes grow with the batch",
         (
-            "health/test_traps_learning.py::"
+            "rules/test_traps_learning.py::"
             "test_trap_30_extremes_grow_with_the_batch_and_are_never_held_to_a_line",
         ),
     ),
@@ -173,8 +173,8 @@ TRAPS: dict[int, tuple[str, tuple[str, ...]]] = {
     32: (
         "NaN as a literal that JSON forbids, or as null",
         (
-            "decode/test_jsonl.py::test_literals_that_json_forbids",
-            "health/test_traps.py::test_trap_32_a_nan_is_seen_however_its_writer_spells_it",
+            "formats/test_jsonl.py::test_literals_that_json_forbids",
+            "rules/test_traps.py::test_trap_32_a_nan_is_seen_however_its_writer_spells_it",
         ),
     ),
 }  # fmt: skip
