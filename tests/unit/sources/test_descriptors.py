@@ -20,6 +20,8 @@ from rltop.sources.events import Chunk, TailState
 from rltop.sources.options import ReaderOptions
 from rltop.sources.reader import Reader
 
+pytestmark = pytest.mark.alone
+
 LIMITED = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
