@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check format snapshots screenshots bounds bench bench-peers fuzz live score score-peer lock clean
+.PHONY: help setup demo test unit check format snapshots screenshots bounds bench bench-peers fuzz live score score-peer lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -19,15 +19,19 @@ $(STAMP): pyproject.toml constraints.txt
 demo: setup      ## a bundled recorded run, replayed as if live
 	@$(BIN)/rltop demo
 
-test: setup      ## the whole suite
-	$(BIN)/python -m pytest -q
+WORKERS ?= 2
+test: setup      ## the whole suite, WORKERS (2) files at a time where that can be
+	@$(BIN)/python tests/suite.py --workers $(WORKERS)
+
+unit: setup      ## the unit tests alone, in less than a minute
+	@$(BIN)/python tests/suite.py --workers $(WORKERS) tests/unit
 
 check: setup     ## format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -q
+	$(BIN)/python tests/suite.py --workers $(WORKERS)
 
 format: setup    ## rewrite the code in the project's format
 	$(BIN)/ruff format .

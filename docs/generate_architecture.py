@@ -49,9 +49,8 @@ def drawing() -> str:
     """The floors as text, then each room with what it is for and what it knows."""
     planned = plan()
     rooms = {room: known for room, known in planned.items() if room != FOUNDATION}
-    lines = ["```"]
-    for floor in floors(rooms):
-        lines.append("   ".join(f"[ {room} ]" for room in floor).center(100).rstrip())
+    drawn = ["   ".join(f"[ {room} ]" for room in floor) for floor in floors(rooms)]
+    lines = ["```", *(line.center(100).rstrip() for line in drawn)]
     ground = " · ".join(planned[FOUNDATION])
     lines += ["─" * 100, ground.center(100).rstrip(), "```", "", "| room | what it is for | knows |", "|---|---|---|"]
     for floor in floors(rooms):

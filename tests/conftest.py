@@ -1,11 +1,33 @@
-"""What every test shares: how hypothesis chooses its examples."""
+"""What every test shares: how hypothesis chooses its examples, and who has the machine to itself."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
 settings.load_profile(os.environ.get("RLTOP_HYPOTHESIS", "same"))
+
+HERE = Path(__file__)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let a test marked `alone` wait until the other workers rest, and let them rest until it is done.
+
+    The lock of this file is a door through which one worker goes at a time. Who waits for the
+    other lock holds the door, so that a test which wants to be alone is not passed by for ever.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with HERE.open() as door, HERE.with_name("recorded.py").open() as room:
+        fcntl.flock(door, fcntl.LOCK_EX)
+        fcntl.flock(room, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        fcntl.flock(door, fcntl.LOCK_UN)
+        return (yield)

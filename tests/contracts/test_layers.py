@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -34,12 +35,24 @@ def room_of(module: str) -> str:
     return parts[1] if parts[0] == "rltop" and len(parts) > 1 else ""
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """What a file says, read once."""
+    return ast.parse(path.read_text())
+
+
+@cache
+def nodes_of(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Every import statement of a file, anywhere in it."""
+    return tuple(node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def arrows() -> Iterator[tuple[str, str, str]]:
     """Every import from one room to another: from, to, the file that it stands in."""
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE)
         room = place.parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes_of(path):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if isinstance(node, ast.ImportFrom) and node.module == "rltop":
                 names = [f"rltop.{alias.name}" for alias in node.names if alias.name != "__version__"]
@@ -79,7 +92,7 @@ def test_no_module_imports_in_a_circle() -> None:
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
         found = graph.setdefault(module, set())
-        for node in ast.parse(path.read_text()).body:
+        for node in tree_of(path).body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rltop"):
                 wanted = {f"{node.module}.{alias.name}" for alias in node.names}
                 found |= {one if one in modules else node.module or "" for one in wanted} - {module}
@@ -93,10 +106,10 @@ def _name(path: Path) -> str:
 def imports_of(path: Path) -> set[str]:
     """Top-level packages that a module imports, anywhere in it."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {name.name.partition(".")[0] for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             found.add(node.module.partition(".")[0])
     return found
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ptys import Terminal
 
+from rltop import resources
 from rltop.cli import main
 from rltop.settings import SETTINGS
 
@@ -40,6 +41,12 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "metrics.jsonl"
     path.write_text("".join(json.dumps({"step": i, "loss": 0.1, "reward": 0.5}) + "\n" for i in range(1, 30)))
     return path
+
+
+@pytest.fixture(autouse=True)
+def files_of_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand where a word may mean files of every format, and always the same ones."""
+    monkeypatch.chdir(resources.folder("fixtures"))
 
 
 @contextlib.contextmanager

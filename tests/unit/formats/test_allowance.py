@@ -73,12 +73,12 @@ def test_a_table_that_is_larger_says_so(tmp_path: Path) -> None:
 
 
 def test_columns_count_as_what_they_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = ParquetTable(parquet_bytes({"a": [1] * 1_000, "b": [0.5] * 1_000}))
-    assert len(numbers.read(("a", "b"))["b"]) == 1_000
+    parquet = ParquetTable(parquet_bytes({"a": [1] * 1_000, "b": [0.5] * 1_000}))
+    assert len(parquet.read(("a", "b"))["b"]) == 1_000
     monkeypatch.setattr(table, "Allowance", lambda: Allowance(50_000))
-    assert len(numbers.read(("a",))["a"]) == 1_000
+    assert len(parquet.read(("a",))["a"]) == 1_000
     with pytest.raises(DecodeError, match="column b: "):
-        numbers.read(("a", "b"))
+        parquet.read(("a", "b"))
 
 
 def test_a_page_is_unpacked_no_further_than_it_says() -> None:

@@ -267,6 +267,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
         return {each.name: each.read_bytes() for each in path.parent.iterdir() if not each.name.endswith("-shm")}
 
 
+@pytest.mark.alone
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damage_is_a_decode_error_and_never_a_hang(

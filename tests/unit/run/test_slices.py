@@ -21,6 +21,8 @@ from rltop.run.options import IngestOptions
 from rltop.run.session import Session
 from rltop.sources.feed import DirectFeed
 
+pytestmark = pytest.mark.alone
+
 LONGEST_S = 0.25
 SLICE_MS = 4.0
 ROW = json.dumps({"step": 1, "loss": 0.5, "reward": 0.25, "kl": 0.1}).encode() + b"\n"
@@ -53,28 +55,27 @@ def zstd(data: bytes) -> bytes:
 PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "zst": zstd}
 
 
-def hostile() -> dict[str, bytes]:
-    """Few bytes that are much work, or no rows."""
-    bar = b"\r 10%|#    | 3/10000 [00:01<00:02, 3.3it/s]"
-    return {
-        "line ends.jsonl": b"\n" * 2_000_000,
-        "comments.jsonl": b"# no row\n" * 100_000,
-        "numbers.jsonl": b"".join(b'{"step":%d,"a":1}\n' % i for i in range(20_000)),
-        "letters.jsonl": ROW + b"x" * (17 * 1024 * 1024) + b"\n",
-        "text.jsonl": ROW + b'{"step":2,"t":"' + b"x" * (15 * 1024 * 1024) + b'"}\n',
-        "nesting.jsonl": ROW + b"[" * 4_000_000 + b"]" * 4_000_000 + b"\n",
-        "keys.jsonl": b'{"step":1' + b"".join(b',"k%d":1' % i for i in range(100_000)) + b"}\n",
-        "columns.csv": b"step," + b",".join(b"k%d" % i for i in range(100_000)) + b"\n" + b"1," * 100_000 + b"1\n",
-        "a line.log": b"INFO starts\n" + b"step:" * 3_000_000 + b"\n",
-        "bars.log": b"INFO starts\n" + bar * 50_000 + b"\n",
-        "nesting.json": b'{"log_history": ' + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}",
-    }
+BAR = b"\r 10%|#    | 3/10000 [00:01<00:02, 3.3it/s]"
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "line ends.jsonl": lambda: b"\n" * 2_000_000,
+    "comments.jsonl": lambda: b"# no row\n" * 100_000,
+    "numbers.jsonl": lambda: b"".join(b'{"step":%d,"a":1}\n' % i for i in range(20_000)),
+    "letters.jsonl": lambda: ROW + b"x" * (17 * 1024 * 1024) + b"\n",
+    "text.jsonl": lambda: ROW + b'{"step":2,"t":"' + b"x" * (15 * 1024 * 1024) + b'"}\n',
+    "nesting.jsonl": lambda: ROW + b"[" * 4_000_000 + b"]" * 4_000_000 + b"\n",
+    "keys.jsonl": lambda: b'{"step":1' + b"".join(b',"k%d":1' % i for i in range(100_000)) + b"}\n",
+    "columns.csv": lambda: b"step," + b",".join(b"k%d" % i for i in range(100_000)) + b"\n" + b"1," * 100_000 + b"1\n",
+    "a line.log": lambda: b"INFO starts\n" + b"step:" * 3_000_000 + b"\n",
+    "bars.log": lambda: b"INFO starts\n" + BAR * 50_000 + b"\n",
+    "nesting.json": lambda: b'{"log_history": ' + b"[" * 2_000_000 + b"]" * 2_000_000 + b"}",
+}
+"""Few bytes that are much work, or no rows."""
 
 
-@pytest.mark.parametrize("name", hostile())
+@pytest.mark.parametrize("name", HOSTILE)
 def test_bytes_that_are_much_work_are_worked_off_in_slices(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
-    path.write_bytes(hostile()[name])
+    path.write_bytes(HOSTILE[name]())
     assert longest_slice_s(opened(path), 100) < LONGEST_S
 
 

@@ -95,6 +95,7 @@ def test_a_file_is_read_and_followed(fs: GatedFileSystem, make: Callable[..., Re
     assert not feed.is_watched
 
 
+@pytest.mark.alone
 def test_a_long_hole_is_looked_through_without_waiting(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     fs.write("/run/a", b"one\n" + bytes(60_000_000) + b"two\n")
     slow = FAST._replace(local_poll_s=2.0, tail=TailOptions(nul_polls=1))
@@ -217,6 +218,7 @@ def test_links_that_cannot_be_resolved_hold_up_nobody(fs: GatedFileSystem, make:
     held.set()
 
 
+@pytest.mark.alone
 def test_closing_never_waits(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     fs.write("/dead/a", b"one\n")
     fs.gate.clear()

@@ -239,6 +239,7 @@ def test_nothing_is_counted_twice(stages: dict[str, float], total_s: float) -> N
     assert len(keys) == len(set(keys))
 
 
+@pytest.mark.alone
 def test_a_wide_row_is_read_fast_after_the_first() -> None:
     row = ROW | {f"own/metric{i}": float(i) for i in range(280)}
     of(row)

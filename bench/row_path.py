@@ -1,0 +1,129 @@
+"""How many files and functions of the project stand between a row's arrival and the cell that shows it?
+
+    python bench/row_path.py [COMMIT ...] [--names]
+
+Counted, not timed: the application runs without a terminal over a recorded run, one more row is appended to its file,
+and a profiler notes every function of `rltop/` that is called until the row's step is drawn, and every file that one of
+them stands in. What came before that row, such as the first picture, is not counted. Without COMMIT: the tree as it
+stands; each commit is checked out by itself. `--names` lists the functions, a file at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import defaultdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[1]
+SIZE = (120, 40)
+
+
+def called_for_a_row(root: Path) -> dict[str, list[str]]:
+    """The functions that one more row calls, by the file of `rltop/` that they stand in.
+
+    Args:
+        root: a checkout whose modules are imported, and whose `tests/screens.py` makes the application.
+    """
+    sys.path[:0] = [str(root), str(root / "tests")]
+    import rltop
+
+    package = Path(rltop.__file__ or "").parent
+    if package.parent != root:
+        raise SystemExit(f"imported {package}, not {root}")
+    import screens
+
+    found: dict[str, set[str]] = defaultdict(set)
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(f"{package}/"):
+            code = frame.f_code
+            if not code.co_name.startswith("<") or code.co_name == "<lambda>":
+                found[code.co_filename].add(code.co_qualname)
+
+    async def watch(path: Path, last: bytes) -> None:
+        app = screens.app_over(path)
+        async with app.run_test(size=SIZE) as pilot:
+            await pilot.pause(0.5)
+            wanted = f"step {json.loads(last)['step']}"
+            if wanted in screens.page_text(app):
+                raise SystemExit(f"{wanted!r} was there before its row")
+            threading.setprofile(note)
+            sys.setprofile(note)
+            try:
+                with path.open("ab") as file:
+                    file.write(last)
+                app.session.bell.ring()
+                for _ in range(200):
+                    await asyncio.sleep(0.02)
+                    sys.setprofile(None)
+                    is_shown = wanted in screens.page_text(app)
+                    sys.setprofile(note)
+                    if is_shown:
+                        break
+            finally:
+                sys.setprofile(None)
+                threading.setprofile(None)
+            if not is_shown:
+                raise SystemExit(f"{wanted!r} did not come")
+
+    *before, last = screens.RECORDED.read_bytes().splitlines(keepends=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        path.write_bytes(b"".join(before))
+        asyncio.run(watch(path, last))
+    return {str(Path(file).relative_to(package)): sorted(names) for file, names in sorted(found.items())}
+
+
+def called_in(root: Path) -> dict[str, list[str]]:
+    """The same in a process of its own, so that the modules of another checkout are imported."""
+    done = subprocess.run(
+        [sys.executable, str(HERE), "--root", str(root)], check=True, stdout=subprocess.PIPE, cwd=root
+    )
+    counted: dict[str, list[str]] = json.loads(done.stdout)
+    return counted
+
+
+def called_at(commit: str) -> dict[str, list[str]]:
+    """The same for a commit, which is checked out for as long as that takes; `.` is the tree as it stands."""
+    if commit == ".":
+        return called_in(ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--quiet", "--detach", str(tree), commit], check=True)
+        try:
+            return called_in(tree)
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("commits", nargs="*", metavar="COMMIT")
+    parser.add_argument("--names", action="store_true", help="list the functions")
+    parser.add_argument("--root", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.root:
+        print(json.dumps(called_for_a_row(options.root.resolve())))
+        return
+    print("| tree | files | rooms | functions |\n|---|---|---|---|")
+    for commit in options.commits or ["."]:
+        counted = called_at(commit)
+        rooms = {file.partition("/")[0] for file in counted}
+        print(f"| {commit} | {len(counted)} | {len(rooms)} | {sum(map(len, counted.values()))} |", flush=True)
+        if options.names:
+            for file, names in counted.items():
+                print(f"  {file}: {', '.join(names)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
