@@ -48,6 +48,10 @@ class AlertState:
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
         """Begin with nothing seen.
 
+        Args:
+            spec: what the rule is.
+            thresholds: by name, as they hold in this run.
+
         Raises:
             ValueError: the rule has no detector: something else than records decides it.
         """

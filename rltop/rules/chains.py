@@ -246,6 +246,14 @@ BY_RULE: Mapping[str, str] = MappingProxyType(
 
 
 def chain_of(rule: str, family: str) -> Chain | None:
-    """The chain of a rule's symptom; None for a family that nobody has written one for."""
+    """The chain of a rule's symptom; None for a family that nobody has written one for.
+
+    Args:
+        rule: the rule's id; some have a chain of their own.
+        family: its family, whose chain holds else.
+
+    Returns:
+        The chain, or None.
+    """
     name = BY_RULE.get(rule) or BY_FAMILY.get(family)
     return None if name is None else CHAINS[name]

@@ -219,6 +219,13 @@ class RuleContext:
     )
 
     def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
+        """Begin a segment of a run.
+
+        Args:
+            algorithm: what the run is trained with.
+            traits: what else is known of its kind.
+            group_size: answers per prompt, or None where it is not known.
+        """
         self.algorithm = algorithm
         self.traits = traits
         self.group_size = group_size

@@ -130,7 +130,15 @@ SPECIFIC: Mapping[tuple[str, str], str] = MappingProxyType(
 
 
 def reason(family: str, metric: str) -> str:
-    """Why to look at `metric` for a symptom of `family`; empty when nothing is known."""
+    """Why to look at `metric` for a symptom of `family`; empty when nothing is known.
+
+    Args:
+        family: the family of the symptom.
+        metric: canonical name of what is to be looked at.
+
+    Returns:
+        The reason in a few words, or "".
+    """
     return SPECIFIC.get((family, metric)) or REASONS.get(metric, "")
 
 

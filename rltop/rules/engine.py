@@ -41,10 +41,16 @@ class Engine:
     """
 
     def __init__(self, identity: Identity, options: EngineOptions | None = None) -> None:
+        """Put the rules that apply to work.
+
+        Args:
+            identity: what the stream turned out to be.
+            options: what the user says about rules; None for nothing.
+        """
         self.identity = identity
         self.options = options or EngineOptions()
         self.events: list[Event] = []
-        self.profiles = self._profiles_of(identity)
+        self.profiles = profiles.active(identity, self.options.profiles)
         self._has_told = not self.profiles
         self._muted: set[str] = set()
         self._checkpoints: tuple[int, ...] = ()
@@ -56,11 +62,6 @@ class Engine:
 
     def _group_size(self, identity: Identity) -> int | None:
         return self.options.group_size or identity.group_size
-
-    def _profiles_of(self, identity: Identity) -> tuple[profiles.ActiveProfile, ...]:
-        if self.options.profiles is not None:
-            return tuple(profiles.ActiveProfile(name, profiles.CONFIGURED) for name in self.options.profiles)
-        return profiles.infer(identity)
 
     def _names(self) -> list[str]:
         return [profile.name for profile in self.profiles]
@@ -187,7 +188,7 @@ class Engine:
     def identified(self, identity: Identity) -> list[Event]:
         """Take on what the stream turned out to be; rules that still apply keep their state."""
         self.identity = identity
-        before, self.profiles = self.profiles, self._profiles_of(identity)
+        before, self.profiles = self.profiles, profiles.active(identity, self.options.profiles)
         context = self._context
         context.algorithm, context.traits = identity.algorithm, identity.traits
         context.group_size = self._group_size(identity)
@@ -216,6 +217,10 @@ class Engine:
 
         The rule goes on judging and its events go on being logged, so that nothing
         is lost while it is muted, and composites see what they saw.
+
+        Args:
+            rule: its id.
+            is_muted: False puts its verdicts back.
 
         Raises:
             KeyError: there is no such rule.
@@ -270,8 +275,7 @@ class Engine:
         twin.profiles, twin._has_told = self.profiles, True
         twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
         twin._context = self._context.clone()
-        twin._segment = self._segment
-        twin._crossing = self._crossing.clone()
+        twin._segment, twin._crossing = self._segment, self._crossing.clone()
         logged = set(map(id, self._logged))
         # A rule that is never asked never changes.
         twin._states = [state.clone() if id(state) in logged else state for state in self._states]

@@ -161,7 +161,15 @@ class Liveness:
         return Silence(quiet, warn, max(crit, warn))
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
-        """How worrying a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT."""
+        """How worrying a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT.
+
+        Args:
+            age_s: seconds since the newest row.
+            lag_s: seconds by which what is written shows late (a network mount).
+
+        Returns:
+            OK, INFO while it is merely quiet, WARN or CRIT.
+        """
         if self.is_finished:
             return Level.OK
         lines = self.silence(lag_s)
@@ -172,7 +180,16 @@ class Liveness:
         return Level.INFO if age_s > lines.quiet_s else Level.OK
 
     def verdict(self, age_s: float, lag_s: float = 0.0, key: str = "") -> Verdict | None:
-        """What to say about a silence of `age_s` seconds, or None while it is usual."""
+        """What to say about a silence of `age_s` seconds, or None while it is usual.
+
+        Args:
+            age_s: seconds since the newest row.
+            lag_s: seconds by which what is written shows late (a network mount).
+            key: the trainer's key that the verdict speaks of.
+
+        Returns:
+            The verdict of L4, or None.
+        """
         level = self.level(age_s, lag_s)
         if level < Level.WARN or self._last is None:
             return None

@@ -55,6 +55,13 @@ class LearnedByHeart(Detector):
     """
 
     def __init__(self, thresholds: Mapping[str, float], *, metric: str, not_better: int) -> None:
+        """Watch one accuracy.
+
+        Args:
+            thresholds: by name.
+            metric: canonical name of the training accuracy.
+            not_better: evaluations since the best one, at least; 0 asks for none.
+        """
         super().__init__(thresholds)
         self.metric, self.not_better = metric, not_better
         self.window = Window(_LEVEL)

@@ -39,7 +39,15 @@ class EngineOptions(Struct):
             check_profiles(self.profiles or (), self.by_profile)
 
     def settings(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float | bool]:
-        """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles."""
+        """What differs from a rule's defaults: the profiles' own, then the user's, then the user's for the profiles.
+
+        Args:
+            rule: its id.
+            profiles: names of the profiles that hold; of two that set the same, the later wins.
+
+        Returns:
+            Threshold, or `enabled`, by name → value; only what differs.
+        """
         found: dict[str, float | bool] = {}
         if profiles:
             from rltop.rules.profiles import PROFILES  # noqa: PLC0415 - see the head of this file
@@ -52,7 +60,18 @@ class EngineOptions(Struct):
         return found
 
     def thresholds(self, rule: str, profiles: Sequence[str] = ()) -> dict[str, float]:
-        """Thresholds of a rule by name as they hold under `profiles`; raises `KeyError` for an unknown rule."""
+        """Thresholds of a rule by name as they hold under `profiles`.
+
+        Args:
+            rule: its id.
+            profiles: names of the profiles that hold.
+
+        Returns:
+            Every threshold of the rule, by name.
+
+        Raises:
+            KeyError: there is no such rule.
+        """
         from rltop.rules import registry  # noqa: PLC0415 - see the head of this file
 
         own = self.settings(rule, profiles)
@@ -67,12 +86,24 @@ class EngineOptions(Struct):
         return frozenset(rule for rule in named if not self.is_enabled(rule, profiles))
 
     def is_enabled(self, rule: str, profiles: Sequence[str] = ()) -> bool:
-        """Whether the rule is judged at all under `profiles`."""
+        """Whether the rule is judged at all under `profiles`.
+
+        Args:
+            rule: its id.
+            profiles: names of the profiles that hold.
+
+        Returns:
+            False where the user or a profile has switched it off.
+        """
         return bool(self.settings(rule, profiles).get("enabled", True))
 
 
 def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -> None:
     """Refuse profiles that do not exist, and settings for them that no rule knows.
+
+    Args:
+        names: profiles that are to hold.
+        settings: profile → rule id → setting → value.
 
     Raises:
         ConfigError: names the profile and the nearest one that exists.
@@ -88,6 +119,10 @@ def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -
 
 def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     """Refuse settings that no rule knows; `table` is where they stand in the file.
+
+    Args:
+        rules: rule id → setting → value.
+        table: the table of the settings file that they stand in, for the message.
 
     Raises:
         ConfigError: an unknown rule or threshold, or a value that is not a number;

@@ -179,6 +179,12 @@ class PreferenceLost(Detector):
     """
 
     def __init__(self, thresholds: Mapping[str, float], *, metric: str) -> None:
+        """Watch one margin.
+
+        Args:
+            thresholds: by name.
+            metric: canonical name of the margin.
+        """
         super().__init__(thresholds)
         self.metric = metric
         self.held: deque[float] = deque(maxlen=_HELD)

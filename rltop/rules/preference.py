@@ -38,7 +38,12 @@ class RandomLabels:
         self.margin: deque[float] = deque(maxlen=_MOST * size)
 
     def observe(self, accuracy: float | None, margin: float | None) -> None:
-        """Take in one record; one that lacks either says nothing."""
+        """Take in one record; one that lacks either says nothing.
+
+        Args:
+            accuracy: share of pairs that are told apart, 0 to 1, or None.
+            margin: mean margin of the pairs, or None.
+        """
         if accuracy is not None and margin is not None:
             self.accuracy.append(accuracy)
             self.margin.append(margin)
@@ -102,6 +107,13 @@ class StuckAtChance(Detector):
     """D1 and K1: loss where it starts by construction, with no margin, long after it should have moved."""
 
     def __init__(self, thresholds: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
+        """Watch a loss on pairs.
+
+        Args:
+            thresholds: by name.
+            start: the loss of a model that knows nothing.
+            word: what the sentence calls that loss.
+        """
         super().__init__(thresholds)
         self.loss_at_start, self.word = start, word
         self.loss = Window(_LEVEL)

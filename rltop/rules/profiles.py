@@ -8,7 +8,7 @@ move silently. What a user wrote for a rule or a profile wins over it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from rltop.catalog.dialect import Identity
@@ -92,6 +92,21 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
     }
 )
 """Every profile by name."""
+
+
+def active(identity: Identity, configured: Sequence[str] | None) -> tuple[ActiveProfile, ...]:
+    """The profiles that hold for a run.
+
+    Args:
+        identity: what the stream turned out to be.
+        configured: names that the user gave; None leaves it to the run's keys.
+
+    Returns:
+        Each with the reason.
+    """
+    if configured is None:
+        return infer(identity)
+    return tuple(ActiveProfile(name, CONFIGURED) for name in configured)
 
 
 def infer(identity: Identity) -> tuple[ActiveProfile, ...]:

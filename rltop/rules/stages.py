@@ -45,6 +45,15 @@ class IdleShare(Detector):
     """P9, P10: the share of the step that one side waits for the other."""
 
     def __init__(self, thresholds: Mapping[str, float], *, share: str, seconds: str, who: str, bound: str) -> None:
+        """Watch one side's waiting.
+
+        Args:
+            thresholds: by name.
+            share: canonical name of the logged share.
+            seconds: canonical name of the waiting time, where the share is not logged.
+            who: who waits for whom, for the sentence.
+            bound: what that makes the bottleneck, for the sentence.
+        """
         super().__init__(thresholds)
         self.share, self.seconds, self.who, self.bound = share, seconds, who, bound
         self.start = Frozen()

@@ -27,7 +27,15 @@ class Crossing:
         self._count = 0
 
     def note(self, step: int, rows: int) -> bool:
-        """A row has gone back to `step`, `rows` after the last one that did; is it another writer's?"""
+        """A row has gone back to `step`, `rows` after the last one that did; is it another writer's?
+
+        Args:
+            step: where the file goes on.
+            rows: rows since the last time that it went back.
+
+        Returns:
+            Whether two writers are certain by now.
+        """
         behind = [head for head in self._heads if head < step]
         if behind:
             # The one who was nearest behind has come this far.

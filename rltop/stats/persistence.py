@@ -23,6 +23,12 @@ class NOfMCounter:
     __slots__ = ("_mask", "bits", "m", "n")
 
     def __init__(self, n: int, m: int) -> None:
+        """Begin with nothing pushed.
+
+        Args:
+            n: so many must be true.
+            m: of so many pushes, the newest.
+        """
         self.n = n
         self.m = m
         self.bits = 0
@@ -64,11 +70,26 @@ class DatedNOfMCounter(NOfMCounter):
     __slots__ = ("places",)
 
     def __init__(self, n: int, m: int) -> None:
+        """Begin with nothing pushed.
+
+        Args:
+            n: so many must be true.
+            m: of so many pushes, the newest.
+        """
         super().__init__(n, m)
         self.places: deque[tuple[int, int]] = deque(maxlen=m)
 
     def push_at(self, is_true: bool, record: int, step: int) -> bool:
-        """`push`, made at a record."""
+        """`push`, made at a record.
+
+        Args:
+            is_true: the truth.
+            record: number of the record in the run.
+            step: the trainer's step.
+
+        Returns:
+            Whether `n` of the last `m` are true now.
+        """
         self.places.append((record, step))
         return self.push(is_true)
 
@@ -99,6 +120,12 @@ class BlockTrend:
     __slots__ = ("_open", "block", "count", "medians")
 
     def __init__(self, block: int = 10, count: int = 10) -> None:
+        """Begin with no block.
+
+        Args:
+            block: values in a block.
+            count: blocks that are compared.
+        """
         self.block = block
         self.count = count
         self.medians: list[float] = []

@@ -139,7 +139,12 @@ class RankHistory:
         self._steps: deque[tuple[int, RankTimes]] = deque()
 
     def push(self, step: int, times: RankTimes) -> None:
-        """Take the times of a step in; a step that goes back begins anew."""
+        """Take the times of a step in; a step that goes back begins anew.
+
+        Args:
+            step: the step that all ranks have passed.
+            times: rank → stage → seconds.
+        """
         if self._steps and step <= self._steps[-1][0]:
             self._steps.clear()
         self._steps.append((step, times))

@@ -136,6 +136,13 @@ class Frozen:
     __slots__ = ("_held", "_left", "_log_spread", "is_final", "minimum", "size", "value")
 
     def __init__(self, skip: int = 3, size: int = 30, minimum: int = 10) -> None:
+        """Begin with nothing seen.
+
+        Args:
+            skip: values at the start that are left out.
+            size: values behind the final baseline.
+            minimum: values behind the first provisional one.
+        """
         self.size = size
         self.minimum = minimum
         self.value: float | None = None
