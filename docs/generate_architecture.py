@@ -51,7 +51,7 @@ def drawing() -> str:
     rooms = {room: known for room, known in planned.items() if room != FOUNDATION}
     drawn = ["   ".join(f"[ {room} ]" for room in floor) for floor in floors(rooms)]
     lines = ["```", *(line.center(100).rstrip() for line in drawn)]
-    ground = " · ".join(planned[FOUNDATION])
+    ground = " · ".join(f"{one}/" if (ROOT / "rltop" / one).is_dir() else one for one in planned[FOUNDATION])
     lines += ["─" * 100, ground.center(100).rstrip(), "```", "", "| room | what it is for | knows |", "|---|---|---|"]
     for floor in floors(rooms):
         for room in floor:

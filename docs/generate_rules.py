@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections.abc import Mapping
+from itertools import groupby
 from pathlib import Path
 
 from rltop.report.explain import lasting
@@ -49,7 +52,60 @@ mute = true
 ```
 """
 
+FAMILIES: Mapping[str, str] = {
+    "nonfinite": "values that are not numbers",
+    "gradient": "gradient norm",
+    "loss": "loss",
+    "lr": "learning rate",
+    "clip": "clip fraction",
+    "kl": "KL to the old policy and to the reference",
+    "ratio": "importance ratio",
+    "entropy": "entropy",
+    "reward": "reward",
+    "length": "answer length",
+    "truncation": "cut-off answers and prompts",
+    "groups": "groups without contrast",
+    "advantage": "advantages",
+    "validation": "evaluations",
+    "mismatch": "training against inference",
+    "offpolicy": "age of the rollouts",
+    "critic": "critic",
+    "preference": "DPO and its kin",
+    "rm": "reward model",
+    "embodied": "success of embodied policies",
+    "collapse": "several of the above at once",
+    "liveness": "silence and restarts",
+    "performance": "step time, with the stage named; throughput, utilisation, waiting, single stages",
+    "straggler": "slow answers in a group, slow tail of a batch",
+    "balance": "work per rank",
+    "memory": "memory of devices and host",
+    "agentic": "failed rollouts, turns, tools",
+    "facts": "new phases, checkpoints, evaluations, new metrics: never an alarm",
+}
+"""Family → what its rules look at."""
+
+
 TITLES = {Group.LEARNING: "Learning", Group.SYSTEM: "System"}
+
+
+def index() -> str:
+    """One row for each family, every rule by id and name."""
+    lines = ["## All rules\n", "| looks at | rules |", "|---|---|"]
+
+    def place(spec: RuleSpec) -> tuple[int, int]:
+        return list(Group).index(spec.group), list(FAMILIES).index(spec.family)
+
+    for _, specs in groupby(sorted(ALL_SPECS, key=place), key=place):
+        listed = list(specs)
+        names = " · ".join(f"[{spec.id}](#{_anchor(spec)}) {spec.title}" for spec in listed)
+        lines.append(f"| {FAMILIES[listed[0].family]} | {names} |")
+    return "\n".join(lines) + "\n"
+
+
+def _anchor(spec: RuleSpec) -> str:
+    """Of the rule's heading, as GitHub makes it."""
+    heading = f"{spec.id}: {spec.title}".lower()
+    return re.sub(r"[^\w\- ]", "", heading).replace(" ", "-")
 
 
 def threshold(value: float) -> str:
@@ -123,7 +179,7 @@ def entry(spec: RuleSpec, found: dict[str, Rate]) -> str:
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, index()]
     found = rates("rltop")
     for group, title in TITLES.items():
         parts.append(f"## {title}\n")

@@ -1,1 +1,1 @@
-"""What a key means: data, not code."""
+"""What a metric is: its name, unit, direction and meaning; data, not code."""

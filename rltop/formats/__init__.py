@@ -1,1 +1,1 @@
-"""Bytes become records."""
+"""Bytes become records: one reader for each format."""

@@ -1,1 +1,1 @@
-"""One module and one stylesheet per screen."""
+"""What each page shows, which keys it takes and how it is painted; no Textual."""

@@ -1,1 +1,1 @@
-"""The view-models as text and JSON, without Textual."""
+"""What is printed: the pages as text, and the JSON documents."""

@@ -1,1 +1,1 @@
-"""View-models: what a screen shows, as plain frozen data and styled lines."""
+"""Lines of styled text and what they are made of: tables, sparklines, glyphs, themes, keys."""

@@ -1,1 +1,1 @@
-"""Verdicts: one file per rule family."""
+"""The rules: detectors, alerts, and one file for each family."""

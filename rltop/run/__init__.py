@@ -1,1 +1,1 @@
-"""Sources, decoders, store and rules put together, without a screen."""
+"""Runs being followed: Session → Run → RunStream, and the Snapshot that is read of them."""

@@ -1,1 +1,1 @@
-"""What follows from series: baselines, timing trees, group statistics; no I/O."""
+"""What follows from series: rolling statistics, changes, timing trees, groups; no I/O."""

@@ -1,1 +1,1 @@
-"""The only mutable state, keyed by the trainer's raw keys and raw values."""
+"""Rows by step in bounded memory, under the trainer's own keys and raw values."""

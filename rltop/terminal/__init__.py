@@ -1,1 +1,1 @@
-"""The terminal itself, without Textual: early paint, and the guard of its state."""
+"""The terminal without Textual: its state guarded, the first frame drawn."""

@@ -54,7 +54,7 @@ def test_commands_are_found_where_they_stand() -> None:
     shown = [" ".join(words) for words in typed(README)]
     assert "make demo" in shown
     assert "rltop replay logs/metrics.jsonl --speed 60 --from 0" in shown
-    assert any("check" in each and "--ever" in each for each in shown)
+    assert any("check" in each and "--fail-on" in each for each in shown)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -26,8 +26,9 @@ def painter(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("picture")
 
 
-def test_the_pictures_of_the_readme_are_those_that_are_drawn(shots: ModuleType) -> None:
-    embedded = set(re.findall(r"!\[[^]]+\]\(docs/screenshots/([\w-]+)\.svg\)", (ROOT / "README.md").read_text()))
+def test_the_pictures_of_the_pages_are_those_that_are_drawn(shots: ModuleType) -> None:
+    text = "".join(page.read_text() for page in (ROOT / "README.md", ROOT / "docs" / "screens.md"))
+    embedded = set(re.findall(r"!\[[^]]+\]\((?:docs/)?screenshots/([\w-]+)\.svg\)", text))
     assert embedded == {shot.name for shot in shots.SHOTS}
     assert {path.stem for path in shots.TARGET.glob("*.svg")} == embedded
 
