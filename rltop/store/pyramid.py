@@ -316,9 +316,23 @@ class Pyramid:
         split = min(at, before)
         return found[:split], found[split:]
 
-    def last_point(self, column: int) -> Point | None:
-        """The newest finite value of a column, exactly as logged."""
-        return self._last_points.get(column)
+    def latest(self, column: int, at: int | None) -> Point | None:
+        """The newest finite value of a column: as logged where it is the last one, else the mean of its bucket.
+
+        Args:
+            column: of the key.
+            at: the last step that counts; None: the newest.
+        """
+        point = self._last_points.get(column)
+        if point is None or at is None or point.step <= at:
+            return point
+        best = None
+        for bucket in self.buckets(column):
+            if bucket.first_step > at:
+                break
+            if bucket.count:
+                best = Point(min(bucket.last_step, at), bucket.mean)
+        return best
 
     def buckets(self, column: int) -> Iterator[Bucket]:
         """Every bucket of a column, oldest first."""

@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
-from rltop.model import GAP
+from rltop.model import GAP, FilePosition
 from rltop.store.ring import Block
 from rltop.store.segment import Segment
-from rltop.store.series import Bucket, Point, Series, Stretch
+from rltop.store.series import Bucket, Mark, MarkRegister, Point, Series, Stretch
 
 
 class _OpenBucket:
@@ -72,6 +72,7 @@ class StreamQueries:
     _columns: dict[str, int]
     _recalled: OrderedDict[int, Mapping[str, float]]
     _joined_restarts: array[int]
+    _marks: MarkRegister
 
     def has(self, key: str) -> bool:
         """Has this key been seen?"""
@@ -258,6 +259,21 @@ class StreamQueries:
             for block in segment.blocks:
                 _add_block(buckets, block, column, stride, start, end)
         return [bucket.closed() for bucket in buckets]
+
+    def position(self, step: int) -> FilePosition | None:
+        """Where in the file to start reading to meet the row of `step`."""
+        segment = self._segment_of(step)
+        return None if segment is None else segment.position(step)
+
+    def mark_count(self, key: str) -> int:
+        """How many values of a key were not finite."""
+        column = self._columns.get(key)
+        return 0 if column is None else self._marks.count(column)
+
+    def marks(self, key: str) -> Sequence[Mark]:
+        """Where a key was not finite: the first 64 places and the newest 64."""
+        column = self._columns.get(key)
+        return [] if column is None else self._marks.of(column)
 
     def _visible(self) -> Iterator[tuple[Segment, int | None]]:
         """Each segment with the step before which it ends (None: not cut), oldest first."""

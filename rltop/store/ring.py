@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from operator import itemgetter
 
 from rltop.model import GAP, Counts, FilePosition, NonFinite, Schema
@@ -181,6 +181,27 @@ class Block:
         self.generations.insert(row, position.generation)
         self.training.insert(row, is_training)
         self.data[row * self.width : row * self.width] = cells
+
+    def overwrite(self, row: int, columns: Sequence[int], values: Sequence[float], marked: Container[int]) -> None:
+        """Write cells over those of a row; a gap leaves what is there, unless its column is `marked`.
+
+        Args:
+            row: number of the row in the block.
+            columns: of the cells; -1 for one that is not kept.
+            values: one for each column.
+            marked: columns that hold something that is not finite.
+        """
+        step, start = self.steps[row], row * self.width
+        for column, value in zip(columns, values, strict=True):
+            if column < 0 or (value != value and column not in marked):
+                continue
+            if self.marks:
+                self.unmark(step, column)
+            self.data[start + column] = value
+
+    def position(self, row: int) -> FilePosition:
+        """Where a row stands in the file."""
+        return FilePosition(self.generations[row], self.offsets[row])
 
     def widen(self, width: int) -> None:
         """Make room for keys that have just appeared; existing rows get gaps."""

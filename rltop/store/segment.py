@@ -25,6 +25,42 @@ INDEX_POSITIONS = 4096
 """Positions of downsampled rows kept for re-reading; every second one is dropped when full."""
 
 
+class _PositionIndex:
+    """Where in the file downsampled rows stand: of every second one, every fourth, … as they become many."""
+
+    def __init__(self) -> None:
+        self._steps: array[int] = array("q")
+        self._positions: list[FilePosition] = []
+        self._stride = 1
+
+    def add(self, block: Block) -> None:
+        for row in range(0, len(block), self._stride):
+            self._steps.append(block.steps[row])
+            self._positions.append(block.position(row))
+        self._thin()
+
+    def cut(self, clip: int) -> None:
+        kept = bisect_left(self._steps, clip)
+        del self._steps[kept:], self._positions[kept:]
+
+    def prepend(self, older: _PositionIndex) -> None:
+        self._steps = older._steps + self._steps
+        self._positions = older._positions + self._positions
+        self._stride = max(self._stride, older._stride)
+        self._thin()
+
+    def before(self, step: int) -> FilePosition | None:
+        """Of the newest row at or before a step."""
+        i = bisect_right(self._steps, step) - 1
+        return self._positions[i] if i >= 0 else None
+
+    def _thin(self) -> None:
+        while len(self._positions) > INDEX_POSITIONS:
+            self._steps = self._steps[::2]
+            self._positions = self._positions[::2]
+            self._stride *= 2
+
+
 class Segment:
     """Rows in strictly increasing step order, the newest ones raw."""
 
@@ -34,9 +70,7 @@ class Segment:
         self.head: Block | None = None
         self.pyramid: Pyramid | None = None
         self._head_rows = head_rows
-        self._position_steps: array[int] = array("q")
-        self._positions: list[FilePosition] = []
-        self._place_stride = 1
+        self._positions = _PositionIndex()
         self._downsampled_rows = 0
         self._settled: deque[int] = deque()
         self._settled_bytes = 0
@@ -183,16 +217,7 @@ class Segment:
             self.pyramid = Pyramid()
         self.pyramid.downsample(block)
         self._downsampled_rows += len(block)
-        for row in range(0, len(block), self._place_stride):
-            self._position_steps.append(block.steps[row])
-            self._positions.append(FilePosition(block.generations[row], block.offsets[row]))
-        self._thin_index()
-
-    def _thin_index(self) -> None:
-        while len(self._positions) > INDEX_POSITIONS:
-            self._position_steps = self._position_steps[::2]
-            self._positions = self._positions[::2]
-            self._place_stride *= 2
+        self._positions.add(block)
 
     def _settle(self, block: Block) -> None:
         """Note what a block takes that gets no more rows."""
@@ -213,8 +238,7 @@ class Segment:
             self.pyramid.cut(clip)
             if self.pyramid.first_step is None:
                 self.pyramid = None
-        kept = bisect_left(self._position_steps, clip)
-        del self._position_steps[kept:], self._positions[kept:]
+        self._positions.cut(clip)
 
     def prepend(self, older: Segment) -> None:
         """Take in an older segment, all of whose steps come before the ones here; it is used up.
@@ -240,19 +264,12 @@ class Segment:
         for block in blocks[:-1]:
             self._settle(block)
         self._downsampled_rows += older._downsampled_rows
-        self._position_steps = older._position_steps + self._position_steps
-        self._positions = older._positions + self._positions
-        self._place_stride = max(self._place_stride, older._place_stride)
-        self._thin_index()
+        self._positions.prepend(older._positions)
 
     def position(self, step: int) -> FilePosition | None:
         """Where to start reading the file to meet the row of `step`."""
         found = self.find(step)
-        if found is not None:
-            block, row = found
-            return FilePosition(block.generations[row], block.offsets[row])
-        i = bisect_right(self._position_steps, step) - 1
-        return self._positions[i] if i >= 0 else None
+        return self._positions.before(step) if found is None else found[0].position(found[1])
 
     def raw_columns(self, column: int | None, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
         """(steps, values) of each raw block below step `clip`, newest first.
@@ -286,18 +303,7 @@ class Segment:
                 value = data[i * width + column]
                 if value == value:
                     return Point(block.steps[i], value)
-        if self.pyramid is None:
-            return None
-        point = self.pyramid.last_point(column)
-        if point is None or at is None or point.step <= at:
-            return point
-        best = None
-        for bucket in self.pyramid.buckets(column):
-            if bucket.first_step > at:
-                break
-            if bucket.count:
-                best = Point(min(bucket.last_step, at), bucket.mean)
-        return best
+        return None if self.pyramid is None else self.pyramid.latest(column, at)
 
 
 def _row_limit(width: int) -> int:

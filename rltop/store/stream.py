@@ -11,7 +11,7 @@ from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 
-from rltop.model import Counts, FilePosition, NonFinite, Record
+from rltop.model import Counts, NonFinite, Record
 from rltop.stats.crossing import Crossing
 from rltop.store.query import StreamQueries
 from rltop.store.ring import Block, Columns, Layout
@@ -147,9 +147,6 @@ class Stream(StreamQueries):
         second.prepend(oldest)
         del self.segments[0]
 
-    def _segment_numbered(self, number: int) -> Segment:
-        return self.segments[number - self.segments[0].number]
-
     def _restart(self, record: Record, layout: Layout) -> None:
         self._close()
         self._start_segment()
@@ -163,33 +160,25 @@ class Stream(StreamQueries):
         block.append(record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
         self._open_step, self._is_open = record.step, True
-        if record.marks:
-            self._add_marks(block, record, layout)
-        else:
-            self._note_numbers(layout)
+        self._note_cells(block, record, layout)
         if len(block) == 1:
             self._keep_budget()
 
-    def _add_marks(self, block: Block, record: Record, layout: Layout) -> None:
+    def _note_cells(self, block: Block, record: Record, layout: Layout) -> None:
+        """Remember which columns hold numbers, and what else the row holds."""
         if not layout.has_numbers:
             marked = {layout.columns[mark.cell] for mark in record.marks}
-            self._marks.saw_numbers(column for column in layout.columns if column not in marked)
+            self._marks.saw_numbers(column for column in layout.columns if column >= 0 and column not in marked)
+            layout.has_numbers = not marked
         for mark in record.marks:
             column = layout.columns[mark.cell]
             if column >= 0 and self._marks.accept(record.step, column, mark.kind):
                 block.mark(record.step, column, mark.kind)
 
-    def _note_numbers(self, layout: Layout) -> None:
-        """A row without marks holds a number in every cell."""
-        if not layout.has_numbers:
-            self._marks.saw_numbers(column for column in layout.columns if column >= 0)
-            layout.has_numbers = True
-
     def _keep_budget(self) -> None:
         """Downsample the oldest rows while the raw ones exceed the memory budget.
 
-        A row that waits in `closed` to be judged is never downsampled: whoever judges
-        must keep up.
+        A row that waits in `closed` to be judged is never downsampled: whoever judges must keep up.
         """
         while sum(segment.raw_bytes() for segment in self.segments) > self.options.memory_bytes:
             oldest = next((segment for segment in self.segments if len(segment.blocks) > 1), None)
@@ -209,14 +198,14 @@ class Stream(StreamQueries):
         found = segment.find(record.step)
         if found is not None:
             block, row = found
-            clashes = self._clashes(block, row, record, layout)
+            clashes = _clashes(block, row, record, layout)
             if clashes is None:
                 self.counts.repeated_rows += 1
             elif any(self._space.is_training[column] for column in clashes):
                 self._restart_or_cross(segment, record, layout, found)
             else:
                 self._merge(segment, record, layout, is_late=True)
-        elif layout.is_training and not self._fills_a_hole(segment, record.step):
+        elif layout.is_training and not _fills_a_hole(segment, record.step):
             self._restart_or_cross(segment, record, layout, None)
         else:
             self._insert_late(segment, record, layout)
@@ -240,53 +229,21 @@ class Stream(StreamQueries):
                 self._insert_late(segment, record, layout)
         self._rows_at_return = self.rows
 
-    def _clashes(self, block: Block, row: int, record: Record, layout: Layout) -> list[int] | None:
-        """Columns that hold another value already; None if the row is a mere repetition."""
-        clashes, is_new = [], False
-        marked = {layout.columns[mark.cell] for mark in record.marks}
-        row_marks = {column for column, _ in block.row_marks(block.steps[row])}
-        for column, value in zip(layout.columns, record.values, strict=True):
-            if column < 0:
-                continue
-            held = block.cell(row, column)
-            was_set = held == held or column in row_marks
-            if not was_set:
-                is_new = is_new or value == value or column in marked
-            elif held != value and not (column in marked and column in row_marks):
-                clashes.append(column)
-        return clashes if clashes or is_new else None
-
-    @staticmethod
-    def _fills_a_hole(segment: Segment, step: int) -> bool:
-        """Is `step` the one step missing between its neighbours at the usual distance?"""
-        before, after = segment.neighbours(step)
-        return before is not None and after is not None and step - before == after - step
-
     def _merge(self, segment: Segment, record: Record, layout: Layout, *, is_late: bool) -> None:
         """Write the row's cells over the row of the same step: the last write wins."""
         found = segment.find(record.step)
         assert found is not None
         block, row = found
-        width = len(self.keys)
-        if width > block.width:
-            block.widen(width)
+        if len(self.keys) > block.width:
+            block.widen(len(self.keys))
         marked = {layout.columns[mark.cell] for mark in record.marks}
-        data, start = block.data, row * block.width
-        for column, value in zip(layout.columns, record.values, strict=True):
-            if column < 0 or (value != value and column not in marked):
-                continue
-            if block.marks:
-                block.unmark(record.step, column)
-            data[start + column] = value
+        block.overwrite(row, layout.columns, record.values, marked)
         if layout.is_training and not block.training[row]:
             block.training[row] = 1
             self.rows += 1
         if record.time_s is not None and block.times[row] != block.times[row]:
             block.times[row] = record.time_s
-        if record.marks:
-            self._add_marks(block, record, layout)
-        else:
-            self._note_numbers(layout)
+        self._note_cells(block, record, layout)
         if is_late:
             self._close_late(segment, record.step, layout)
 
@@ -305,7 +262,7 @@ class Stream(StreamQueries):
         block = segment.insert(record.step, record.time_s, record.position, cells, layout.is_training)
         self.rows += layout.is_training
         if record.marks:
-            self._add_marks(block, record, layout)
+            self._note_cells(block, record, layout)
         self._close_late(segment, record.step, layout)
 
     def _close_late(self, segment: Segment, step: int, layout: Layout) -> None:
@@ -323,19 +280,12 @@ class Stream(StreamQueries):
 
     def raw_row(self, row: ClosedRow) -> RawRow | None:
         """The row as it stands; None if it has been downsampled."""
-        found = self._segment_numbered(row.segment).find(row.step)
+        found = self.segments[row.segment - self.segments[0].number].find(row.step)
         if found is None:
             return None
         block, i = found
-        time_s = block.times[i]
-        return RawRow(
-            block.cells(i), block.row_marks(row.step), None if time_s != time_s else time_s, bool(block.training[i])
-        )
-
-    def position(self, step: int) -> FilePosition | None:
-        """Where in the file to start reading to meet the row of `step`."""
-        segment = self._segment_of(step)
-        return None if segment is None else segment.position(step)
+        time_s = None if block.times[i] != block.times[i] else block.times[i]
+        return RawRow(block.cells(i), block.row_marks(row.step), time_s, bool(block.training[i]))
 
     def recall(self, step: int, row: Mapping[str, float]) -> None:
         """Hold a downsampled row again for a while, as read anew from the file.
@@ -355,12 +305,25 @@ class Stream(StreamQueries):
             return None
         return ClosedRow(self.segments[-1].number, self._open_step)
 
-    def mark_count(self, key: str) -> int:
-        """How many values of a key were not finite."""
-        column = self._columns.get(key)
-        return 0 if column is None else self._marks.count(column)
 
-    def marks(self, key: str) -> Sequence[Mark]:
-        """Where a key was not finite: the first 64 places and the newest 64."""
-        column = self._columns.get(key)
-        return [] if column is None else self._marks.of(column)
+def _clashes(block: Block, row: int, record: Record, layout: Layout) -> list[int] | None:
+    """Columns that hold another value already; None if the row is a mere repetition."""
+    clashes, is_new = [], False
+    marked = {layout.columns[mark.cell] for mark in record.marks}
+    row_marks = {column for column, _ in block.row_marks(block.steps[row])}
+    for column, value in zip(layout.columns, record.values, strict=True):
+        if column < 0:
+            continue
+        held = block.cell(row, column)
+        was_set = held == held or column in row_marks
+        if not was_set:
+            is_new = is_new or value == value or column in marked
+        elif held != value and not (column in marked and column in row_marks):
+            clashes.append(column)
+    return clashes if clashes or is_new else None
+
+
+def _fills_a_hole(segment: Segment, step: int) -> bool:
+    """Is `step` the one step missing between its neighbours at the usual distance?"""
+    before, after = segment.neighbours(step)
+    return before is not None and after is not None and step - before == after - step

@@ -91,7 +91,7 @@ class TelescopeDecoder:
             return []
         if len(self._archive) + len(data) > MEMORY_BYTES:
             self._is_taken, self._archive = True, bytearray()
-            self._refuse(f"an archive of more than {MEMORY_BYTES:,} bytes")
+            self.counts.refuse(self.counts.lines + 1, f"an archive of more than {MEMORY_BYTES:,} bytes")
             return []
         if not self._archive:
             self._position = FilePosition(generation, offset)
@@ -167,7 +167,7 @@ class TelescopeDecoder:
         self._wait()
         self._giving = None
         if self._archive and not self._is_taken:
-            self._note_unread()
+            self.unread += 1
         known = sorted({*self._metrics, *self._samples.steps, *self._values})
         return [record for step in known for record in self._give(step)]
 
@@ -175,7 +175,7 @@ class TelescopeDecoder:
         """Another archive follows."""
         self._wait()
         if self._archive and not self._is_taken:
-            self._note_unread()
+            self.unread += 1
         self._archive = bytearray()
         self._is_taken = False
 
@@ -183,10 +183,6 @@ class TelescopeDecoder:
         """True spans of the steps that were given out since the last call."""
         spans, self._spans = self._spans, []
         return spans
-
-    def _note_unread(self) -> None:
-        """An archive of which only a part was seen: it is written anew within seconds."""
-        self.unread += 1
 
     def _is_small(self) -> bool:
         """Can the tables be read in a moment?"""
@@ -220,7 +216,7 @@ class TelescopeDecoder:
             self.stopped = f"{error.message}: {error.hint}"
             return False
         if isinstance(error, DecodeError):
-            self._refuse(error.message)
+            self.counts.refuse(self.counts.lines + 1, error.message)
             return False
         if error is not None:
             raise error
@@ -303,10 +299,7 @@ class TelescopeDecoder:
             with refusing("damaged"):
                 yield
         except DecodeError as error:
-            self._refuse(f"{name}.parquet: {error.message}")
-
-    def _refuse(self, reason: str) -> None:
-        self.counts.refuse(self.counts.lines + 1, reason)
+            self.counts.refuse(self.counts.lines + 1, f"{name}.parquet: {error.message}")
 
 
 def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
