@@ -95,3 +95,13 @@ def test_every_exit_code_is_documented() -> None:
     codes = [value for name, value in vars(errors).items() if name.startswith("EXIT_")]
     assert len(codes) > 4
     assert not [code for code in codes if f"| {code} | " not in text]
+
+
+def test_the_files_that_a_recipe_names_are_there() -> None:
+    import re
+
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    recipes = text[text.index("## Teach rltop something") : text.index("## Documentation")]
+    named = set(re.findall(r"`((?:rltop|tests|bench|fixtures|docs)/[\w/.]*)`", recipes))
+    assert {"rltop/rules/registry.py", "rltop/formats/kinds.py", "rltop/pages/directory.py"} <= named
+    assert not [name for name in named if not (ROOT / name).exists()]
