@@ -40,7 +40,7 @@ def outcome(run):
         "events": list(run.events),
         "identity": run.identity,
         "verdicts": list(run.verdicts),
-        "records": run.records,
+        "records": run.main.rules.records,
         "counts": run.counts,
     }
 
