@@ -499,20 +499,6 @@ async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Pa
 # -- runs and files ----------------------------------------------------------------------------------------------------
 
 
-async def test_several_runs_begin_with_their_list(tmp_path: Path) -> None:
-    one = write_rows(tmp_path / "one.jsonl", rows(5))
-    two = write_rows(tmp_path / "two.jsonl", rows(7))
-    app = app_over(one, two)
-    async with app.run_test(size=WIDE) as pilot:
-        assert "RUNS  2" in page_text(app) and "one" in page_text(app) and "two" in page_text(app)
-        await press(pilot, "enter")
-        assert "step 5" in page_text(app)
-        await press(pilot, "r")
-        assert "RUNS  2" in page_text(app)
-        await press(pilot, "down", "enter")
-        assert "step 7" in page_text(app)
-
-
 async def test_an_empty_file_is_waited_for(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.touch()

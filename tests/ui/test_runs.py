@@ -38,6 +38,7 @@ async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Pa
     async with app.run_test(size=(100, 30)) as pilot:
         await pilot.pause()
         assert isinstance(app.screen, RunsScreen)
+        assert "RUNS  3" in page_text(app)
         assert [line.split()[1] for line in page_text(app).splitlines()[2:5]] == ["b", "a", "c"]
         await press(pilot, "enter")
         await pilot.pause()
