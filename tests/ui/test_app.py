@@ -7,10 +7,9 @@ import pytest
 from screens import NO_THEMES, RECORDED, app_over, page_text, press, session_over, status_text, write_rows
 
 from rltop import resources
-from rltop.app.app import SETTLED_S, RltopApp
+from rltop.app.app import RltopApp
 from rltop.app.bindings import CONTEXTS, binding_ids
 from rltop.app.commands import RltopCommands
-from rltop.app.key_line import KeyHint, KeyLine
 from rltop.app.options import UiOptions
 from rltop.app.page import Page
 from rltop.app.screens.help import HelpScreen
@@ -21,14 +20,10 @@ from rltop.app.screens.timing import TimingScreen
 from rltop.app.screens.tree import TreeScreen
 from rltop.app.screens.verdict import VerdictScreen
 from rltop.catalog.families import family_index
-from rltop.clock import FakeClock
-from rltop.errors import ConfigError, ThemeError
+from rltop.errors import ConfigError
 from rltop.model import VerdictState
 from rltop.pages.header import body_height
 from rltop.rows.rows import Target, TargetKind
-from rltop.rows.widths import cell_width
-from rltop.run.options import IngestOptions
-from rltop.store.series import StoreOptions
 
 WIDE = (120, 40)
 
@@ -162,104 +157,6 @@ async def test_control_c_quits_even_from_the_filter(key: str) -> None:
     assert app.return_code == 0
 
 
-# -- time -----------------------------------------------------------------------------------------------------------
-
-
-async def test_the_time_cursor_moves_every_page_and_returns(tmp_path: Path) -> None:
-    app = app_over(write_rows(tmp_path / "metrics.jsonl", rows(60)))
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "comma", "comma")
-        assert app.moment.at_step == 58 and "at step 58" in status_text(app)
-        await press(pilot, "less_than_sign")
-        assert app.moment.at_step == 48
-        await press(pilot, "full_stop")
-        assert app.moment.at_step == 49
-        await press(pilot, "m")
-        assert "1/49" not in page_text(app) and f"{1 / 49:.4f}" in page_text(app)
-        await press(pilot, "L")
-        assert app.moment.at_step is None and app.is_live
-        await press(pilot, "less_than_sign", "end")
-        assert app.is_live
-        await press(pilot, *["less_than_sign"] * 9)
-        assert app.moment.at_step == 1
-        await press(pilot, *["greater_than_sign"] * 7)
-        assert app.is_live
-
-
-async def test_a_pause_freezes_the_picture_and_not_the_reading(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "metrics.jsonl", rows(30))
-    app = app_over(path)
-    async with app.run_test(size=WIDE) as pilot:
-        await press(pilot, "space")
-        before = page_text(app)
-        assert "paused" in status_text(app)
-        write_rows(path, rows(20, 31), mode="a")
-        app.session.step(1000)
-        # Longer than what is put off until the screen stands.
-        await pilot.pause(SETTLED_S + 0.2)
-        assert page_text(app) == before
-        assert app.followed.stream.last_step == 50
-        await press(pilot, "m")
-        assert "0.0333" in page_text(app), "a page that is opened during a pause shows the frozen step"
-        await press(pilot, "escape", "space")
-        assert app.is_live and page_text(app) != before
-
-
-async def test_new_rows_are_drawn_at_once_and_then_at_most_four_times_a_second(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "metrics.jsonl", rows(10))
-    clock = FakeClock()
-    app = app_over(path, clock=clock)
-    async with app.run_test(size=WIDE) as pilot:
-        clock.advance(0.5)
-        app.session.bell.ring()
-        await pilot.pause(0.05)
-        write_rows(path, rows(1, 11), mode="a")
-        clock.advance(0.3)
-        app.session.bell.ring()
-        await pilot.pause(0.05)
-        assert "step 11" in page_text(app)
-        write_rows(path, rows(1, 12), mode="a")
-        app.session.bell.ring()
-        await pilot.pause(0.1)
-        assert "step 11" in page_text(app), "too soon for another frame"
-        clock.advance(0.25)
-        app.session.bell.ring()
-        await pilot.pause(0.05)
-        assert "step 12" in page_text(app)
-
-
-async def test_a_folded_step_is_read_again_from_the_file(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "metrics.jsonl", rows(6000))
-    clock = FakeClock()
-    app = app_over(path, clock=clock, ingest=IngestOptions(store=StoreOptions(memory_bytes=1)))
-    async with app.run_test(size=WIDE) as pilot:
-        assert app.followed.stream.folded_range(7) is not None
-        app.open(Target(TargetKind.STEP, step=7))
-        await pilot.pause()
-        assert "at steps 1–" in status_text(app) or "at step 7" in status_text(app)
-        for _ in range(100):
-            await pilot.pause(0.02)
-            if app.followed.stream.folded_range(7) is None:
-                break
-        clock.advance(1.0)
-        await pilot.pause(0.3)
-        assert "at step 7:" in status_text(app)
-        await press(pilot, "m")
-        assert f"{1 / 7:.3f}" in page_text(app)
-
-
-async def test_what_was_not_understood_is_said_on_every_page(tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "metrics.jsonl", rows(10))
-    with path.open("a") as file:
-        file.write("not json\n{broken\n")
-    app = app_over(path)
-    async with app.run_test(size=WIDE) as pilot:
-        assert "2" in page_text(app).splitlines()[-1]
-        for key in ("t", "m"):
-            await press(pilot, key)
-            assert "2 unreadable" in status_text(app)
-
-
 # -- the list of all metrics -----------------------------------------------------------------------------------------
 
 
@@ -362,61 +259,6 @@ async def test_the_chart_draws_the_extremes_around_the_mean_or_leaves_them_out(t
         assert "min … max" not in page_text(app)
         await press(pilot, "b")
         assert page_text(app) == whole
-
-
-# -- looks -------------------------------------------------------------------------------------------------------------
-
-
-async def test_the_theme_switches_live() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
-        assert app.palette.name == "dark"
-        before = app.screen.board.render_line(1)  # type: ignore[attr-defined]
-        await press(pilot, "T")
-        assert app.palette.name == "terminal" and app.theme == "terminal"
-        after = app.screen.board.render_line(1)  # type: ignore[attr-defined]
-        assert before.text == after.text and list(before) != list(after)
-        await press(pilot, "T")
-        assert app.palette.name == "dark"
-
-
-async def test_a_broken_theme_is_reported_and_left(tmp_path: Path) -> None:
-    (tmp_path / "broken.toml").write_text("[roles]\n")
-    app = app_over(RECORDED, options=UiOptions(themes_folder=tmp_path))
-    async with app.run_test(size=WIDE) as pilot:
-        app.dress_in("broken")
-        await pilot.pause()
-        assert app.palette.name == "dark"
-        assert "broken.toml" in next(iter(app._notifications)).message
-
-
-@pytest.mark.parametrize("theme", ["dark", "terminal"])
-async def test_without_colour_every_page_runs_and_shows_none(theme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    app = app_over(RECORDED, options=UiOptions(theme=theme, has_colour=False, themes_folder=NO_THEMES))
-    async with app.run_test(size=WIDE) as pilot:
-        for key in ("t", "m", "T", "slash", "escape", "escape", "a", "question_mark", "ctrl+p"):
-            await press(pilot, key)
-            assert app.is_running
-        await press(pilot, "escape", "escape", "escape")
-        for strip in app.screen._compositor.render_strips():
-            for segment in strip:
-                assert segment.style is not None
-                for colour in (segment.style.color, segment.style.bgcolor):
-                    assert colour is None or colour.is_default
-
-
-async def test_ascii_means_ascii() -> None:
-    app = app_over(RECORDED, options=UiOptions(is_ascii=True, themes_folder=NO_THEMES))
-    async with app.run_test(size=WIDE) as pilot:
-        for keys in ((), ("t",), ("m",), ("a",), ("escape", "escape", "enter")):
-            await press(pilot, *keys)
-            assert page_text(app).isascii()
-
-
-def test_an_unknown_theme_is_refused() -> None:
-    with pytest.raises(ThemeError, match="sunset"):
-        RltopApp(session_over(RECORDED), UiOptions(theme="sunset", themes_folder=NO_THEMES))
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
@@ -528,35 +370,6 @@ async def test_text_from_outside_cannot_leave_its_cells(tmp_path: Path) -> None:
         assert app.is_running
 
 
-async def test_the_alerts_of_a_past_step_are_those_of_that_step() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
-        app.show_step(120)
-        await press(pilot, "a")
-        assert isinstance(app.screen, VerdictScreen)
-        assert app.screen.rule in {verdict.rule for verdict in app.shown_verdicts} - {"O11"}
-        assert "does not fire" not in page_text(app)
-        await press(pilot, "escape")
-        app.show_step(20)
-        await press(pilot, "a")
-        assert isinstance(app.screen, OverviewScreen)
-
-
-async def test_a_past_verdict_began_where_it_began() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE):
-        newest = {verdict.rule: verdict.since_step for verdict in app.shown_verdicts}
-        step = app.followed.stream.last_step
-        assert newest and step is not None
-        app.show_step(step - 1)
-        standing = {verdict.rule: verdict for verdict in app.shown_verdicts if verdict.rule in newest}
-        assert standing
-        assert {rule: verdict.since_step for rule, verdict in standing.items()} == {
-            rule: newest[rule] for rule in standing
-        }
-        assert all(verdict.key or not verdict.metric for verdict in standing.values())
-
-
 async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=(40, 12)) as pilot:
@@ -566,89 +379,6 @@ async def test_a_chart_opens_at_its_top_however_small_the_screen() -> None:
         assert "KL to reference" in page_text(app)
         await press(pilot, "down")
         assert app.screen.board.top <= 1
-
-
-async def test_keys_that_come_faster_than_pages_are_painted_in_one() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=WIDE) as pilot:
-        painted = 0
-        page = app.screen
-        assert isinstance(page, OverviewScreen)
-        draw = page.draw
-
-        def count() -> None:
-            nonlocal painted
-            painted += 1
-            draw()
-
-        page.draw = count  # type: ignore[method-assign]
-        for _ in range(20):
-            app.action_travel(-1)
-        await pilot.pause()
-        assert painted <= 2
-        assert "at step 130" in page_text(app)
-
-
-async def test_ascii_reaches_the_footer_and_the_palette() -> None:
-    app = app_over(RECORDED, options=UiOptions(themes_folder=NO_THEMES, is_ascii=True))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "ctrl+p")
-        await pilot.pause()
-        lines = ["".join(segment.text for segment in line) for line in app.screen._compositor.render_strips()]
-        assert [line for line in lines if not line.isascii()] == []
-
-
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
-async def test_no_key_of_the_footer_is_cut(width: int) -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(width, 24)) as pilot:
-        app.screen.board.select(Target(TargetKind.METRIC, "actor/kl_loss"))  # type: ignore[attr-defined]
-        await press(pilot, "enter", "comma")
-        await pilot.pause()
-        line = app.screen.query_one(KeyLine)
-        assert len(line.parts) > 3
-        text = line.render_line(0).text
-        assert text.rstrip() == " ".join("".join(_said(hint) for hint in part) for part in line.parts)
-        assert cell_width(text) == width
-
-
-def _said(hint: KeyHint) -> str:
-    return f"{hint.shown} {hint.words}".strip()
-
-
-async def test_a_key_of_the_footer_is_pressed_by_a_click_and_explained_under_the_mouse() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        line = app.screen.query_one(KeyLine)
-        at = line.render_line(0).text.index("Pause")
-        await pilot.hover(KeyLine, offset=(at, 0))
-        assert line.tooltip == "Freeze the picture; reading goes on"
-        await pilot.click(KeyLine, offset=(at, 0))
-        await pilot.pause()
-        assert not app.is_live
-        await pilot.hover(KeyLine, offset=(119, 0))
-        assert line.tooltip is None
-
-
-async def test_the_footer_is_drawn_anew_only_when_other_keys_do_something() -> None:
-    app = app_over(RECORDED)
-    async with app.run_test(size=(120, 40)) as pilot:
-        line, drawn = app.screen.query_one(KeyLine), 0
-        await pilot.pause()
-        before = list(app.screen.walk_children())
-
-        def count() -> None:
-            nonlocal drawn
-            drawn += 1
-
-        line.refresh = count  # type: ignore[method-assign, assignment]
-        app.refresh_bindings()
-        await pilot.pause()
-        assert drawn == 0
-        await press(pilot, "space")
-        await pilot.pause()
-        assert drawn == 1 and "Live" in line.render_line(0).text
-        assert list(app.screen.walk_children()) == before
 
 
 async def test_a_timer_that_comes_when_the_last_screen_is_gone_is_no_trouble() -> None:
