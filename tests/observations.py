@@ -83,3 +83,19 @@ def first(engine: Engine, rule: str) -> Event:
     found = alarms(engine, rule)
     assert found, f"{rule} did not fire; events: {[(e.rule, e.level.word, e.record) for e in engine.events]}"
     return found[0]
+
+
+def learning(record: int) -> float:
+    """A reward that rises and then stays."""
+    return noisy(min(0.8, 0.2 + record / 100), 0.05)(record)
+
+
+def step_up(before: float, after: float, onset: int, spread: float = 0.05):
+    """A healthy series that moves to another level at record `onset`."""
+    return lambda record: noisy(before if record < onset else after, spread)(record)
+
+
+def every(stride: int, values: list[float]):
+    return lambda record: (
+        values[record // stride - 1] if record % stride == 0 and record // stride <= len(values) else None
+    )

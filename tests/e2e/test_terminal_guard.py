@@ -142,14 +142,6 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-def test_ctrl_c_between_early_frame_and_textual(start: Start) -> None:
-    terminal = start("hold")
-    terminal.until_text("early")
-    terminal.press("\x03")
-    assert terminal.wait() == -signal.SIGINT
-    terminal.assert_untouched()
-
-
 def test_a_program_that_does_not_leave_when_asked_is_ended(start: Start) -> None:
     terminal = start("stubborn")
     terminal.until(lambda: b"2026h" in terminal.output)

@@ -140,17 +140,3 @@ def test_verl_rows_are_recognised_and_their_time_adds_up(log: Path) -> None:
         total = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)
         assert total == pytest.approx(row["timing_s/step"], rel=0.01)
     assert timed >= 9
-
-
-@each_jsonl_run()
-def test_the_time_of_a_recorded_step_adds_up(run: RecordedRun) -> None:
-    rows = steps_of(run.metrics)
-    found = identify(keys_of([row for _, row in rows[:20]]), {}, FLAT)
-    if found.dialect.timing is None:
-        return
-    for step, row in rows:
-        timing = step_timing(found.dialect.timing, step, row)
-        if timing is not None:
-            total = sum(span.duration_s for span in timing.spans if span.kind is not SpanKind.OVERLAPPING)
-            assert not timing.is_overlapping
-            assert total == pytest.approx(timing.total_s, rel=0.01)

@@ -168,15 +168,6 @@ def test_verdicts_are_worst_first_then_oldest_then_recovered() -> None:
     assert verdict.next
 
 
-def test_a_verdict_names_the_first_metric_that_is_logged() -> None:
-    found = identity(names=("reward_mean", "grad_norm"))
-    engine = Engine(found)
-    for record in range(1, 80):
-        engine.observe(observation(record, {"reward_mean": noisy(0.8, 0.02)(record) if record < 60 else 0.1}))
-    verdict = next(v for v in engine.verdicts if v.rule == "R1")
-    assert (verdict.metric, verdict.key) == ("reward_mean", "key/reward_mean")
-
-
 def test_thresholds_are_the_users_to_move() -> None:
     loose = play(40, clip_frac=0.08, rules={"O6": {"warn": 0.1}})
     strict = play(40, clip_frac=0.08)

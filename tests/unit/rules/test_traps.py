@@ -126,15 +126,15 @@ TRAPS: dict[int, tuple[str, tuple[str, ...]]] = {
     24: (
         "`val/` is not always validation",
         (
-            "catalog/test_keys.py::test_training_keys_that_look_like_evaluation",
-            "catalog/test_dialects.py::test_one_name_several_meanings",
+            "model/test_keys.py::test_training_keys_that_look_like_evaluation",
+            "trainers/test_dialects.py::test_one_name_several_meanings",
         ),
     ),
     25: (
         "per cent, thousands, units of 1e-4",
         (
-            "catalog/test_dialects.py::test_units_are_normalised",
-            "catalog/test_identify.py::test_scale_and_shift_are_applied",
+            "trainers/test_dialects.py::test_units_are_normalised",
+            "trainers/test_identify.py::test_scale_and_shift_are_applied",
         ),
     ),
     26: (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-from observations import alarms, first, noisy, play
+from observations import alarms, first, learning, noisy, play
 
 from rltop.model import Algorithm, Level, NonFinite
 from rltop.rules.engine import Engine
@@ -50,12 +50,18 @@ def test_trap_6_signed_estimates_are_noise_around_zero_and_k3_has_a_heavy_tail()
     assert alarms(play(400, kl_old=signed, traits={"kl_is_signed": True})) == []
     tail = [0.02 * math.exp(source.gauss(0.0, 0.5)) * (40.0 if source.random() < 0.01 else 1.0) for _ in range(400)]
     assert alarms(play(400, kl_ref=tail, reward_mean=noisy(0.4))) == []
+    source = random.Random(2)
+    noise = [source.gauss(0.0, 0.014) for _ in range(300)]
+    assert max(noise) > 0.03
+    assert alarms(play(300, kl_old=noise, traits={"kl_is_signed": True})) == []
 
 
 def test_trap_8_the_reward_contains_the_penalty_the_score_does_not() -> None:
     engine = play(
         300, Algorithm.PPO, score_mean=lambda r: noisy(0.2 + r / 500)(r), reward_mean=lambda r: 0.4 - 0.004 * r
     )
+    assert alarms(engine) == []
+    engine = play(90, Algorithm.PPO, score_mean=learning, reward_mean=lambda r: learning(r) - 0.02 * r)
     assert alarms(engine) == []
 
 
@@ -69,11 +75,13 @@ def test_trap_9_an_entropy_that_is_a_sum_is_judged_by_its_changes_only() -> None
 def test_trap_10_the_longest_answer_is_at_the_cap_on_nearly_every_step() -> None:
     engine = play(200, response_len_max=1024.0, response_len_mean=noisy(310.0), truncated_frac=0.001)
     assert alarms(engine) == []
+    assert play(100, response_len_mean=noisy(900.0), response_len_max=4096.0, truncated_frac=0.001).events == []
 
 
 def test_trap_11_none_that_ended_is_not_a_length_of_zero() -> None:
     assert alarms(play(60, terminated_len_mean=0.0, response_len_mean=128.0, reward_mean=noisy(0.2)), "T3") == []
     assert alarms(play(60, terminated_len_mean=0.0, response_len_mean=128.0, reward_mean=noisy(0.2)), "T9") == []
+    assert alarms(play(40, terminated_len_mean=0.0, response_len_mean=noisy(96.0))) == []
 
 
 def test_trap_12_the_mean_without_aborted_answers_is_what_counts() -> None:
@@ -112,6 +120,9 @@ def test_trap_18_batches_of_eight_move_in_eighths_and_rows_of_zero_are_ordinary(
     assert [event for event in alarms(engine) if event.level is Level.CRIT] == []
     assert alarms(engine, "R1") == []
     assert alarms(engine, "R11") == []
+    source = random.Random(5)
+    jumps = [sum(source.random() < 0.4 for _ in range(8)) / 8 for _ in range(300)]
+    assert alarms(play(300, reward_mean=jumps), "R1") == []
 
 
 def test_trap_19_dynamic_sampling_has_no_flat_groups_left() -> None:
@@ -125,11 +136,14 @@ def test_trap_19_dynamic_sampling_has_no_flat_groups_left() -> None:
     )
     assert alarms(engine, "G1") == []
     assert alarms(engine, "G2") == []
+    assert play(60, zero_std_frac=0.0, reward_mean=noisy(0.5)).events == []
 
 
 def test_trap_20_rewards_may_be_negative_and_have_no_bounds() -> None:
     assert alarms(play(300, reward_mean=lambda r: noisy(-8.0 + r / 60, 0.03)(r))) == []
     assert alarms(play(300, reward_mean=lambda r: noisy(250.0 + r, 0.05)(r))) == []
+    assert alarms(play(200, reward_mean=lambda r: noisy(-1.0 + min(r, 150) / 300, 0.03)(r))) == []
+    assert first(play(200, reward_mean=lambda r: noisy(-0.5, 0.03)(r) if r < 150 else -5.5), "R1").record <= 154
 
 
 def test_trap_21_self_play_comes_to_rest_at_zero_and_collapses_below() -> None:
@@ -158,6 +172,12 @@ def test_trap_23_a_solved_task_spends_its_entropy() -> None:
         grad_norm=lambda r: max(1e-6, 0.8**r),
     )
     assert alarms(engine) == []
+    entropy = lambda r: 0.77 if r < 12 else 0.002  # noqa: E731
+    solved = play(
+        60, entropy=entropy, reward_mean=lambda r: min(1.0, r / 8), zero_std_frac=lambda r: 0.1 if r < 9 else 0.95
+    )
+    assert alarms(solved) == []
+    assert "E1" in infos(solved)
 
 
 def test_trap_26_rows_of_two_writers_are_half_empty() -> None:

@@ -6,68 +6,11 @@ import errno
 import stat
 
 import pytest
-from fake_filesystem import FakeFileSystem, os_error
+from fake_filesystem import os_error
+from tail_scene import FIRST, OTHER, PATH, Scene
 
-from rltop.clock import FakeClock
 from rltop.errors import SourceError
-from rltop.sources.tail import ONE_SHOT, Chunk, Reset, ResetReason, Tail, TailOptions, TailState
-
-PATH = "/run/metrics.jsonl"
-FIRST = b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.25}\n'
-OTHER = b'{"step": 1, "loss": 0.9}\n'
-
-
-class Scene:
-    """A file system, a tail on one path and what it has given out."""
-
-    def __init__(self, *, is_network: bool, has_room: bool = True) -> None:
-        self.fs = FakeFileSystem()
-        self.fs.has_room = has_room
-        self.clock = FakeClock()
-        self.is_network = is_network
-        self.tail = self.new_tail()
-        self.chunks: list[Chunk] = []
-        self.resets: list[Reset] = []
-
-    def new_tail(self, start: int = 0) -> Tail:
-        options = TailOptions(is_network=self.is_network)
-        self.tail = Tail(PATH, self.fs, self.clock, options, start)
-        return self.tail
-
-    def poll(self, times: int = 1, every_s: float = 1.0, max_bytes: int = 1 << 20) -> None:
-        for _ in range(times):
-            self.clock.advance(every_s)
-            for event in self.tail.poll(max_bytes):
-                if isinstance(event, Reset):
-                    self.resets.append(event)
-                else:
-                    self.chunks.append(event)
-
-    def settle(self) -> None:
-        """Poll long enough for every doubt to be decided."""
-        self.poll(times=20)
-
-    def text(self, generation: int = 0) -> bytes:
-        return b"".join(chunk.data for chunk in self.chunks if chunk.generation == generation)
-
-    @property
-    def state(self) -> TailState:
-        return self.tail.status.state
-
-
-@pytest.fixture(params=["held", "reopened", "handles are scarce"])
-def scene(request: pytest.FixtureRequest) -> Scene:
-    return Scene(is_network=request.param == "reopened", has_room=request.param != "handles are scarce")
-
-
-@pytest.fixture
-def held() -> Scene:
-    return Scene(is_network=False)
-
-
-@pytest.fixture
-def reopened() -> Scene:
-    return Scene(is_network=True)
+from rltop.sources.tail import Chunk, Reset, ResetReason, TailState
 
 
 def test_a_half_written_line_is_given_out_as_it_comes(scene: Scene) -> None:
@@ -278,102 +221,6 @@ def test_one_byte_at_a_time(scene: Scene, text: bytes) -> None:
     assert scene.text() == FIRST
 
 
-def test_a_hole_that_fills_up_loses_nothing(scene: Scene) -> None:
-    node = scene.fs.write(PATH, FIRST)
-    node.unseen = [(20, len(FIRST))]
-    scene.poll()
-    assert scene.text() == FIRST[:20]
-    scene.poll(times=10)
-    assert scene.text() == FIRST[:20]
-    node.unseen = []
-    scene.poll()
-    assert scene.text() == FIRST
-    assert scene.tail.status.nul_bytes == 0
-
-
-def test_nul_bytes_at_the_end_are_counted_and_waited_for(scene: Scene) -> None:
-    scene.fs.write(PATH, FIRST + bytes(100))
-    scene.settle()
-    assert scene.text() == FIRST
-    assert scene.tail.status.nul_bytes == 100
-    assert scene.state is TailState.AT_END
-
-
-def test_a_permanent_hole_is_passed_over_and_counted(scene: Scene) -> None:
-    scene.fs.write(PATH, FIRST + bytes(5000) + OTHER)
-    scene.poll()
-    assert scene.text() == FIRST
-    assert scene.state is TailState.READING
-    scene.settle()
-    assert scene.text() == FIRST + OTHER
-    assert scene.chunks[-1].offset == len(FIRST) + 5000
-    assert scene.tail.status.nul_bytes == 5000
-
-
-def test_a_hole_on_a_network_is_given_time(reopened: Scene) -> None:
-    node = reopened.fs.write(PATH, FIRST + OTHER)
-    node.unseen = [(10, 30)]
-    reopened.poll(times=10, every_s=0.2)
-    assert reopened.text() == FIRST[:10]
-    node.unseen = []
-    reopened.poll()
-    assert reopened.text() == FIRST + OTHER
-
-
-def test_part_of_a_hole_that_fills_up_is_not_passed_over(scene: Scene) -> None:
-    scene.fs.write(PATH, bytes(3_000_000) + b"end\n")
-    scene.poll()
-    scene.fs.write(PATH, b"middle\n", offset=2_000_000)
-    scene.settle()
-    assert scene.text() == b"middle\nend\n"
-
-
-def test_a_copytruncating_rotation_leaves_leading_nul_bytes(scene: Scene) -> None:
-    scene.fs.write(PATH, FIRST)
-    scene.poll()
-    scene.fs.truncate(PATH)
-    scene.fs.write(PATH, OTHER, offset=len(FIRST))
-    scene.settle()
-    assert [reset.is_restart for reset in scene.resets] == [True]
-    assert scene.text(1) == OTHER
-    assert scene.tail.status.nul_bytes == len(FIRST)
-
-
-def test_one_shot_passes_over_holes_at_once() -> None:
-    fs = FakeFileSystem()
-    fs.write(PATH, bytes(1001) + FIRST)
-    tail = Tail(PATH, fs, FakeClock(), ONE_SHOT)
-    assert tail.poll(1 << 20) == [Chunk(FIRST, 1001, 0)]
-
-
-@pytest.mark.parametrize("ending", [b"", bytes(50_000_000)], ids=["rows last", "NUL last"])
-def test_a_hole_of_any_size_is_looked_through_in_pieces(scene: Scene, ending: bytes) -> None:
-    scene.fs.write(PATH, FIRST + bytes(50_000_000) + OTHER + ending)
-    looked = []
-    for _ in range(30):
-        scene.poll()
-        if scene.tail.status.searched:
-            assert scene.state is TailState.READING
-            looked.append(scene.tail.status.searched)
-    assert scene.text() == FIRST + OTHER
-    assert scene.state is TailState.AT_END
-    assert scene.tail.status.searched == 0
-    assert looked == sorted(looked)
-    assert len(looked) >= 2
-    assert scene.tail.status.nul_bytes == 50_000_000 + len(ending)
-
-
-def test_what_was_never_written_is_not_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    behind = len(FIRST) + 50_000_000
-    monkeypatch.setattr(
-        scene.fs, "seek_data", lambda _, at: behind if len(FIRST) <= at < behind else None if at > behind + 10 else at
-    )
-    scene.fs.write(PATH, FIRST + bytes(50_000_000) + OTHER)
-    scene.settle()
-    assert scene.text() == FIRST + OTHER
-    assert scene.fs.calls.count("read") < 100
-
-
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
 def test_errors_are_waited_out_and_nothing_is_lost(scene: Scene, number: int) -> None:
     scene.fs.write(PATH, FIRST)
@@ -467,77 +314,6 @@ def test_a_link_that_is_turned_to_another_run(scene: Scene) -> None:
     scene.settle()
     assert scene.resets == [Reset(ResetReason.RETARGETED, 1, is_restart=True)]
     assert (scene.text(0), scene.text(1)) == (FIRST, OTHER)
-
-
-def test_an_old_size_on_a_network_is_not_a_truncation(reopened: Scene) -> None:
-    node = reopened.fs.write(PATH, FIRST)
-    reopened.poll()
-    node.stale_size = 10
-    reopened.poll(times=60)
-    assert reopened.resets == []
-    node.stale_size = None
-    reopened.fs.write(PATH, OTHER)
-    reopened.poll()
-    assert (reopened.text(), reopened.resets) == (FIRST + OTHER, [])
-
-
-def test_a_network_file_cut_short_is_believed_in_the_end(reopened: Scene) -> None:
-    reopened.fs.write(PATH, FIRST)
-    reopened.poll()
-    reopened.fs.truncate(PATH, 25)
-    reopened.poll(times=80)
-    assert reopened.resets == []
-    reopened.poll(times=20)
-    assert reopened.text(1) == FIRST[:25]
-
-
-def test_another_content_on_a_network_must_be_seen_twice(reopened: Scene) -> None:
-    reopened.fs.write(PATH, FIRST)
-    reopened.poll()
-    reopened.fs.truncate(PATH)
-    reopened.fs.write(PATH, OTHER)
-    reopened.poll(times=3, every_s=1.0)
-    assert reopened.resets == []
-    assert "looking again" in reopened.tail.status.message
-    reopened.poll(times=2, every_s=1.0)
-    assert len(reopened.resets) == 1
-
-
-def test_an_inode_that_migrates_is_the_same_file(reopened: Scene) -> None:
-    node = reopened.fs.write(PATH, FIRST)
-    reopened.poll()
-    node.inode = 4711
-    reopened.fs.write(PATH, OTHER)
-    reopened.poll()
-    assert (reopened.text(), reopened.resets) == (FIRST + OTHER, [])
-
-
-def test_nothing_is_held_open_on_a_network(reopened: Scene) -> None:
-    reopened.fs.write(PATH, FIRST)
-    reopened.poll(times=3)
-    assert reopened.fs.handles == {}
-
-
-def test_the_folder_is_asked_now_and_then_on_a_network(reopened: Scene) -> None:
-    reopened.fs.write(PATH, FIRST)
-    reopened.poll(times=130)
-    assert reopened.fs.calls.count("scandir") == 2
-
-
-def test_a_name_that_the_folder_gives_to_another_file_is_reported(reopened: Scene) -> None:
-    reopened.fs.write(PATH, FIRST)
-    reopened.poll()
-    old = reopened.fs.names[PATH]
-    reopened.fs.rename(PATH, PATH + ".1")
-    new = reopened.fs.write(PATH, OTHER)
-    node_of = reopened.fs._node
-    reopened.fs._node = lambda target: old if target == PATH else node_of(target)  # type: ignore[method-assign]
-    reopened.poll(times=70)
-    assert new.inode != old.inode
-    assert "newer file" in reopened.tail.status.message
-    reopened.fs._node = node_of  # type: ignore[method-assign]
-    reopened.settle()
-    assert reopened.text(1) == OTHER
 
 
 def test_a_second_tail_may_begin_inside(scene: Scene) -> None:
