@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
@@ -137,11 +137,11 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     them first, and at the last to what is drawn.
 
     Args:
-        wanted: cells of the widest cell or head of each column.
+        wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
         columns: the columns.
         width: cells for all of them, without a gap in front of the first.
     """
-    kept = list(range(len(columns)))
+    kept = [one for one in range(len(columns)) if wanted[one]]
     cells = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
 
     def missing() -> int:
@@ -221,14 +221,31 @@ class Table(NamedTuple, Generic[T]):
 
 
 class _Shown(NamedTuple, Generic[T]):
-    """A column where it stands: `lines` and `widths` are those of its cells, none of a drawn column."""
+    """A column where it stands.
+
+    Attributes:
+        column: the column.
+        head: what stands above it.
+        start, cells: where.
+        texts, widths: of its cells; none of a drawn column.
+        names: its names where they are cut, by the cells that something behind them takes.
+    """
 
     column: Column[T]
     head: str
     start: int
     cells: int
-    lines: Sequence[Line]
+    texts: Sequence[Cell]
     widths: Sequence[int]
+    names: Mapping[int, Sequence[str]]
+
+    def line(self, number: int) -> Line:
+        """What stands in a row, no wider than the column."""
+        line = _line(self.texts[number])
+        if self.names and line:
+            name = self.names[_behind(line)][number]
+            line = (Piece(name, line[0].role), *line[1:])
+        return _within(line, self.cells) if self.widths[number] > self.cells else line
 
 
 class TablePainter(Generic[T]):
@@ -244,45 +261,40 @@ class TablePainter(Generic[T]):
         """
         self._table, self._width, self._glyphs = table, width, glyphs
         front = 3 if table.sign is not None else 1
-        lines: list[Sequence[Line]] = []
+        texts: list[Sequence[Cell]] = []
         widths: list[Sequence[int]] = []
         heads: list[str] = []
         wanted: list[int] = []
         for column in table.columns:
             head = _head(column, table.sorting, glyphs)
             if column.kind is Kind.DRAWN:
-                lines.append(())
+                texts.append(())
                 widths.append([column.wants(item) for item in table.items] if column.wants is not None else ())
             else:
                 cell = column.cell
-                lines.append([_line(cell(item)) for item in table.items])
-                widths.append([_cells(line) for line in lines[-1]])
+                texts.append([cell(item) for item in table.items])
+                widths.append([_cells(each) for each in texts[-1]])
             heads.append(head)
-            wanted.append(max(widths[-1], default=0))
-            wanted[-1] = max(wanted[-1], cell_width(head))
+            widest = max(widths[-1], default=0)
+            is_empty = bool(table.items) and not widest and (column.kind is not Kind.DRAWN or column.wants is not None)
+            wanted.append(0 if is_empty else max(widest, cell_width(head), 1))
         layout = lay_out(wanted, table.columns, width - front - 1)
         self._shown: list[_Shown[T]] = []
         start = front
         for place, (one, cells) in enumerate(zip(layout.columns, layout.cells, strict=True)):
             column = table.columns[one]
             start += column.gap if place else 0
-            cut = lines[one], widths[one]
-            if column.kind is Kind.NAME and wanted[one] > cells:
-                cut = self._cut(column, lines[one], cells)
-            self._shown.append(_Shown(column, heads[one], start, cells, *cut))
+            is_cut = column.kind is Kind.NAME and wanted[one] > cells
+            names = self._names(column, texts[one], cells) if is_cut else {}
+            self._shown.append(_Shown(column, heads[one], start, cells, texts[one], widths[one], names))
             start += cells
 
-    def _cut(self, column: Column[T], lines: Sequence[Line], cells: int) -> tuple[Sequence[Line], Sequence[int]]:
-        """The names of a column in the cells that it has; a second piece keeps its own."""
+    def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
+        """The names of a column as they are cut, by the cells of what stands behind a name and stays whole."""
         if column.shorten is not None:
-            names = list(column.shorten(self._table.items, cells))
-        else:
-            rest = max((_cells(line[1:]) for line in lines), default=0)
-            names = told_apart([line[0].text if line else "" for line in lines], max(1, cells - rest))
-        found = [
-            (Piece(name, line[0].role), *line[1:]) if line else line for name, line in zip(names, lines, strict=True)
-        ]
-        return found, [_cells(line) for line in found]
+            return {0: column.shorten(self._table.items, cells)}
+        names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
+        return {rest: told_apart(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
 
     def cells(self, head: str) -> int:
         """How many cells the column under a head has; 0 where it has left."""
@@ -291,7 +303,7 @@ class TablePainter(Generic[T]):
     def head(self) -> Row:
         """The heads; of a table that can be sorted each leads to the table sorted by it."""
         table, builder = self._table, RowBuilder(self._width, self._glyphs)
-        for column, head, start, cells, _, _ in self._shown:
+        for column, head, start, cells, *_ in self._shown:
             if not isinstance(column.head, str):
                 builder.to(start).line(column.head(cells))
                 continue
@@ -310,7 +322,7 @@ class TablePainter(Generic[T]):
         last = self._shown[-1] if self._shown else None
         if last is None or last.column.lines == 1 or last.widths[number] <= last.cells:
             return [self.row(number)]
-        line = last.lines[number]
+        line = _line(last.texts[number])
         indent = last.start + _cells(line[:-1])
         first, *rest = wrap(line[-1].text, self._width - indent - 1, last.column.lines) or [""]
         builder = self._begun(number, last).to(last.start).line(line[:-1]).add(first, line[-1].role)
@@ -326,18 +338,14 @@ class TablePainter(Generic[T]):
             sign, role = table.sign(item)
             builder.add(" ").add(f"{sign or ' '} ", role)
         for shown in self._shown:
-            column, _, start, cells, lines, widths = shown
             if shown is before:
                 break
+            column, start, cells = shown.column, shown.start, shown.cells
             if column.kind is Kind.DRAWN:
                 builder.to(start).line(_within(_line(column.cell(item, cells)), cells))
-                continue
-            line, used = lines[number], widths[number]
-            if used > cells:
-                line, used = _within(line, cells), cells
-            builder.to(start + cells - used if column.stands_right else start)
-            for text, role in line:
-                builder.add(text, role)
+            elif shown.widths[number]:
+                line = shown.line(number)
+                builder.to(start + cells - _cells(line) if column.stands_right else start).line(line)
         return builder
 
 
@@ -372,8 +380,20 @@ def _line(cell: Cell) -> Line:
     return cell
 
 
-def _cells(line: Line) -> int:
-    return cell_width(line[0].text) if len(line) == 1 else sum(cell_width(piece.text) for piece in line)
+def _text(line: Sequence[object]) -> str:
+    return "".join(piece[0] for piece in line if isinstance(piece, tuple))
+
+
+def _cells(cell: Cell) -> int:
+    first = cell[0] if cell else ""
+    if isinstance(first, str):
+        return len(first) if first.isascii() else cell_width(first)
+    return sum(cell_width(piece[0]) for piece in cell)
+
+
+def _behind(cell: Cell) -> int:
+    """Cells of what stands behind the name of a cell."""
+    return 0 if len(cell) < 2 or isinstance(cell[0], str) else _cells(_line(cell)[1:])
 
 
 def _within(line: Line, cells: int) -> Line:
