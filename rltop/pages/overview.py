@@ -18,7 +18,7 @@ from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict
 from rltop.pages.badges import BadgeGroup, build_badges, verdicts_at
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import HeaderView, build_header, freshness
-from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, columns_for, is_difference
+from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, text_around
 from rltop.pages.source import RunSource, part_of, step_in
 from rltop.pages.stages import Stage, TimingView, build_timing
@@ -347,7 +347,7 @@ def _read_rows(
     room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
     chosen = [*key_metrics, *islice(choose_others(run, key_metrics), room)]
     longest = max((cell_width(row_name(choice.signal)) for choice in chosen), default=0)
-    columns = max(20, columns_for(width, longest).spark * 2)
+    columns = max(20, metric_layout(width, longest)["line"] * 2)
     own = (run, at, verdicts, cadence_of(run.stream))
     parts = {choice.stream: own if not choice.stream else _part(run, choice.stream, at) for choice in chosen}
     rows = []

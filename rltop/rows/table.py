@@ -144,27 +144,34 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     kept = [one for one in range(len(columns)) if wanted[one]]
     cells = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
 
-    def missing() -> int:
-        return sum(cells[one] + columns[one].gap for one in kept) - (columns[kept[0]].gap if kept else 0) - width
+    spare = width - sum(cells[one] + columns[one].gap for one in kept) + (columns[kept[0]].gap if kept else 0)
 
-    while missing() > 0:
+    def leave(one: int) -> int:
+        """Cells that come free where a column leaves: a gap goes with it, its own or that of the next."""
+        first = kept[0]
+        kept.remove(one)
+        gap = columns[one].gap if one != first else columns[kept[0]].gap if kept else 0
+        return cells[one] + gap
+
+    while spare < 0:
         leaving = max(kept, key=lambda one: (columns[one].priority, one), default=None)
         if leaving is None or not columns[leaving].priority:
             break
-        kept.remove(leaving)
-    for kind, floor in ((Kind.DRAWN, 0), (Kind.TEXT, 0), (Kind.NAME, _LEAST_NAME), (Kind.NUMBER, None), (Kind.NAME, 0)):
-        for one in reversed(kept.copy()):
-            over = missing()
-            if over > 0 and columns[one].kind is kind:
+        spare += leave(leaving)
+    for kind, floor in _NARROWED if spare < 0 else ():
+        for one in [one for one in reversed(kept) if columns[one].kind is kind]:
+            if spare < 0:
                 # A number has all of its cells or none.
-                cells[one] = 0 if floor is None else max(min(floor, cells[one]), cells[one] - over)
-                if not cells[one]:
-                    kept.remove(one)
-    _share(cells, wanted, columns, kept, -missing())
+                less = cells[one] if floor is None else min(-spare, max(0, cells[one] - floor))
+                cells[one], spare = cells[one] - less, spare + less
+                spare += 0 if cells[one] else leave(one)
+    _share(cells, wanted, columns, kept, spare)
     return Layout(tuple(kept), tuple(cells[one] for one in kept))
 
 
 _LEAST_NAME = 4
+_NARROWED = ((Kind.DRAWN, 0), (Kind.TEXT, 0), (Kind.NAME, _LEAST_NAME), (Kind.NUMBER, None), (Kind.NAME, 0))
+"""What is narrowed where no column may leave, in order, and to how many cells."""
 
 
 def _needed(wanted: int, column: Column[T]) -> int:
@@ -228,6 +235,7 @@ class _Shown(NamedTuple, Generic[T]):
         head: what stands above it.
         start, cells: where.
         texts, widths: of its cells; none of a drawn column.
+        is_right: they stand at the right edge.
         names: its names where they are cut, by the cells that something behind them takes.
     """
 
@@ -237,6 +245,7 @@ class _Shown(NamedTuple, Generic[T]):
     cells: int
     texts: Sequence[Cell]
     widths: Sequence[int]
+    is_right: bool
     names: Mapping[int, Sequence[str]]
 
     def line(self, number: int) -> Line:
@@ -256,10 +265,11 @@ class TablePainter(Generic[T]):
 
         Args:
             table: what to paint.
-            width: cells; no row is wider, and the last cell stays empty.
+            width: cells; no row is wider.
             glyphs: the signs to draw with.
         """
         self._table, self._width, self._glyphs = table, width, glyphs
+        self.items = table.items
         front = 3 if table.sign is not None else 1
         texts: list[Sequence[Cell]] = []
         widths: list[Sequence[int]] = []
@@ -278,7 +288,7 @@ class TablePainter(Generic[T]):
             widest = max(widths[-1], default=0)
             is_empty = bool(table.items) and not widest and (column.kind is not Kind.DRAWN or column.wants is not None)
             wanted.append(0 if is_empty else max(widest, cell_width(head), 1))
-        layout = lay_out(wanted, table.columns, width - front - 1)
+        layout = lay_out(wanted, table.columns, width - front)
         self._shown: list[_Shown[T]] = []
         start = front
         for place, (one, cells) in enumerate(zip(layout.columns, layout.cells, strict=True)):
@@ -286,7 +296,9 @@ class TablePainter(Generic[T]):
             start += column.gap if place else 0
             is_cut = column.kind is Kind.NAME and wanted[one] > cells
             names = self._names(column, texts[one], cells) if is_cut else {}
-            self._shown.append(_Shown(column, heads[one], start, cells, texts[one], widths[one], names))
+            self._shown.append(
+                _Shown(column, heads[one], start, cells, texts[one], widths[one], column.stands_right, names)
+            )
             start += cells
 
     def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
@@ -342,10 +354,18 @@ class TablePainter(Generic[T]):
                 break
             column, start, cells = shown.column, shown.start, shown.cells
             if column.kind is Kind.DRAWN:
-                builder.to(start).line(_within(_line(column.cell(item, cells)), cells))
-            elif shown.widths[number]:
-                line = shown.line(number)
-                builder.to(start + cells - _cells(line) if column.stands_right else start).line(line)
+                builder.to(start).line(_line(column.cell(item, cells)))
+                continue
+            cell, used = shown.texts[number], shown.widths[number]
+            if shown.names or used > cells:
+                cell = shown.line(number)
+                used = _cells(cell)
+            if used:
+                builder.to(start + cells - used if shown.is_right else start)
+                if isinstance(cell[0], str):
+                    builder.add(*cell)
+                else:
+                    builder.line(cell)
         return builder
 
 
@@ -388,7 +408,9 @@ def _cells(cell: Cell) -> int:
     first = cell[0] if cell else ""
     if isinstance(first, str):
         return len(first) if first.isascii() else cell_width(first)
-    return sum(cell_width(piece[0]) for piece in cell)
+    if len(cell) == 1:
+        return cell_width(first[0])
+    return sum([cell_width(piece[0]) for piece in cell])
 
 
 def _behind(cell: Cell) -> int:
@@ -410,38 +432,39 @@ def _within(line: Line, cells: int) -> Line:
     return tuple(kept)
 
 
-def told_apart(names: Sequence[str], width: int) -> list[str]:
+def told_apart(names: Sequence[str], width: int, cut: Callable[[str, int], str] = clip_middle) -> list[str]:
     """Names in at most `width` cells each, cut where they are the same as others.
 
-    A name that fits stays whole. One that does not keeps its beginning and its end;
-    where it would look like another name, the part in which the two differ is kept
+    A name that fits stays whole. One that does not keeps its beginning and its end, or
+    what `cut` leaves; where it would look like another name, the part in which the two differ is kept
     instead. Two names look the same only where `width` is too small for the
     difference itself.
 
     Args:
         names: the names of a column.
         width: cells for each.
+        cut: shortens a name that looks like no other one.
 
     Returns:
         The names as they are shown, in the same order.
     """
-    return list(_told_apart(tuple(names), width))
+    return list(_told_apart(tuple(names), width, cut))
 
 
 @lru_cache(maxsize=64)
-def _told_apart(names: tuple[str, ...], width: int) -> tuple[str, ...]:
+def _told_apart(names: tuple[str, ...], width: int, cut: Callable[[str, int], str]) -> tuple[str, ...]:
     # The same names are asked for with every paint.
     whole = [plain(name) for name in names]
-    shown = {name: clip_middle(name, width) for name in whole}
+    shown = {name: cut(name, width) for name in whole}
     alike = _alike(shown)
     if alike:
         for name, span in _differences(alike).items():
             shown[name] = _kept(name, *span, width)
         seen = Counter(shown.values())
-        for cut in (clip, _only_end):
+        for part in (clip, _only_end):
             # Names that are alike in pairs can still come out the same: then another part is shown.
             for name in alike:
-                text = cut(name, width)
+                text = part(name, width)
                 if seen[shown[name]] > 1 and text not in seen:
                     seen[shown[name]] -= 1
                     shown[name] = text
