@@ -8,10 +8,8 @@ a cell says is its column's.
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Generic, NamedTuple, TypeVar
 
 from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle, wrap
@@ -248,13 +246,53 @@ class _Shown(NamedTuple, Generic[T]):
     is_right: bool
     names: Mapping[int, Sequence[str]]
 
-    def line(self, number: int) -> Line:
+    def cell(self, number: int) -> Cell:
         """What stands in a row, no wider than the column."""
-        line = _line(self.texts[number])
+        cell = self.texts[number]
+        if cell and isinstance(cell[0], str):
+            return self.names[0][number] if self.names else clip(cell[0], self.cells), str(cell[1])
+        line = _line(cell)
         if self.names and line:
-            name = self.names[_behind(line)][number]
-            line = (Piece(name, line[0].role), *line[1:])
-        return _within(line, self.cells) if self.widths[number] > self.cells else line
+            line = (Piece(self.names[_behind(line)][number], line[0].role), *line[1:])
+        return _within(line, self.cells)
+
+
+class _Measured(NamedTuple):
+    """The cells of a column, their widths, and how many cells the widest wants; 0 where the column says nothing."""
+
+    texts: Sequence[Cell] = ()
+    widths: Sequence[int] = ()
+    wanted: int = 0
+
+
+def _measure(table: Table[T], heads: Sequence[str], width: int) -> list[_Measured]:
+    """Ask every column for its cells, but for those that leave whatever they say: most of a narrow screen's."""
+    measured = [_Measured()] * len(table.columns)
+    used = 0
+    for number in sorted(range(len(table.columns)), key=lambda one: (table.columns[one].priority, one)):
+        column, head = table.columns[number], cell_width(heads[number])
+        gap = column.gap if number else 0
+        if column.priority and column.kind is Kind.NUMBER and used + gap + max(column.least, head) > width:
+            break
+        found = _measured(column, table.items, head)
+        used += gap + _needed(found.wanted, column) if found.wanted else 0
+        if column.priority and used > width:
+            break
+        measured[number] = found
+    return measured
+
+
+def _measured(column: Column[T], items: Sequence[T], head: int) -> _Measured:
+    if column.kind is Kind.DRAWN:
+        if column.wants is None:
+            return _Measured(wanted=max(head, 1))
+        wants = max([column.wants(item) for item in items], default=1)
+        return _Measured(wanted=max(head, wants) if wants else 0)
+    cell = column.cell
+    texts = [cell(item) for item in items]
+    widths = [_cells(each) for each in texts]
+    widest = max(widths, default=1)
+    return _Measured(texts, widths, max(head, widest) if widest else 0)
 
 
 class TablePainter(Generic[T]):
@@ -271,23 +309,9 @@ class TablePainter(Generic[T]):
         self._table, self._width, self._glyphs = table, width, glyphs
         self.items = table.items
         front = 3 if table.sign is not None else 1
-        texts: list[Sequence[Cell]] = []
-        widths: list[Sequence[int]] = []
-        heads: list[str] = []
-        wanted: list[int] = []
-        for column in table.columns:
-            head = _head(column, table.sorting, glyphs)
-            if column.kind is Kind.DRAWN:
-                texts.append(())
-                widths.append([column.wants(item) for item in table.items] if column.wants is not None else ())
-            else:
-                cell = column.cell
-                texts.append([cell(item) for item in table.items])
-                widths.append([_cells(each) for each in texts[-1]])
-            heads.append(head)
-            widest = max(widths[-1], default=0)
-            is_empty = bool(table.items) and not widest and (column.kind is not Kind.DRAWN or column.wants is not None)
-            wanted.append(0 if is_empty else max(widest, cell_width(head), 1))
+        heads = [_head(column, table.sorting, glyphs) for column in table.columns]
+        measured = _measure(table, heads, width - front)
+        wanted = [one.wanted for one in measured]
         layout = lay_out(wanted, table.columns, width - front)
         self._shown: list[_Shown[T]] = []
         start = front
@@ -295,10 +319,9 @@ class TablePainter(Generic[T]):
             column = table.columns[one]
             start += column.gap if place else 0
             is_cut = column.kind is Kind.NAME and wanted[one] > cells
-            names = self._names(column, texts[one], cells) if is_cut else {}
-            self._shown.append(
-                _Shown(column, heads[one], start, cells, texts[one], widths[one], column.stands_right, names)
-            )
+            texts, widths, _ = measured[one]
+            names = self._names(column, texts, cells) if is_cut else {}
+            self._shown.append(_Shown(column, heads[one], start, cells, texts, widths, column.stands_right, names))
             start += cells
 
     def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
@@ -352,20 +375,28 @@ class TablePainter(Generic[T]):
         for shown in self._shown:
             if shown is before:
                 break
-            column, start, cells = shown.column, shown.start, shown.cells
+            column, at, cells = shown.column, shown.start, shown.cells
             if column.kind is Kind.DRAWN:
-                builder.to(start).line(_line(column.cell(item, cells)))
+                cell, used = column.cell(item, cells), cells
+            else:
+                cell, used = shown.texts[number], shown.widths[number]
+                if shown.names or used > cells:
+                    cell = shown.cell(number)
+                    used = _cells(cell)
+                if shown.is_right:
+                    at += cells - used
+            if not cell:
                 continue
-            cell, used = shown.texts[number], shown.widths[number]
-            if shown.names or used > cells:
-                cell = shown.line(number)
-                used = _cells(cell)
-            if used:
-                builder.to(start + cells - used if shown.is_right else start)
-                if isinstance(cell[0], str):
-                    builder.add(*cell)
-                else:
-                    builder.line(cell)
+            if isinstance(cell[0], str):
+                text, role = cell
+                if text:
+                    builder.place(at, plain(text), role, cell_width(text))
+                continue
+            for text, role in cell:
+                wide = cell_width(text)
+                if text:
+                    builder.place(at, plain(text), role, wide)
+                at += wide
         return builder
 
 
@@ -451,48 +482,31 @@ def told_apart(names: Sequence[str], width: int, cut: Callable[[str, int], str] 
     return list(_told_apart(tuple(names), width, cut))
 
 
+_ROUNDS = 4
+
+
 @lru_cache(maxsize=64)
 def _told_apart(names: tuple[str, ...], width: int, cut: Callable[[str, int], str]) -> tuple[str, ...]:
     # The same names are asked for with every paint.
     whole = [plain(name) for name in names]
     shown = {name: cut(name, width) for name in whole}
-    alike = _alike(shown)
-    if alike:
-        for name, span in _differences(alike).items():
-            shown[name] = _kept(name, *span, width)
-        seen = Counter(shown.values())
-        for part in (clip, _only_end):
-            # Names that are alike in pairs can still come out the same: then another part is shown.
-            for name in alike:
-                text = part(name, width)
-                if seen[shown[name]] > 1 and text not in seen:
-                    seen[shown[name]] -= 1
-                    shown[name] = text
-                    seen[text] += 1
+    for _ in range(_ROUNDS):
+        alike: dict[str, list[str]] = {}
+        for name, text in shown.items():
+            alike.setdefault(text, []).append(name)
+        groups = [group for group in alike.values() if len(group) > 1]
+        if not groups:
+            break
+        for group in groups:
+            begin, end = _shared(group), _shared([name[::-1] for name in group])
+            for name in group:
+                shown[name] = _kept(name, begin, max(begin + 1, len(name) - end), width)
     return tuple(shown[name] for name in whole)
 
 
-def _alike(shown: dict[str, str]) -> list[str]:
-    """Names that were cut and look like another one."""
-    seen = Counter(shown.values())
-    return [name for name, text in shown.items() if seen[text] > 1 and text != name]
-
-
-def _only_end(name: str, width: int) -> str:
-    return ELLIPSIS + _end(name, width - 1) if width > 0 else ""
-
-
-def _differences(names: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Where each name differs from those most like it: from its first unlike character to behind its last one."""
-    starts = dict.fromkeys(names, 0)
-    for first, second in pairwise(sorted(names)):
-        same = _common(first, second)
-        starts[first], starts[second] = max(starts[first], same), max(starts[second], same)
-    ends = dict.fromkeys(names, 0)
-    for first, second in pairwise(sorted(names, key=lambda name: name[::-1])):
-        same = _common(first[::-1], second[::-1])
-        ends[first], ends[second] = max(ends[first], same), max(ends[second], same)
-    return {name: (starts[name], max(starts[name] + 1, len(name) - ends[name])) for name in names}
+def _shared(names: Sequence[str]) -> int:
+    """How many characters all of the names begin with alike."""
+    return _common(min(names), max(names))
 
 
 def _common(first: str, second: str) -> int:
