@@ -175,7 +175,7 @@ def metric_columns(
     title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
     beyond = max(0, width - 100)
     return (
-        Column("metric", _title, Kind.NAME, title, title, shorten=_shortened_titles),
+        Column("metric", _title, Kind.NAME, title, title, is_steady=True, shorten=_shortened_titles),
         Column(
             "key", lambda row: (row.reading.name, "key"), Kind.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
             priority=3, gap=1, shorten=_shortened_keys,

@@ -43,13 +43,14 @@ class Column(NamedTuple, Generic[T]):
         cell: what stands in a row; of a `DRAWN` column it is given the cells too.
         kind: what may be cut.
         least: cells without which it leaves. A number has at least as many, so that a longer one moves nothing.
-        most: cells that it takes at the most, 0 for no limit; with as many as `least` it is always that wide.
+        most: cells that it takes at the most, 0 for no limit.
         priority: the column with the highest one leaves first; 0 never leaves and is narrowed instead.
         is_right: cells stand at the right edge; None is what the kind says.
         sort: by what the table can be sorted in this column; None where it cannot.
         gap: blanks in front of it.
         wants: cells that a drawn cell would fill; without it the column takes what no other one wants.
         shorten: names in so many cells, where that is not `told_apart` of what the cells say.
+        is_steady: it has `least` cells even where no name or text of it is that long.
         lines: rows that a text may be wrapped into; only of the last column.
     """
 
@@ -64,6 +65,7 @@ class Column(NamedTuple, Generic[T]):
     gap: int = 2
     wants: Callable[[T], int] | None = None
     shorten: Callable[[Sequence[T], int], Sequence[str]] | None = None
+    is_steady: bool = False
     lines: int = 1
 
     @property
@@ -175,7 +177,7 @@ _NARROWED = ((Kind.DRAWN, 0), (Kind.TEXT, 0), (Kind.NAME, _LEAST_NAME), (Kind.NU
 def _needed(wanted: int, column: Column[T]) -> int:
     if column.kind is Kind.NUMBER:
         return max(wanted, column.least)
-    if column.least == column.most or (column.kind is Kind.DRAWN and column.wants is None):
+    if column.is_steady or (column.kind is Kind.DRAWN and column.wants is None):
         return column.least
     return min(column.least, wanted)
 
