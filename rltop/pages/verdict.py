@@ -10,7 +10,7 @@ from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
 from rltop.pages.badges import verdicts_at
 from rltop.pages.chain import ChainView, build_chain
-from rltop.pages.chain_rows import columns_of, paint_chain
+from rltop.pages.chain_rows import line_cells, paint_chain
 from rltop.pages.events import paint_event
 from rltop.pages.signals import shown_step
 from rltop.pages.source import RunSource
@@ -76,7 +76,7 @@ def build_verdict(run: RunSource, rule: str, at: int | None = None, *, width: in
     )
     if verdict is None or shown_step(run, at) is None:
         return empty
-    chain = build_chain(run, verdict, at, columns_of(width).cells)
+    chain = build_chain(run, verdict, at, line_cells(width))
     return replace(empty, records=_records(run, verdict) if at is None else None, chain=chain)
 
 

@@ -333,9 +333,10 @@ class TablePainter(Generic[T]):
         names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
         return {rest: told_apart(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
 
-    def cells(self, head: str) -> int:
-        """How many cells the column under a head has; 0 where it has left."""
-        return next((one.cells for one in self._shown if one.column.head == head), 0)
+    def place(self, number: int) -> tuple[int, int]:
+        """Where a column begins and how many cells it has; none at the end of the row where it has left."""
+        column = self._table.columns[number]
+        return next(((one.start, one.cells) for one in self._shown if one.column is column), (self._width, 0))
 
     def head(self) -> Row:
         """The heads; of a table that can be sorted each leads to the table sorted by it."""
@@ -392,12 +393,16 @@ class TablePainter(Generic[T]):
             if isinstance(cell[0], str):
                 text, role = cell
                 if text:
-                    builder.place(at, plain(text), role, cell_width(text))
+                    is_ascii = text.isascii()
+                    builder.place(
+                        at, text if is_ascii else plain(text), role, len(text) if is_ascii else cell_width(text)
+                    )
                 continue
             for text, role in cell:
-                wide = cell_width(text)
+                is_ascii = text.isascii()
+                wide = len(text) if is_ascii else cell_width(text)
                 if text:
-                    builder.place(at, plain(text), role, wide)
+                    builder.place(at, text if is_ascii else plain(text), role, wide)
                 at += wide
         return builder
 
