@@ -144,6 +144,8 @@ _MOST_NOTE = 22
 _LEAST_KEY, _LEAST_LINE = 12, 20
 _WITH_CHANGE, _WITH_KEYS = 63, 90
 _SIGN, _VALUE = 3, 8
+VALUE_CELLS = _VALUE + 6
+"""Cells of a value and its unit."""
 
 
 class _Heads(NamedTuple):
@@ -180,13 +182,13 @@ def metric_columns(
             "key", lambda row: (row.reading.name, "key"), Kind.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
             priority=3, gap=1, shorten=_shortened_keys,
         ),
-        Column(f"{'last':>{_VALUE}}", _value, least=_VALUE + 6, is_right=False, gap=1),
-        Column("vs base", _change, least=8, priority=1, gap=1),
+        Column(f"{'last':>{_VALUE}}", value_cell, least=VALUE_CELLS, is_right=False, gap=1),
+        Column("vs base", change_cell, least=8, priority=1, gap=1),
         Column(
             head, line, Kind.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
         ),
         Column(
-            "", lambda row, cells: _notes(row, cells, glyphs, has_name=width >= _WITH_KEYS), Kind.DRAWN,
+            "", lambda row, cells: note_line(row, cells, glyphs, has_name=width >= _WITH_KEYS), Kind.DRAWN,
             _LEAST_NOTE, min(24, 12 + beyond // 4) if width >= _WITH_KEYS else 14, priority=2, gap=1,
             wants=lambda row: _note_cells(row, glyphs),
         ),
@@ -290,7 +292,7 @@ def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
     return shown
 
 
-def _value(row: MetricRow) -> Line:
+def value_cell(row: MetricRow) -> Line:
     """The value, numbers under one another and units behind them; a long number without a unit takes their room."""
     reading = row.reading
     text, unit = value_text(reading)
@@ -299,7 +301,8 @@ def _value(row: MetricRow) -> Line:
     return (number, Piece(f" {unit}", "unit")) if unit else (number,)
 
 
-def _change(row: MetricRow) -> tuple[str, str]:
+def change_cell(row: MetricRow) -> tuple[str, str]:
+    """How the value compares with its baseline, in the colour of what fires."""
     level = row.reading.level
     return change_text(row.reading), LEVEL_ROLES[level] if level >= Level.INFO else "note"
 
@@ -315,7 +318,7 @@ def _note_cells(row: MetricRow, glyphs: Glyphs) -> int:
     return max(_LEAST_NOTE, cell_width(first[0]))
 
 
-def _notes(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> Line:
+def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> Line:
     """As many remarks as fit whole; one that does not goes without its unit, or not at all."""
     pieces: list[Piece] = []
     for text, role in notes_of(row, glyphs, has_name=has_name):
