@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rltop.pages.badges import paint_badges
 from rltop.pages.banner import paint_banner
-from rltop.pages.events import paint_event
+from rltop.pages.events import paint_events
 from rltop.pages.header import paint_counts, paint_header
 from rltop.pages.key_metrics import MetricTable
 from rltop.pages.overview import OverviewView, paint_sentence, sentence_lines
@@ -209,8 +209,7 @@ class _Painter:
         if not events:
             return []
         rows = [RowBuilder(self.width, self.glyphs).add(" EVENTS", "title").row()]
-        rows += [paint_event(event, self.width, self.glyphs) for event in events]
-        return rows
+        return rows + paint_events(events, self.width, self.glyphs)
 
     def _more(self, room: int | None) -> list[Row]:
         if room is None or room < 4 or not self.view.more:

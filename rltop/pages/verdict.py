@@ -11,7 +11,7 @@ from rltop.model import Event, Label, Verdict, VerdictState
 from rltop.pages.badges import verdicts_at
 from rltop.pages.chain import ChainView, build_chain
 from rltop.pages.chain_rows import line_cells, paint_chain
-from rltop.pages.events import paint_event
+from rltop.pages.events import paint_events
 from rltop.pages.signals import shown_step
 from rltop.pages.source import RunSource
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
@@ -169,4 +169,4 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
     if not view.events:
         return []
     rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
-    return rows + [paint_event(event, width, glyphs)._replace(hot=()) for event in view.events[:12]]
+    return rows + [row._replace(hot=()) for row in paint_events(view.events[:12], width, glyphs)]

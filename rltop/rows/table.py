@@ -169,7 +169,7 @@ def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> 
     return Layout(tuple(kept), tuple(cells[one] for one in kept))
 
 
-_LEAST_NAME = 4
+_LEAST_NAME, _LEAST_WRAPPED = 4, 12
 _NARROWED = ((Kind.DRAWN, 0), (Kind.TEXT, 0), (Kind.NAME, _LEAST_NAME), (Kind.NUMBER, None), (Kind.NAME, 0))
 """What is narrowed where no column may leave, in order, and to how many cells."""
 
@@ -362,7 +362,7 @@ class TablePainter(Generic[T]):
             return [self.row(number)]
         line = _line(last.texts[number])
         indent = last.start + _cells(line[:-1])
-        first, *rest = wrap(line[-1].text, self._width - indent - 1, last.column.lines) or [""]
+        first, *rest = wrap(line[-1].text, max(_LEAST_WRAPPED, self._width - indent - 1), last.column.lines) or [""]
         builder = self._begun(number, last).to(last.start).line(line[:-1]).add(first, line[-1].role)
         rows = [builder.row(self._table.target(self._table.items[number]))]
         return rows + [RowBuilder(self._width, self._glyphs).to(indent).add(each, line[-1].role).row() for each in rest]
