@@ -15,9 +15,10 @@ from rltop.pages.signals import SignalReading, families_of, formula, generic_sig
 from rltop.pages.source import RunSource, step_in
 from rltop.rows.cells import clip
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
+from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline
-from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out, told_apart
+from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.store.series import Mark
 from rltop.structs import NamedTuple

@@ -28,9 +28,10 @@ from rltop.pages.signals import (
 from rltop.pages.source import RunSource, part_of, step_in
 from rltop.rows.cells import RowBuilder, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
+from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
-from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out, told_apart
+from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.structs import NamedTuple, Struct, field
 
