@@ -118,19 +118,18 @@ def aligned_line(data: SparkData, frame: Frame, glyphs: Glyphs, role: str) -> Li
     return tuple(pieces)
 
 
-def add_axis(builder: RowBuilder, frame: Frame, glyphs: Glyphs, role: str) -> RowBuilder:
+def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
     """The axis above the charts: first step, the step of the line in `role`, last step."""
-    start = builder.column
+    builder = RowBuilder(frame.cells, glyphs)
     first, step = units.step(frame.first), units.step(frame.step)
-    at = start + frame.left
     if frame.left > len(first) + 2:
-        builder.add(first, "dim").add(" ").add(glyphs.rule * (at - builder.column - 1), "rule").add(" ")
-    builder.to(at).add(step, role)
+        builder.add(first, "dim").add(" ").add(glyphs.rule * (frame.left - builder.column - 1), "rule").add(" ")
+    builder.to(frame.left).add(step, role)
     end = "now" if frame.is_newest else units.step(frame.last)
-    rest = start + frame.cells - builder.column - len(end) - 2
+    rest = frame.cells - builder.column - len(end) - 2
     if rest > 0:
         builder.add(" ").add(glyphs.rule * rest, "rule").add(f" {end}", "dim")
-    return builder
+    return builder.row().line
 
 
 TOGETHER_RECORDS = 1

@@ -6,65 +6,88 @@ Owns the columns; what the links say was read in `chain`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 from rltop import units
-from rltop.model import Label, Unit
-from rltop.pages.chain import LEAST_CELLS, MOST_CELLS, ChainLink, ChainView, add_axis, aligned_line
+from rltop.model import Label
+from rltop.pages.chain import LEAST_CELLS, MOST_CELLS, ChainLink, ChainView, Frame, aligned_line, axis_line
 from rltop.pages.changes import sigma_text
 from rltop.pages.chart import add_rail, paint_marker_legend
-from rltop.rows.cells import RowBuilder, clip_middle, text_row, wrap
-from rltop.rows.glyphs import Glyphs
-from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.widths import cell_width
-from rltop.structs import Struct
+from rltop.rows.cells import RowBuilder, text_row, wrap
+from rltop.rows.glyphs import UNICODE, Glyphs
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
+from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
+from rltop.structs import NamedTuple
 
-_NUMBER = 4
-_LEVEL = 9
-_LEVELS = 21
+_FRONT, _LEVEL = 1, 9
+_LINE_FROM_LEVELS, _LINE_FROM_KEYS = 34, 46
 
 
-class ChainColumns(Struct):
-    """Where things stand in a row.
+class _Row(NamedTuple):
+    """A link in its place."""
 
-    Attributes:
-        title: cells of the title.
-        key: cells of the trainer's key; 0 where there is no room.
-        has_levels: from where to where is shown.
-        has_sigma: how far that is.
-        word: cells of the word on the order.
-        line: the column in which the charts begin.
-        cells: their width; 0 where there is no room.
+    link: ChainLink
+    number: str = ""
+    is_first: bool = False
+    is_subject: bool = False
+
+    @property
+    def has_moved(self) -> bool:
+        return self.link.moved.step is not None or self.link.moved.is_drift
+
+
+def _columns(
+    rows: Sequence[_Row], width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_sought: bool = False
+) -> Sequence[Column[_Row]]:
+    """The columns of a chain: titles and words first, then lines, distances, levels and keys.
+
+    Args:
+        rows: the links.
+        width: cells of the screen.
+        glyphs: the signs to draw with.
+        frame: what the lines cover; None without lines.
+        is_sought: it is sought how many cells there are for the lines; titles then have what they usually need.
     """
+    title, word = (14, 13) if width < 60 else (18, 15)
+    sought = LEAST_CELLS if width < 104 else min(_LINE_FROM_KEYS, max(_LINE_FROM_LEVELS, width - 70))
+    line = sought if is_sought else 0 if frame is None else frame.cells
 
-    title: int
-    key: int
-    has_levels: bool
-    has_sigma: bool
-    word: int
-    line: int
-    cells: int
+    def draw(row: _Row, cells: int) -> Line:
+        return () if frame is None or row.link.line is None else aligned_line(row.link.line, frame, glyphs, "restart")
+
+    return (
+        Column("", lambda row: (row.number, "strong" if row.has_moved else "dim"), least=2),
+        Column(
+            "", _title, Kind.NAME, least=title if is_sought else min(12, title), most=24, is_steady=is_sought, gap=1
+        ),
+        Column("", _key, Kind.NAME, least=33, priority=5, gap=1, is_steady=True),
+        Column("", _levels(rows, glyphs), least=2 * _LEVEL + 3, priority=4, gap=1),
+        Column("", lambda row: _distance(row, glyphs), least=6, priority=2, gap=1),
+        Column("", _word, least=word, is_right=False, gap=1),
+        Column(
+            "", draw, Kind.DRAWN, least=line, most=MOST_CELLS if is_sought else line, priority=3, gap=2,
+            wants=None if line else lambda row: 0,
+        ),
+    )  # fmt: skip
 
 
-def columns_of(width: int) -> ChainColumns:
-    """The columns for a width: titles and words first, then charts, numbers and keys."""
-    title, word = (15, 14) if width < 60 else (19, 16)
-    has_sigma, has_levels = width >= 56, width >= 104
-    key = 34 if width >= 150 else 0
-    line = _NUMBER + title + key + (_LEVELS if has_levels else 0) + (7 if has_sigma else 0) + 1 + word
-    cells = min(MOST_CELLS, width - line - 1)
-    return ChainColumns(title, key, has_levels, has_sigma, word, line, cells if cells >= LEAST_CELLS else 0)
+def line_cells(width: int) -> int:
+    """How many cells there are for the lines on a screen of so many; 0 where there is no room."""
+    columns = _columns((), width, UNICODE, is_sought=True)
+    return lay_out([column.least for column in columns], columns, width - _FRONT - 1).of(len(columns) - 1)
 
 
 def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
     """The head, the conclusion, then the links, each with its chart."""
-    columns = columns_of(width)
-    rows = [Row(()), _paint_head(view, columns, width, glyphs)]
-    if view.subject is not None:
-        rows.append(_paint_link(view.subject, "", view, columns, width, glyphs, is_subject=True))
-    for i, link in enumerate(view.links):
-        rows.append(_paint_link(link, str(i + 1), view, columns, width, glyphs, is_first=i == view.first))
-    if view.markers and view.frame is not None and columns.cells:
-        builder = RowBuilder(width, glyphs).left("    meanwhile", columns.line, "dim")
+    links = [_Row(link, str(i + 1), is_first=i == view.first) for i, link in enumerate(view.links)]
+    subject = [] if view.subject is None else [_Row(view.subject, is_subject=True)]
+    columns = _columns([*subject, *links], width, glyphs, view.frame)
+    painter = TablePainter(Table(columns, [*subject, *links], target=_target), width, glyphs)
+    line, cells = painter.place(len(columns) - 1)
+    rows = [Row(()), _paint_head(view, line if cells else width, width, glyphs)]
+    rows += [painter.row(number) for number in range(len(painter.items))]
+    if view.markers and view.frame is not None and cells:
+        builder = RowBuilder(width, glyphs).left("    meanwhile", line, "dim")
         rows.append(add_rail(builder, view.markers, view.frame.cells, view.frame.cell, glyphs).row())
         rows.append(paint_marker_legend(view.markers, 4, width, glyphs))
     if view.missing:
@@ -74,74 +97,68 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
     return rows
 
 
-def _paint_head(view: ChainView, columns: ChainColumns, width: int, glyphs: Glyphs) -> Row:
+def _paint_head(view: ChainView, line: int, width: int, glyphs: Glyphs) -> Row:
+    """What the chain is for, up to where the lines begin."""
     builder = RowBuilder(width, glyphs).add(" ").add("look next", "title").add("  ")
-    room = columns.line - 1 if columns.cells else width
-    builder.left(f"when {view.symptom}", max(0, room - builder.column), "dim")
-    if view.frame is not None and columns.cells:
-        add_axis(builder.to(columns.line), view.frame, glyphs, "restart")
+    builder.left(f"when {view.symptom}", max(0, line - (line < width) - builder.column), "dim")
+    if view.frame is not None and line < width:
+        builder.to(line).line(axis_line(view.frame, glyphs, "restart"))
     return builder.row()
 
 
-def _paint_link(
-    link: ChainLink,
-    number: str,
-    view: ChainView,
-    columns: ChainColumns,
-    width: int,
-    glyphs: Glyphs,
-    *,
-    is_first: bool = False,
-    is_subject: bool = False,
-) -> Row:
-    has_moved = link.moved.step is not None or link.moved.is_drift
-    role = "strong" if has_moved else "dim"
-    builder = RowBuilder(width, glyphs).add(f" {number:>2} ", "strong" if has_moved else "dim")
-    builder.left(
-        clip_middle(Label.of(link.title).display, columns.title - 1), columns.title, "text" if has_moved else "dim"
-    )
-    if columns.key:
-        key = "" if link.signal is None else Label.of(link.signal.key).display
-        builder.left(clip_middle(key, columns.key - 1), columns.key, "key")
-    if columns.has_levels:
-        _add_levels(builder, link, glyphs, has_key=bool(columns.key))
-    if columns.has_sigma:
-        far = sigma_text(link.moved.score) if link.moved.score else ""
-        builder.right(f"{far}{'sd' if glyphs.is_ascii else 'σ'}" if far else "", 7, role)
-    builder.add(" ").left(
-        moved_text(link, is_first=is_first, is_subject=is_subject), columns.word, "note" if has_moved else "dim"
-    )
-    if link.line is not None and view.frame is not None and columns.cells:
-        builder.to(columns.line).line(aligned_line(link.line, view.frame, glyphs, "restart"))
-    if link.signal is None:
-        return builder.row(Target(TargetKind.STEP, step=link.moved.step))
-    return builder.row(Target(TargetKind.METRIC, link.signal.key))
-
-
-def _add_levels(builder: RowBuilder, link: ChainLink, glyphs: Glyphs, *, has_key: bool) -> None:
-    """From where to where it moved; where it did not, its usual level; of what has no level, its key."""
-    moved, signal = link.moved, link.signal
+def _target(row: _Row) -> Target:
+    signal = row.link.signal
     if signal is None:
-        builder.left("", _LEVELS)
-        return
-    if math.isnan(moved.before) and math.isinf(moved.score) and not has_key:
-        builder.left(f"  {clip_middle(Label.of(signal.key).display, _LEVELS - 3)}", _LEVELS, "key")
-        return
-    unit = signal.metric.unit
-    has_moved = moved.step is not None or moved.is_drift
-    builder.right(_level(moved.before, unit), 9, "value" if has_moved else "dim")
-    if not has_moved:
-        builder.left("", 12)
-        return
-    after = "NaN/Inf" if math.isinf(moved.score) else _level(moved.after, unit)
-    builder.add(f" {glyphs.arrow} ", "dim").right(after, 9, "crit" if math.isinf(moved.score) else "value")
+        return Target(TargetKind.STEP, step=row.link.moved.step)
+    return Target(TargetKind.METRIC, signal.key)
 
 
-def _level(value: float, unit: Unit) -> str:
-    if math.isnan(value):
+def _title(row: _Row) -> tuple[str, str]:
+    return Label.of(row.link.title).display, "text" if row.has_moved else "dim"
+
+
+def _key(row: _Row) -> tuple[str, str]:
+    return "" if row.link.signal is None else Label.of(row.link.signal.key).display, "key"
+
+
+def _levels(rows: Sequence[_Row], glyphs: Glyphs) -> Callable[[_Row], Line]:
+    """From where to where each of the rows moved, arrows under one another; where one did not, its usual level."""
+    befores = [_level(row.link.moved.before, row) for row in rows]
+    afters = [_after(row) for row in rows]
+    left = max((len(text) for text in befores), default=0)
+    right = max((len(text) for text in afters), default=0)
+    left, right = max(_LEVEL, left), max(_LEVEL, right)
+
+    def cell(row: _Row) -> Line:
+        before, after = _level(row.link.moved.before, row), _after(row)
+        role = "crit" if math.isinf(row.link.moved.score) else "value"
+        arrow = f" {glyphs.arrow} " if after else "   "
+        usual = Piece(f"{before:>{left}}", "value" if row.has_moved else "dim")
+        return usual, Piece(arrow, "dim"), Piece(f"{after:>{right}}", role if after else "text")
+
+    return cell
+
+
+def _after(row: _Row) -> str:
+    if not row.has_moved or row.link.signal is None:
         return ""
-    text = units.measure(value, unit)
-    return text if cell_width(text) <= _LEVEL else units.quantity(value, unit)[0]
+    return "NaN/Inf" if math.isinf(row.link.moved.score) else _level(row.link.moved.after, row)
+
+
+def _distance(row: _Row, glyphs: Glyphs) -> tuple[str, str]:
+    far = sigma_text(row.link.moved.score) if row.link.moved.score else ""
+    return f"{far}{'sd' if glyphs.is_ascii else 'σ'}" if far else "", "strong" if row.has_moved else "dim"
+
+
+def _word(row: _Row) -> tuple[str, str]:
+    text = moved_text(row.link, is_first=row.is_first, is_subject=row.is_subject)
+    return text, "note" if row.has_moved else "dim"
+
+
+def _level(value: float, row: _Row) -> str:
+    if math.isnan(value) or row.link.signal is None:
+        return ""
+    return units.measure(value, row.link.signal.metric.unit)
 
 
 def moved_text(link: ChainLink, *, is_first: bool = False, is_subject: bool = False) -> str:

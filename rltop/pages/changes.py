@@ -14,15 +14,15 @@ from typing import ClassVar
 from rltop import units
 from rltop.model import Label, Signal
 from rltop.model.keys import is_bookkeeping_key
-from rltop.pages.chain import Frame, add_axis, aligned_line, frame_around, read_aligned
+from rltop.pages.chain import LEAST_CELLS, Frame, aligned_line, axis_line, frame_around, read_aligned
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, whole_of
-from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
-from rltop.rows.glyphs import Glyphs
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.glyphs import UNICODE, Glyphs
+from rltop.rows.rows import Line, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData
-from rltop.rows.widths import cell_width
+from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
@@ -40,9 +40,9 @@ _MOST_CELLS_READ = 60_000
 _SHOWN = 60
 _ALWAYS_SHOWN = 5
 _MOST_SIGMAS = 99.0
-_NUMBER = 9
-_ROOMY = 56
-"""Columns from which the usual level has room beside the new one."""
+_SIGN, _NUMBER = 3, 8
+_LEAST_LINE = LEAST_CELLS + 2
+_WITH_REMARKS, _WITH_KEYS = 96, 130
 
 
 class Changed(Struct):
@@ -109,7 +109,7 @@ def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
     moved = sum(one.is_outside for one in found)
     # The lines go on behind the step: what came then tells a step of a level from a spike.
     newest = snapshot.at(None)
-    frame = frame_around(newest, step, width - _line_at(width) - 1)
+    frame = frame_around(newest, step, line_cells(width))
     shown = found[: min(_SHOWN, max(moved, _ALWAYS_SHOWN))]
     return ChangeView(
         step=step,
@@ -176,9 +176,48 @@ def _with_line(snapshot: Snapshot, one: Changed, frame: Frame | None) -> Changed
     return replace(one, line=read_aligned(snapshot, one.signal, frame))
 
 
-def _line_at(width: int) -> int:
-    """The column in which the lines begin."""
-    return 90 if width >= 130 else 62 if width >= 96 else 53 if width >= 70 else width
+def change_columns(
+    width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_sought: bool = False
+) -> Sequence[Column[Changed]]:
+    """The columns of what changed: name, from where to where, how far, and the line around the step.
+
+    Args:
+        width: cells of the screen; from so many on, keys stand in place of titles.
+        glyphs: the signs to draw with.
+        frame: what the lines cover; None without lines.
+        is_sought: it is sought how many cells there are for the lines; names then have what they usually need.
+    """
+    name, line = (43 if width >= _WITH_KEYS else 17), (0 if frame is None else frame.cells)
+
+    def head(cells: int) -> Line:
+        return () if frame is None else axis_line(frame, glyphs, "note")
+
+    def draw(one: Changed, cells: int) -> Line:
+        return () if frame is None or one.line is None else aligned_line(one.line, frame, glyphs, "note")
+
+    return (
+        Column(
+            "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Kind.NAME,
+            least=name if is_sought else min(name, 15), is_steady=is_sought, sort=lambda one: one.signal.key,
+        ),
+        Column("usual", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
+        Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
+        Column("then", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after),
+        Column("sigma", _sigma, least=5, sort=lambda one: abs(one.shift.score)),
+        Column(
+            "", lambda one: ("one value" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
+            gap=1,
+        ),
+        Column(head, draw, Kind.DRAWN, least=line or _LEAST_LINE, most=line, priority=0 if line else 3, gap=3),
+    )  # fmt: skip
+
+
+def line_cells(width: int) -> int:
+    """How many cells there are for a line on a screen of so many."""
+    columns = change_columns(width, UNICODE, is_sought=True)
+    # Lines take the room of a remark where both would be short.
+    wanted = [0 if column.head == "" and width < _WITH_REMARKS else column.least for column in columns]
+    return lay_out(wanted, columns, width - _SIGN - 1).of(len(columns) - 1)
 
 
 def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
@@ -191,14 +230,20 @@ def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyph
     rows = [title.row()]
     rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]
     rows.append(rule_row(width, glyphs))
-    if view.rows:
-        rows.append(_head(view, width, glyphs))
+    table = Table(
+        change_columns(width, glyphs, view.frame),
+        view.rows,
+        target=lambda one: Target(TargetKind.METRIC, one.signal.key),
+        sign=lambda one: _sign(one, glyphs),
+    )
+    painter = TablePainter(table, width, glyphs)
+    rows += [painter.head()] if view.rows else []
     is_quiet = False
-    for one in view.rows:
+    for number, one in enumerate(view.rows):
         if not one.is_outside and not is_quiet:
             is_quiet = True
             rows += [Row(()), text_row("within their usual range, farthest first", width, glyphs, "dim")]
-        rows.append(_paint_changed(one, view.frame, width, glyphs))
+        rows.append(painter.row(number))
     left_out = view.moved - sum(one.is_outside for one in view.rows)
     if left_out > 0:
         rows.append(text_row(f"and {units.count(left_out)} more that moved less", width, glyphs, "dim"))
@@ -219,55 +264,33 @@ def _summary(view: ChangeView) -> str:
     return text
 
 
-def _title_cells(width: int) -> int:
-    return 44 if width >= 130 else 18 if width >= _ROOMY else 16
-
-
-def _name(one: Changed, width: int) -> str:
+def _name(one: Changed, width: int) -> tuple[str, str]:
     """The key where there is room for it, else what the metric is called; of several of its kind, which of them."""
-    if width >= 130:
-        return one.signal.key
-    return one.signal.instance if one.is_one_of_several and one.signal.instance else one.signal.metric.title
+    if width >= _WITH_KEYS:
+        return Label.of(one.signal.key).display, "key"
+    instance = one.signal.instance if one.is_one_of_several else ""
+    return Label.of(instance or one.signal.metric.title).display, "text"
 
 
-def _head(view: ChangeView, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs).add("   ").left("key" if width >= 130 else "metric", _title_cells(width), "dim")
-    if width >= _ROOMY:
-        builder.right("usual", 9, "dim").add("   ")
-    builder.right("then", 9, "dim").right("sigma", 9, "dim")
-    if view.frame is not None:
-        add_axis(builder.to(_line_at(width)), view.frame, glyphs, "note")
-    return builder.row()
+def _usual(one: Changed) -> tuple[str, str]:
+    return _number(one.shift.before, one), "value"
 
 
-def _paint_changed(one: Changed, frame: Frame | None, width: int, glyphs: Glyphs) -> Row:
-    shift = one.shift
-    role = "strong" if one.is_outside else "dim"
-    sign = glyphs.nonfinite if one.is_nonfinite else glyphs.rise if shift.score > 0 else glyphs.fall
-    builder = RowBuilder(width, glyphs).add(
-        f" {sign if one.is_outside else ' '} ", "crit" if one.is_nonfinite else role
-    )
-    cells = _title_cells(width)
-    name = Label.of(_name(one, width)).display
-    builder.left(clip_middle(name, cells - 1), cells, "key" if width >= 130 else "text")
-    if width >= _ROOMY:
-        builder.right(_number(shift.before, one), 9, "value").add(f" {glyphs.arrow} ", "dim")
-    builder.right(
-        "NaN/Inf" if one.is_nonfinite else _number(shift.after, one), 9, "value" if not one.is_nonfinite else "crit"
-    )
-    builder.right(sigma_text(shift.score), 9, role)
-    if shift.is_spike and builder.room > 12 and (frame is None or _line_at(width) - builder.column > 12):
-        builder.add(" one value", "dim")
-    if one.line is not None and frame is not None:
-        builder.to(_line_at(width)).line(aligned_line(one.line, frame, glyphs, "note"))
-    return builder.row(Target(TargetKind.METRIC, one.signal.key))
+def _then(one: Changed) -> tuple[str, str]:
+    return ("NaN/Inf", "crit") if one.is_nonfinite else (_number(one.shift.after, one), "value")
+
+
+def _sigma(one: Changed) -> tuple[str, str]:
+    return sigma_text(one.shift.score), "strong" if one.is_outside else "dim"
+
+
+def _sign(one: Changed, glyphs: Glyphs) -> tuple[str, str]:
+    sign = glyphs.nonfinite if one.is_nonfinite else glyphs.rise if one.shift.score > 0 else glyphs.fall
+    return sign if one.is_outside else "", "crit" if one.is_nonfinite else "strong" if one.is_outside else "dim"
 
 
 def _number(value: float, one: Changed) -> str:
-    if math.isnan(value):
-        return units.UNKNOWN
-    text = units.measure(value, one.signal.metric.unit)
-    return text if cell_width(text) <= _NUMBER else units.quantity(value, one.signal.metric.unit)[0]
+    return units.UNKNOWN if math.isnan(value) else units.measure(value, one.signal.metric.unit)
 
 
 def sigma_text(score: float) -> str:

@@ -7,7 +7,8 @@ lines once for a width; what is longer than a person reads is cut in the middle.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from rltop import units
 from rltop.model import Label
@@ -32,7 +33,8 @@ from rltop.pages.rollouts import (
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.widths import cell_width, char_width, is_single
+from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
+from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
 from rltop.structs import NamedTuple
 
@@ -120,7 +122,7 @@ def paint_completions(
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *_paint_list(view, group, width, glyphs)], height)
+    return fill([*rows, *_paint_list(view, width, glyphs)], height)
 
 
 def _name(group: GroupSummary, width: int) -> str:
@@ -151,37 +153,74 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
     return parts
 
 
-class _Columns(NamedTuple):
-    """Which columns there are: those that a completion fills and the width has room for."""
-
-    number: int
-    bar: int
-    has_reward: bool
-    has_advantage: bool
-    stop: int
-    has_turns: bool
-    has_tools: bool
-    has_lag: bool
+HEADS: Mapping[CompletionOrder, str] = MappingProxyType({
+    CompletionOrder.LENGTH: "length", CompletionOrder.REWARD: "reward", CompletionOrder.ADVANTAGE: "advantage",
+})  # fmt: skip
+"""What stands above the column of each order; that of the length is called by its unit."""
 
 
-def _columns(view: CompletionsView, width: int) -> _Columns:
-    shown = view.completions
-    number = max((cell_width(_number(view, i, each)) for i, each in enumerate(shown)), default=1)
-    longest = max((cell_width(flat(_stop_text(each))) for each in shown), default=0)
+class _Row(NamedTuple):
+    """A completion and what the list says of its place in it."""
 
-    def has(field: str, least: int) -> bool:
-        return width >= least and any(getattr(each, field) is not None for each in shown)
+    number: str
+    completion: Completion
+    length: float | None
 
-    return _Columns(
-        number=max(2, min(10 if width >= 60 else 5, number)) + 1,
-        bar=24 if width >= 160 else 16 if width >= 110 else 10 if width >= 70 else 0,
-        has_reward=has("reward", 40),
-        has_advantage=has("advantage", 58),
-        stop=min(longest, 18 if width >= 110 else 9) + 2 if longest and width >= 66 else 0,
-        has_turns=has("turns", 90),
-        has_tools=has("tool_calls", 90),
-        has_lag=has("off_policy_steps", 100),
-    )
+
+def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Sequence[Column[_Row]]:
+    """The columns of the completions of a group; what none of them has is left out.
+
+    Args:
+        view: the group.
+        width: cells of the screen; bars and reasons grow with it.
+        glyphs: the signs to draw with.
+    """
+    longest = view.group.lengths[0] if view.group is not None and view.group.lengths else 0.0
+    bar, stop = 24 if width >= 160 else 16 if width >= 110 else 10, 18 if width >= 110 else 9
+
+    def field(head: str, name: str, priority: int, say: Callable[[float | None], str], least: int) -> Column[_Row]:
+        """A column of numbers; where no completion has one it says nothing, and leaves."""
+        has_it = any(getattr(each, name) is not None for each in view.completions)
+        role = "value" if say is number_or_dash else "text"
+        return Column(
+            head, lambda row: (say(getattr(row.completion, name)) if has_it else "", role), least=least,
+            priority=priority, sort=lambda row: getattr(row.completion, name),
+        )  # fmt: skip
+
+    return (
+        Column("#", lambda row: (row.number, "key"), Kind.NAME, least=5, most=10),
+        Column(
+            _unit(view), lambda row: (_count(row.length), "value"), least=7, gap=1, sort=lambda row: row.length,
+        ),
+        Column(
+            "", lambda row, cells: (_bar(row.length, longest, cells, glyphs), _bar_role(row)), Kind.DRAWN, least=bar,
+            most=bar, priority=5, gap=1, wants=lambda row: bar,
+        ),
+        field("reward", "reward", 1, number_or_dash, 7),
+        field("advantage", "advantage", 3, number_or_dash, 9),
+        Column("stop", _stop, Kind.TEXT, least=8, most=stop, priority=4),
+        field("turns", "turns", 6, _count, 5),
+        field("tools", "tool_calls", 7, _count, 5),
+        field("behind", "off_policy_steps", 8, _count, 6),
+        Column("begins", lambda row: (flat(row.completion.opening), "dim"), Kind.TEXT, least=12, priority=2),
+    )  # fmt: skip
+
+
+def _count(value: float | None) -> str:
+    return units.UNKNOWN if value is None else units.count(value)
+
+
+def _unit(view: CompletionsView) -> str:
+    return view.rollouts.unit if view.rollouts.unit == "tokens" else "chars"
+
+
+def _bar_role(row: _Row) -> str:
+    return "warn" if row.completion.is_truncated else "spark"
+
+
+def _stop(row: _Row) -> tuple[str, str]:
+    one = row.completion
+    return flat(_stop_text(one)), "note" if one.discarded else "warn" if one.is_truncated else "text"
 
 
 def _number(view: CompletionsView, index: int, completion: Completion) -> str:
@@ -195,38 +234,20 @@ def _stop_text(completion: Completion) -> str:
     return completion.stop or ("cut off" if completion.is_truncated else "")
 
 
-def _paint_list(view: CompletionsView, group: GroupSummary, width: int, glyphs: Glyphs) -> list[Row]:
-    columns = _columns(view, width)
-    rows = [_paint_head(view, columns, width, glyphs)]
+def _paint_list(view: CompletionsView, width: int, glyphs: Glyphs) -> list[Row]:
     shelved = view.rollouts.shelved
-    top = group.lengths[0] if group.lengths else 0.0
-    for i, each in enumerate(view.completions):
-        length = shelved.rollouts.length(each) if shelved is not None else None
-        sign = glyphs.threshold if each.is_truncated else " "
-        builder = RowBuilder(width, glyphs).add(f" {sign}", "warn")
-        builder.left(clip(_number(view, i, each), columns.number - 1), columns.number, "key")
-        builder.right(units.UNKNOWN if length is None else units.count(length), 8, "value")
-        if columns.bar:
-            role = "warn" if each.is_truncated else "spark"
-            builder.add(" ").left(_bar(length, top, columns.bar, glyphs), columns.bar, role)
-        if columns.has_reward:
-            builder.right(number_or_dash(each.reward), 9, "value")
-        if columns.has_advantage:
-            builder.right(number_or_dash(each.advantage), 10, "value")
-        if columns.stop:
-            role = "note" if each.discarded else "warn" if each.is_truncated else "text"
-            builder.add("  ").left(clip(flat(_stop_text(each)), columns.stop - 2), columns.stop - 2, role)
-        for has_it, value in (
-            (columns.has_turns, each.turns),
-            (columns.has_tools, each.tool_calls),
-            (columns.has_lag, each.off_policy_steps),
-        ):
-            if has_it:
-                builder.right(units.UNKNOWN if value is None else units.count(value), 7, "text")
-        if builder.room > 8:
-            builder.add("  ").add(flat(each.opening), "dim")
-        rows.append(builder.row(Target(TargetKind.COMPLETION, _key(each), view.rollouts.step)))
-    return rows
+    rows = [
+        _Row(_number(view, i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
+        for i, each in enumerate(view.completions)
+    ]
+    table = Table(
+        completion_columns(view, width, glyphs),
+        rows,
+        target=lambda row: Target(TargetKind.COMPLETION, _key(row.completion), view.rollouts.step),
+        sorting=Sorting(_unit(view) if view.order is CompletionOrder.LENGTH else HEADS[view.order]),
+        sign=lambda row: (glyphs.threshold if row.completion.is_truncated else "", "warn"),
+    )
+    return paint_table(table, width, glyphs)
 
 
 def _key(completion: Completion) -> str:
@@ -248,29 +269,6 @@ def _bar(length: float | None, top: float, cells: int, glyphs: Glyphs) -> str:
     filled = round(length / top * cells * eighths)
     full, rest = divmod(filled, eighths)
     return glyphs.bar * full + (glyphs.bar_ends[rest - 1] if rest else "")
-
-
-def _paint_head(view: CompletionsView, columns: _Columns, width: int, glyphs: Glyphs) -> Row:
-    def head(order: CompletionOrder, name: str) -> str:
-        return f"{glyphs.fall}{name}" if order is view.order else name
-
-    unit = view.rollouts.unit if view.rollouts.unit == "tokens" else "chars"
-    builder = RowBuilder(width, glyphs).add("  ").left("#", columns.number, "dim")
-    builder.right(head(CompletionOrder.LENGTH, unit), 8, "dim")
-    if columns.bar:
-        builder.add(" " * (columns.bar + 1))
-    if columns.has_reward:
-        builder.right(head(CompletionOrder.REWARD, "reward"), 9, "dim")
-    if columns.has_advantage:
-        builder.right(head(CompletionOrder.ADVANTAGE, "adv." if width < 80 else "advantage"), 10, "dim")
-    if columns.stop:
-        builder.add("  ").left("stop", columns.stop - 2, "dim")
-    for has_it, name in ((columns.has_turns, "turns"), (columns.has_tools, "tools"), (columns.has_lag, "behind")):
-        if has_it:
-            builder.right(name, 7, "dim")
-    if builder.room > 8:
-        builder.add("  ").add("begins", "dim")
-    return builder.row()
 
 
 # -- one completion --------------------------------------------------------------------------------------------------

@@ -5,20 +5,22 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
+from operator import itemgetter
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Open, Redraw, ShowStep, top_of
-from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames, Where
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.rows import Piece, Row, Target, TargetKind
+from rltop.rows.table import Cell, Column, Kind, Table, paint_table
 from rltop.run.past import outlived
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
-from rltop.structs import Struct, field, replace
+from rltop.structs import NamedTuple, Struct, field, replace
 
 _EVENT_WORDS = {
     EventState.FIRING: "fires",
@@ -29,43 +31,91 @@ _EVENT_WORDS = {
 
 PROVISIONAL = "provisional: "
 """Before what the newest row would say if nothing more came of its step."""
-_LEAST_WORDS = 12
-_MOST_ROWS = 6
+_LEAST_STEP = len("999,999")
+_LEAST_WORDS = 30
+_WITH_FAMILY = 100
 
 
-def paint_event(event: Event, width: int, glyphs: Glyphs) -> Row:
-    """One transition in one row."""
-    builder = _head(event, width, glyphs)
-    builder.add(Label.of(event.message).display, _role(event))
-    return builder.row(_target(event))
+class _Told(NamedTuple):
+    """An event in a list, and what the list adds to it.
+
+    Attributes:
+        event: the event.
+        is_over: it no longer matters: over, a fact, or on a step that a restart went back behind.
+        role: of its sign.
+        number: in the log of the run.
+        is_old: a restart went back behind it.
+        is_here: it stands at the time cursor.
+    """
+
+    event: Event
+    is_over: bool
+    role: str
+    number: int = -1
+    is_old: bool = False
+    is_here: bool = False
 
 
-def whole_event(event: Event, width: int, glyphs: Glyphs) -> list[Row]:
-    """One transition with all of its words, in as many rows as they take."""
-    builder = _head(event, width, glyphs)
-    indent = builder.column
-    first, *rest = wrap(Label.of(event.message).display, max(_LEAST_WORDS, width - indent - 1), _MOST_ROWS) or [""]
-    rows = [builder.add(first, _role(event)).row(_target(event))]
-    return rows + [RowBuilder(width, glyphs).to(indent).add(piece, _role(event)).row() for piece in rest]
+def _told(event: Event, number: int = -1, *, is_old: bool = False, at: int | None = None) -> _Told:
+    is_over = is_old or event.state in (EventState.RECOVERED, EventState.FACT)
+    is_here = event.step == at and not event.stream and not is_old
+    return _Told(event, is_over, "dim" if is_over else LEVEL_ROLES[event.level], number, is_old, is_here)
 
 
-def _head(event: Event, width: int, glyphs: Glyphs) -> RowBuilder:
-    builder = RowBuilder(width, glyphs).add(" ")
-    is_over = event.state in (EventState.RECOVERED, EventState.FACT)
-    role = "dim" if is_over else LEVEL_ROLES[event.level]
-    builder.add("  " if is_over else f"{glyphs.level(event.level)} ", role)
-    builder.right(units.step(event.step), 9, "value").add("  ").left(event.rule, 5, "dim")
-    builder.left(_EVENT_WORDS[event.state], 10, role)
-    builder.add(PROVISIONAL if event.is_provisional else "", "dim")
-    return builder.add(f"{Label.of(event.stream)}: " if event.stream else "", "note")
+def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[_Told]]:
+    """The columns of every list of events.
+
+    Args:
+        lines: rows that the words of an event may take.
+        has_family: say of which family its rule is.
+    """
+    family: Column[_Told] = Column(
+        "family", lambda one: (Label.of(one.event.family).display, "dim"), Kind.NAME, least=11, most=14, priority=2,
+        is_steady=True,
+    )  # fmt: skip
+    return (
+        Column(
+            "step", lambda one: (units.step(one.event.step), "cursor" if one.is_here else "value"), least=_LEAST_STEP,
+            sort=lambda one: one.event.step,
+        ),
+        Column("rule", lambda one: (one.event.rule, "dim"), least=3, is_right=False, sort=lambda one: one.event.rule),
+        *((family,) if has_family else ()),
+        Column(
+            "", lambda one: (_EVENT_WORDS[one.event.state], one.role), least=9, priority=1, is_right=False,
+            sort=lambda one: one.event.level,
+        ),
+        Column("what happened", _words, Kind.TEXT, least=_LEAST_WORDS, lines=lines, gap=1),
+    )  # fmt: skip
 
 
-def _role(event: Event) -> str:
-    return "dim" if event.state in (EventState.RECOVERED, EventState.FACT) else "text"
+def _words(one: _Told) -> Cell:
+    """What happened, whose it is, and whether it counts yet."""
+    event = one.event
+    message = Label.of(event.message).display, "dim" if one.is_over else "text"
+    if not (event.is_provisional or event.stream or one.is_old):
+        return message
+    provisional = (Piece(PROVISIONAL, "dim"),) if event.is_provisional else ()
+    whose = (Piece(f"{Label.of(event.stream)}: ", "note"),) if event.stream else ()
+    old = (Piece("before the restart: ", "dim"),) if one.is_old else ()
+    return (*provisional, *whose, *old, Piece(*message))
 
 
-def _target(event: Event) -> Target:
-    return Target(TargetKind.VERDICT, event.rule, event.step, event.stream)
+def paint_events(events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1) -> list[Row]:
+    """Transitions, one below the other; each leads to its rule.
+
+    Args:
+        events: in the order in which they are shown.
+        width: cells.
+        glyphs: the signs to draw with.
+        lines: rows that the words of one may take.
+    """
+    table = Table(
+        event_columns(lines),
+        [_told(event) for event in events],
+        target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
+        sign=lambda one: ("" if one.is_over else glyphs.level(one.event.level), one.role),
+    )
+    return paint_table(table, width, glyphs, has_head=False)
 
 
 LEAST = (40, 12)
@@ -313,10 +363,7 @@ def paint_timeline(
         )
         return fill(rows, height)
     room = list_rows(timeline, height)
-    rows += [
-        _paint_line(snapshot.events[number], number, width, glyphs, snapshot.at_step, is_old=number in timeline.old)
-        for number in timeline.numbers[top : top + room]
-    ]
+    rows += _paint_list(snapshot, timeline, timeline.numbers[top : top + room], width, glyphs)
     rows = fill(rows, height - 1)
     left = [f"{units.count(hidden)} quieter {'family' if hidden == 1 else 'families'} not drawn"] if hidden else []
     below = len(timeline.numbers) - top - room
@@ -383,8 +430,8 @@ class _Axis:
             text, _ = cells[self.cursor]
             cells[self.cursor] = (glyphs.upright if text == " " else text, "cursor")
         builder = RowBuilder(width, glyphs).add(" ").left(Label.of(lane.family).display, _LANE_CELLS - 1, "text")
-        for text, role in cells:
-            builder.add(text, role)
+        for role, alike in groupby(cells, key=itemgetter(1)):
+            builder.add("".join(text for text, _ in alike), role)
         return builder.row()
 
 
@@ -392,34 +439,24 @@ def _role_of(firing: Firing) -> str:
     return "dim" if firing.is_old else LEVEL_ROLES[firing.level]
 
 
-_WORDS = {
-    EventState.FIRING: "fires",
-    EventState.ESCALATED: "is worse",
-    EventState.RECOVERED: "recovered",
-    EventState.FACT: "note",
-}
+def _paint_list(
+    snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
+) -> list[Row]:
+    """The events of these numbers, newest first; each leads to its step."""
+    at = snapshot.at_step
+    told = [_told(snapshot.events[number], number, is_old=number in timeline.old, at=at) for number in numbers]
 
+    def sign(one: _Told) -> tuple[str, str]:
+        is_recovered = one.event.state is EventState.RECOVERED
+        return glyphs.recovered if is_recovered else glyphs.level(one.event.level), one.role
 
-def _paint_line(event: Event, number: int, width: int, glyphs: Glyphs, at: int | None, *, is_old: bool) -> Row:
-    is_over = is_old or event.state in (EventState.RECOVERED, EventState.FACT)
-    role = "dim" if is_over else LEVEL_ROLES[event.level]
-    sign = glyphs.recovered if event.state is EventState.RECOVERED else glyphs.level(event.level)
-    builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
-    builder.right(
-        units.step(event.step), 9, "cursor" if event.step == at and not event.stream and not is_old else "value"
-    ).add("  ")
-    builder.left(event.rule, 5, "dim")
-    if width >= 100:
-        builder.left(Label.of(event.family).display, 13, "dim")
-    if width >= 60:
-        builder.left(_WORDS[event.state], 10, role)
-    whose = f"{event.stream}: " if event.stream else ""
-    if is_old:
-        whose = f"{whose}before the restart: "
-    if event.is_provisional:
-        builder.add(PROVISIONAL, "dim")
-    builder.add(Label.of(f"{whose}{event.message}").display, "dim" if is_over else "text")
-    return builder.row(Target(TargetKind.EVENT, event.rule, number))
+    table = Table(
+        event_columns(has_family=width >= _WITH_FAMILY),
+        told,
+        target=lambda one: Target(TargetKind.EVENT, one.event.rule, one.number),
+        sign=sign,
+    )
+    return paint_table(table, width, glyphs, has_head=False)
 
 
 class EventsPage(ListPage):

@@ -5,17 +5,19 @@ Owns the choice only; nothing is read here but the value beside a row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from rltop import units
 from rltop.catalog.row_sets import ROW_SETS
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.signals import SignalReading, families_of, formula, generic_signal, is_turned
-from rltop.rows.cells import RowBuilder, clip, clip_middle
-from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.cells import clip
+from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
+from rltop.rows.names import told_apart
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData, fitted, sparkline
+from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import Mark
@@ -136,76 +138,77 @@ class MetricRow(NamedTuple):
         return self.reading.spark if self.line is None else self.line()
 
 
-class Columns(NamedTuple):
-    """Widths of the columns of the table, in cells; 0 leaves one out."""
-
-    title: int
-    key: int
-    value: int
-    unit: int
-    change: int
-    spark: int
-    note: int
-
-    @property
-    def spark_at(self) -> int:
-        """Where the line begins."""
-        change = self.change + 2 if self.change else 1
-        return 3 + self.title + 1 + (self.key + 1 if self.key else 0) + self.value + self.unit + change
-
-
 _LEAST_NOTE = 8
 """Room for `+12 more` and `@12,345`, so that a remark that comes and goes moves nothing."""
-
+_MOST_NOTE = 22
 _LEAST_KEY, _LEAST_LINE = 12, 20
-_LINE_AND_TITLE = 53
-"""From here on a line of `_LEAST_LINE` cells fits beside a title and a value."""
+_WITH_CHANGE, _WITH_KEYS = 63, 90
+_SIGN, _VALUE = 3, 8
+VALUE_CELLS = _VALUE + 6
+"""Cells of a value and its unit."""
 
 
-def columns_for(width: int, longest_key: int = 28, longest_note: int = 22) -> Columns:
-    """How a table of `width` cells is divided.
+class _Heads(NamedTuple):
+    """Where the columns that are sought by their place stand."""
+
+    title: int = 0
+    key: int = 1
+    line: int = 4
+    note: int = 5
+
+
+def metric_columns(
+    width: int,
+    glyphs: Glyphs = UNICODE,
+    line: Callable[[MetricRow, int], Line] = lambda row, cells: (),
+    head: Callable[[int], Line] = lambda cells: (),
+) -> Sequence[Column[MetricRow]]:
+    """The columns of a table of metrics.
 
     A wider table never has a shorter line: a further column comes only where the line
     keeps its length, and the columns of keys and remarks grow slower than the table.
 
     Args:
         width: cells of the table.
+        glyphs: the signs to draw with.
+        line: draws the line of a row in so many cells.
+        head: draws what stands above the lines.
+    """
+    title = _TITLE if width >= _WITH_KEYS else max(13, min(_TITLE, width - _WITH_CHANGE + 13))
+    beyond = max(0, width - 100)
+    return (
+        Column("metric", _title, Kind.NAME, title, title, is_steady=True, shorten=_shortened_titles),
+        Column(
+            "key", lambda row: (row.reading.name, "key"), Kind.NAME, _LEAST_KEY, 28 + max(0, width - 118) // 4,
+            priority=3, gap=1, shorten=_shortened_keys,
+        ),
+        Column(f"{'last':>{_VALUE}}", value_cell, least=VALUE_CELLS, is_right=False, gap=1),
+        Column("vs base", change_cell, least=8, priority=1, gap=1),
+        Column(
+            head, line, Kind.DRAWN, _LEAST_LINE + beyond // 3, 0 if width >= _WITH_KEYS else _LEAST_LINE,
+        ),
+        Column(
+            "", lambda row, cells: note_line(row, cells, glyphs, has_name=width >= _WITH_KEYS), Kind.DRAWN,
+            _LEAST_NOTE, min(24, 12 + beyond // 4) if width >= _WITH_KEYS else 14, priority=2, gap=1,
+            wants=lambda row: _note_cells(row, glyphs),
+        ),
+    )  # fmt: skip
+
+
+def metric_layout(width: int, longest_key: int = 28, longest_note: int = _MOST_NOTE) -> Mapping[str, int]:
+    """How many cells a table of `width` cells gives to title, key, line and note; 0 where a column has left.
+
+    Args:
+        width: cells of the table.
         longest_key: cells of the longest key.
         longest_note: cells of the longest remark.
     """
-    wanted_key, wanted_note = max(_LEAST_KEY, longest_key), max(_LEAST_NOTE, longest_note)
-    if width >= _WITH_KEYS:
-        return _with_keys(width, wanted_key, wanted_note)
-    most = _LEAST_LINE
-    if width < _LINE_AND_TITLE + 9:
-        narrow = Columns(13, 0, 8, 6, 0, 0, 0)
-    else:
-        title = min(_TITLE, 13 + width - _LINE_AND_TITLE - 9)
-        room = width - _LINE_AND_TITLE - 9 - (_TITLE - 13) - 1
-        note = min(wanted_note, 14, room) if room >= _LEAST_NOTE else 0
-        narrow = Columns(title, 0, 8, 6, 8, 0, note)
-        if note:
-            most = _with_keys(_WITH_KEYS, wanted_key, wanted_note).spark
-    return _with_line(narrow, width, most)
-
-
-_WITH_KEYS = 90
-
-
-def _with_keys(width: int, wanted_key: int, wanted_note: int) -> Columns:
-    """The columns where keys have one."""
-    least = _LEAST_LINE + max(0, width - 100) // 3
-    rest = width - Columns(_TITLE, 0, 8, 6, 8, 0, 0).spark_at - 3
-    # The two grow by turns, so that no further cell of the table costs the line one.
-    note = min(wanted_note, 24, 12 + max(0, width - 100) // 4, rest - least - _LEAST_KEY)
-    key = min(wanted_key, 28 + max(0, width - 118) // 4, rest - least - note)
-    return _with_line(Columns(_TITLE, key, 8, 6, 8, 0, note), width, width)
-
-
-def _with_line(columns: Columns, width: int, most: int) -> Columns:
-    """The columns with a line of what they leave, at most `most` cells."""
-    note = columns.note + 1 if columns.note else 0
-    return columns._replace(spark=max(0, min(most, width - columns.spark_at - note - 1)))
+    columns = metric_columns(width)
+    wanted = [max(1, column.least) for column in columns]
+    heads = _Heads()
+    wanted[heads.key], wanted[heads.note] = max(3, longest_key), max(_LEAST_NOTE, longest_note)
+    layout = lay_out(wanted, columns, width - _SIGN)
+    return {name: layout.of(number) for name, number in heads._asdict().items()}
 
 
 def is_difference(metric: Metric) -> bool:
@@ -269,78 +272,62 @@ def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
     return f"{units.count(reading.mark_count)}, last {units.step(mark.step)}"
 
 
-def paint_table_head(
-    columns: Columns, width: int, glyphs: Glyphs, span: tuple[str, str] = ("whole run", "now"), now: int | None = None
-) -> Row:
-    """The names of the columns.
-
-    Args:
-        columns: their widths.
-        width: cells of the row.
-        glyphs: the signs to draw with.
-        span: what the lines cover, and what their end stands for.
-        now: how many cells of the line there are already; None is all of them.
-    """
-    builder = RowBuilder(width, glyphs).add("   ").left("metric", columns.title + 1, "dim")
-    if columns.key:
-        builder.left("key", columns.key + 1, "dim")
-    builder.right("last", columns.value, "dim").to(builder.column + columns.unit)
-    if columns.change:
-        builder.right("vs base", columns.change, "dim")
-    builder.to(columns.spark_at)
-    what, end = span
-    line = (columns.spark if now is None else min(now, columns.spark)) - cell_width(what) - cell_width(end) - 4
-    if line > 0:
-        builder.add(f"{what} ", "dim").add(glyphs.rule * line, "rule").add(f"▶ {end}", "dim")
-    else:
-        builder.add(clip(what, columns.spark), "dim")
-    return builder.row()
+def _title(row: MetricRow) -> tuple[str, str]:
+    level = row.reading.level
+    return row.title, LEVEL_ROLES[level] if level >= Level.INFO else "text"
 
 
-def paint_metric_row(
-    row: MetricRow, columns: Columns, width: int, glyphs: Glyphs, line: SparkData | None = None
-) -> Row:
-    """One metric in one row; `line` is its spark, fitted, where the caller has that already."""
+def _shortened_titles(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
+    return told_apart([row.title for row in rows], cells, clip)
+
+
+def _shortened_keys(rows: Sequence[MetricRow], cells: int) -> Sequence[str]:
+    """The keys, each with what turns it into the value."""
+    keys = [row.reading.key.display for row in rows]
+    shown = told_apart(keys, cells)
+    for number, (row, key) in enumerate(zip(rows, keys, strict=True)):
+        if is_turned(row.reading.signal):
+            around = cell_width(row.reading.name) - cell_width(key)
+            shown[number] = formula(row.reading.signal, told_apart(keys, max(1, cells - around))[number])
+    return shown
+
+
+def value_cell(row: MetricRow) -> Line:
+    """The value, numbers under one another and units behind them; a long number without a unit takes their room."""
     reading = row.reading
-    role = LEVEL_ROLES[reading.level]
-    is_loud = reading.level >= Level.INFO
-    builder = RowBuilder(width, glyphs).add(" ")
-    sign = glyphs.level(reading.level) if is_loud or reading.level is Level.NO_DATA else " "
-    builder.add(f"{sign} ", role).left(clip(row.title, columns.title), columns.title + 1, role if is_loud else "text")
-    if columns.key:
-        builder.left(_key_text(reading, columns.key), columns.key + 1, "key")
-    _paint_value(builder, reading, columns)
-    if columns.change:
-        builder.right(change_text(reading), columns.change, role if is_loud else "note")
-    builder.to(columns.spark_at)
-    if columns.spark:
-        line = fitted(row.spark, columns.spark * 2) if line is None else line
-        builder.line(sparkline(line, glyphs))
-    if columns.note:
-        builder.to(columns.spark_at + columns.spark + 1)
-        _paint_notes(builder, notes_of(row, glyphs, has_name=columns.key > 0))
-    return builder.row(Target(TargetKind.METRIC, reading.signal.key, stream=reading.stream))
+    text, unit = value_text(reading)
+    role = "crit" if reading.is_nonfinite_now else "dim" if reading.point is None else "value"
+    number = Piece(" " * (_VALUE - cell_width(text)) + text, role)
+    return (number, Piece(f" {unit}", "unit")) if unit else (number,)
 
 
-def _key_text(reading: SignalReading, width: int) -> str:
-    """The key with its end kept, and with what turns it into the value."""
-    key = reading.key.display
-    if not is_turned(reading.signal):
-        return clip_middle(key, width)
-    around = cell_width(reading.name) - cell_width(key)
-    return formula(reading.signal, clip_middle(key, max(1, width - around)))
+def change_cell(row: MetricRow) -> tuple[str, str]:
+    """How the value compares with its baseline, in the colour of what fires."""
+    level = row.reading.level
+    return change_text(row.reading), LEVEL_ROLES[level] if level >= Level.INFO else "note"
 
 
-def _paint_notes(builder: RowBuilder, notes: Sequence[tuple[str, str]]) -> None:
+def _sign(row: MetricRow, glyphs: Glyphs) -> tuple[str, str]:
+    level = row.reading.level
+    return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
+
+
+def _note_cells(row: MetricRow, glyphs: Glyphs) -> int:
+    """Cells of the first remark; the others are said where there is room."""
+    first = next(iter(notes_of(row, glyphs, has_name=True)), ("", ""))
+    return max(_LEAST_NOTE, cell_width(first[0]))
+
+
+def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> Line:
     """As many remarks as fit whole; one that does not goes without its unit, or not at all."""
-    gap = ""
-    for text, role in notes:
-        room = builder.room - len(gap)
-        for form in (text, _without_unit(text)):
-            if cell_width(form) <= room:
-                builder.add(gap).add(form, role)
-                gap = " "
-                break
+    pieces: list[Piece] = []
+    for text, role in notes_of(row, glyphs, has_name=has_name):
+        room = cells - bool(pieces)
+        form = next((form for form in (text, _without_unit(text)) if cell_width(form) <= room), "")
+        if form:
+            pieces += [Piece(" "), Piece(form, role)] if pieces else [Piece(form, role)]
+            cells = room - cell_width(form)
+    return tuple(pieces)
 
 
 def _without_unit(text: str) -> str:
@@ -348,49 +335,66 @@ def _without_unit(text: str) -> str:
     return number if number and not any(char.isdigit() for char in unit) else text
 
 
-def _paint_value(builder: RowBuilder, reading: SignalReading, columns: Columns) -> None:
-    text, unit = value_text(reading)
-    stop = builder.column + columns.value + columns.unit
-    role = "crit" if reading.is_nonfinite_now else "dim" if reading.point is None else "value"
-    if cell_width(text) > columns.value and not unit:
-        builder.right(text, columns.value + columns.unit - 1, role)
-    else:
-        builder.right(text, columns.value, role)
-        builder.left(f" {unit}" if unit else "", columns.unit, "unit")
-    builder.to(stop)
+class MetricTable:
+    """Metrics in rows, the key metrics first; all of them stand in the same columns."""
 
+    def __init__(
+        self,
+        rows: Sequence[MetricRow],
+        width: int,
+        glyphs: Glyphs,
+        more: Sequence[MetricRow] = (),
+        span: tuple[str, str] = ("whole run", "now"),
+    ) -> None:
+        """Lay the table out.
 
-def paint_metric_rows(
-    rows: Sequence[MetricRow],
-    width: int,
-    height: int,
-    glyphs: Glyphs,
-    *,
-    has_head: bool = True,
-    span: tuple[str, str] = ("whole run", "now"),
-    columns: Columns | None = None,
-) -> list[Row]:
-    """The table in at most `height` rows; loud rows are never the ones left out."""
-    if height <= 0 or not rows:
-        return []
-    if columns is None:
-        columns = columns_for(width, longest_key(rows), longest_note(rows, glyphs))
-    lines = {id(row): fitted(row.spark, columns.spark * 2) for row in rows}
-    now = max(line.newest for line in lines.values()) // 2 + 1
-    head = [paint_table_head(columns, width, glyphs, span, now)] if has_head and height > 1 else []
-    kept = keep_loud(rows, height - len(head))
-    return [*head, *(paint_metric_row(row, columns, width, glyphs, lines[id(row)]) for row in kept)]
+        Args:
+            rows: the key metrics.
+            width: cells.
+            glyphs: the signs to draw with.
+            more: further metrics, whose lines are read when they are painted.
+            span: what the lines cover, and what their end stands for.
+        """
+        self._rows, self._glyphs, self._span = rows, glyphs, span
+        self._lines: dict[int, SparkData] = {}
+        columns = metric_columns(width, glyphs, self._line, self._line_head)
+        table = Table(
+            columns,
+            (*rows, *more),
+            target=lambda row: Target(TargetKind.METRIC, row.reading.signal.key, stream=row.reading.stream),
+            sign=lambda row: _sign(row, glyphs),
+        )
+        self._painter = TablePainter(table, width, glyphs)
 
+    def paint(self, height: int, *, has_head: bool = True) -> list[Row]:
+        """The key metrics in at most `height` rows; loud rows are never the ones left out."""
+        if height <= 0 or not self._rows:
+            return []
+        head = [self._painter.head()] if has_head and height > 1 else []
+        kept = {id(row) for row in keep_loud(self._rows, height - len(head))}
+        return head + [self._painter.row(number) for number, row in enumerate(self._rows) if id(row) in kept]
 
-def longest_key(rows: Sequence[MetricRow]) -> int:
-    """Cells of the longest key among the rows; the width of its column rests on it."""
-    return max((cell_width(row.reading.name) for row in rows), default=0)
+    def paint_more(self, count: int) -> list[Row]:
+        """The first `count` of the further metrics."""
+        stop = min(len(self._painter.items), len(self._rows) + count)
+        return [self._painter.row(number) for number in range(len(self._rows), stop)]
 
+    def _fitted(self, row: MetricRow, cells: int) -> SparkData:
+        if id(row) not in self._lines:
+            self._lines[id(row)] = fitted(row.spark, cells * 2)
+        return self._lines[id(row)]
 
-def longest_note(rows: Sequence[MetricRow], glyphs: Glyphs) -> int:
-    """Cells of the longest of the rows' first remarks; the others are said where there is room."""
-    first = [notes[0][0] for notes in (notes_of(row, glyphs, has_name=True) for row in rows) if notes]
-    return max((cell_width(text) for text in first), default=0)
+    def _line(self, row: MetricRow, cells: int) -> Line:
+        return sparkline(self._fitted(row, cells), self._glyphs)
+
+    def _line_head(self, cells: int) -> Line:
+        """What the lines cover: from its beginning as far as there are any yet."""
+        (what, end), glyphs = self._span, self._glyphs
+        now = max(self._fitted(row, cells).newest for row in self._rows) // 2 + 1
+        rule = min(now, cells) - cell_width(what) - cell_width(end) - 4
+        if rule <= 0:
+            return (Piece(clip(what, cells), "dim"),)
+        return Piece(f"{what} ", "dim"), Piece(glyphs.rule * rule, "rule"), Piece(f"▶ {end}", "dim")
 
 
 def keep_loud(rows: Sequence[MetricRow], room: int) -> list[MetricRow]:

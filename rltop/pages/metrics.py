@@ -14,11 +14,10 @@ from rltop.catalog.dialect import Identity
 from rltop.catalog.families import Family
 from rltop.model import Label, Level, Signal, Verdict
 from rltop.model.keys import GENERAL, KeyPath, is_bookkeeping_key, split_key
-from rltop.pages.key_metrics import MetricRow, change_text, notes_of, value_text
+from rltop.pages.key_metrics import VALUE_CELLS, MetricRow, change_cell, note_line, value_cell
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
 from rltop.pages.signals import (
-    SignalReading,
     braces,
     cadence_of,
     families_of,
@@ -27,11 +26,13 @@ from rltop.pages.signals import (
     text_around,
     worst_verdict,
 )
-from rltop.rows.cells import RowBuilder, clip_middle, fill, text_row, too_small
-from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import Where
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.names import told_apart
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
+from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import NamedTuple, Struct, field
@@ -325,7 +326,8 @@ def _part(snapshot: Snapshot, stream: str, parts: dict[str, _Part]) -> _Part:
 
 def spark_cells(width: int) -> int:
     """Cells of the line in each row."""
-    return max(0, width - name_cells(width) - 3 - 15 - (9 if width >= 72 else 0) - (18 if width >= 90 else 0) - 3)
+    columns = tree_columns((), width, UNICODE)
+    return lay_out([column.least for column in columns], columns, width - _SIGN).of(_LINE)
 
 
 def name_cells(width: int) -> int:
@@ -346,7 +348,21 @@ def paint_tree(view: TreeView, width: int, height: int | None, glyphs: Glyphs) -
     if not view.lines:
         note = f"no metric matches “{view.query}”" if view.query.raw.strip() else "no metrics yet"
         rows.append(text_row(note, width, glyphs, "dim"))
-    rows += [paint_tree_line(line, width, glyphs) for line in view.lines]
+    leaves = _leaves(view.lines, width)
+    table = Table(
+        tree_columns(leaves, width, glyphs),
+        leaves,
+        target=lambda leaf: Target(TargetKind.METRIC, leaf.line.key, stream=leaf.row.reading.stream),
+        sign=lambda leaf: _sign(leaf, glyphs),
+    )
+    painter = TablePainter(table, width, glyphs)
+    number = 0
+    for line in view.lines:
+        if line.kind == "metric" and line.row is not None:
+            rows.append(painter.row(number))
+            number += 1
+        else:
+            rows.append(_paint_above(line, width, glyphs))
     return fill(rows, height)
 
 
@@ -365,8 +381,8 @@ def _paint_title(view: TreeView, width: int, glyphs: Glyphs) -> Row:
     return builder.row()
 
 
-def paint_tree_line(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
-    """One section, group or metric in one row."""
+def _paint_above(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
+    """One section or group in one row."""
     builder = RowBuilder(width, glyphs).add(" ")
     if line.kind == "section":
         builder.add(f"{glyphs.folded if line.is_folded else glyphs.unfolded} ", "dim")
@@ -374,46 +390,69 @@ def paint_tree_line(line: TreeLine, width: int, glyphs: Glyphs) -> Row:
         if line.level > Level.OK:
             builder.add(f"  {glyphs.level(line.level)} {line.level.word}", LEVEL_ROLES[line.level])
         return builder.row(Target(TargetKind.SECTION, line.section))
-    if line.row is None:
-        return builder.add("  ").add(f"{line.name.display}/", "dim").row()
-    return _paint_metric(line, line.row, builder, width, glyphs)
+    return builder.add("  ").add(f"{line.name.display}/", "dim").row()
 
 
-def _paint_metric(line: TreeLine, row: MetricRow, builder: RowBuilder, width: int, glyphs: Glyphs) -> Row:
-    reading: SignalReading = row.reading
-    role = LEVEL_ROLES[reading.level]
-    is_loud = reading.level >= Level.INFO or reading.level is Level.NO_DATA
-    name = name_cells(width) - 2 * line.depth
-    builder.add(f"{glyphs.level(reading.level) if is_loud else ' '} ", role)
-    builder.add("  " * line.depth)
-    is_short = line.short is not None and cell_width(line.name.display) > name
-    text = clip_middle(line.short.display if is_short and line.short else line.name.display, name)
-    room = name - cell_width(text)
-    builder.add(text, "key")
-    if row.title and row.title != line.name.display and room > len(row.title) + 2:
-        builder.add("  ").add(row.title, "dim")
-    builder.to(3 + name_cells(width))
-    value, unit = value_text(reading)
-    if cell_width(value) > 9 and not unit:
-        builder.right(value, 15, "value")
-    else:
-        builder.right(value, 9, "crit" if reading.is_nonfinite_now else "value").left(
-            f" {unit}" if unit else "", 6, "unit"
-        )
-    if width >= 72:
-        builder.right(change_text(reading), 9, role if is_loud else "note")
-    builder.add("  ")
-    cells = spark_cells(width)
-    if cells >= 4:
-        stop = builder.column + cells
-        builder.line(sparkline(fitted(reading.spark, cells * 2), glyphs)).to(stop)
-    if width >= 90:
-        builder.add(" ")
-        for i, (note, note_role) in enumerate(notes_of(row, glyphs)):
-            if i and cell_width(note) + 1 > builder.room:
-                break
-            builder.add(" " if i else "").add(note, note_role)
-    return builder.row(Target(TargetKind.METRIC, line.key, stream=row.reading.stream))
+class _Leaf(NamedTuple):
+    """A metric in the tree, and its name as it is shown."""
+
+    line: TreeLine
+    row: MetricRow
+    name: str
+
+    def cell(self, cells: int) -> Line:
+        """The name, and what the metric is called where there is room."""
+        name = Piece("  " * self.line.depth + self.name, "key")
+        title = self.row.title if self.row.title != self.line.name.display else ""
+        if not title or cells - cell_width(name.text) <= cell_width(title) + 2:
+            return (name,)
+        return name, Piece("  "), Piece(title, "dim")
+
+
+def _leaves(lines: Sequence[TreeLine], width: int) -> list[_Leaf]:
+    """The metrics among the lines; a name that does not fit is the short one, or cut."""
+    found = [(line, line.row) for line in lines if line.kind == "metric" and line.row is not None]
+    names = []
+    for line, _ in found:
+        room, name = name_cells(width) - 2 * line.depth, line.name.display
+        names.append(line.short.display if line.short is not None and cell_width(name) > room else name)
+    shown = {depth: told_apart(names, name_cells(width) - 2 * depth) for depth in {line.depth for line, _ in found}}
+    return [_Leaf(line, row, shown[line.depth][number]) for number, (line, row) in enumerate(found)]
+
+
+_SIGN = 3
+_LEAST_LINE = 10
+_LINE, _NOTE = 3, 17
+
+
+def tree_columns(leaves: Sequence[_Leaf], width: int, glyphs: Glyphs) -> Sequence[Column[_Leaf]]:
+    """The columns of the metrics; those that are not in view have no say in them.
+
+    Args:
+        leaves: the metrics in view.
+        width: cells of the screen.
+        glyphs: the signs to draw with.
+    """
+    name = name_cells(width)
+
+    def line(leaf: _Leaf, cells: int) -> Line:
+        return sparkline(fitted(leaf.row.reading.spark, cells * 2), glyphs)
+
+    return (
+        Column("", lambda leaf, cells: leaf.cell(cells), Kind.DRAWN, least=name, most=name, wants=lambda leaf: name),
+        Column("", lambda leaf: value_cell(leaf.row), least=VALUE_CELLS, is_right=False, gap=1),
+        Column("", lambda leaf: change_cell(leaf.row), least=8, priority=2, gap=1),
+        Column("", line, Kind.DRAWN, least=_LEAST_LINE, priority=1),
+        Column(
+            "", lambda leaf, cells: note_line(leaf.row, cells, glyphs, has_name=False), Kind.DRAWN, least=_NOTE,
+            most=_NOTE, priority=3, gap=1, wants=lambda leaf: _NOTE,
+        ),
+    )  # fmt: skip
+
+
+def _sign(leaf: _Leaf, glyphs: Glyphs) -> tuple[str, str]:
+    level = leaf.row.reading.level
+    return glyphs.level(level) if level >= Level.INFO or level is Level.NO_DATA else "", LEVEL_ROLES[level]
 
 
 _TITLE_ROWS = 1

@@ -18,7 +18,7 @@ from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict
 from rltop.pages.badges import BadgeGroup, build_badges
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import HeaderView, build_header, freshness
-from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, columns_for, is_difference
+from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
 from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, text_around
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers
@@ -343,7 +343,7 @@ def _read_rows(snapshot: Snapshot, width: int, height: int) -> tuple[tuple[Metri
     room = max(0, height - _FIXED_ROWS) if key_metrics else max(_UNKNOWN_ROWS, height - _FIXED_ROWS)
     chosen = [*key_metrics, *islice(choose_others(snapshot, key_metrics), room)]
     longest = max((cell_width(row_name(choice.signal)) for choice in chosen), default=0)
-    columns = max(20, columns_for(width, longest).spark * 2)
+    columns = max(20, metric_layout(width, longest)["line"] * 2)
     own = _part(snapshot)
     parts = {choice.stream: own if not choice.stream else _part(snapshot.within(choice.stream)) for choice in chosen}
     rows = []

@@ -11,9 +11,9 @@ from typing import ClassVar
 from rltop.model import RunState
 from rltop.pages.badges import paint_badges
 from rltop.pages.banner import paint_banner
-from rltop.pages.events import paint_event
+from rltop.pages.events import paint_events
 from rltop.pages.header import build_header, header_clock, paint_counts, paint_header
-from rltop.pages.key_metrics import Columns, columns_for, longest_key, longest_note, paint_metric_row, paint_metric_rows
+from rltop.pages.key_metrics import MetricTable
 from rltop.pages.moment import Moment
 from rltop.pages.overview import OverviewView, build_overview, paint_sentence, sentence_lines
 from rltop.pages.page import Page
@@ -96,6 +96,7 @@ class _Painter:
         self.width = width
         self.glyphs = glyphs
         self._painted: dict[tuple[str, bool], list[Row]] = {}
+        self._metrics = MetricTable(view.rows, width, glyphs, view.more, (view.span, view.end))
         self.banner = [] if view.banner is None else [paint_banner(view.banner, width, glyphs)]
         self.badges = paint_badges(view.badges, width, glyphs)
         if view.streams is not None:
@@ -119,11 +120,7 @@ class _Painter:
             *self.badges,
         ]
         room = plan.metrics + plan.has_head
-        view, width, glyphs = self.view, self.width, self.glyphs
-        columns = self._columns()
-        table = paint_metric_rows(
-            view.rows, width, room, glyphs, has_head=plan.has_head, span=(view.span, view.end), columns=columns
-        )
+        table = self._metrics.paint(room, has_head=plan.has_head)
         blocks = [top, table, self._timing(plan), self._stragglers(plan), events, more]
         rows: list[Row] = []
         for block in blocks:
@@ -132,11 +129,6 @@ class _Painter:
         if height is not None:
             rows += [Row(())] * (height - len(rows) - len(self.counts))
         return rows + self.counts
-
-    def _columns(self) -> Columns:
-        """The columns of both tables of metrics."""
-        rows = (*self.view.rows, *self.view.more)
-        return columns_for(self.width, longest_key(rows), longest_note(rows, self.glyphs))
 
     def _choose(self, height: int | None) -> tuple[_Plan, int | None]:
         """The first plan that fits, grown into the rows that it leaves; and what is left even then."""
@@ -219,15 +211,13 @@ class _Painter:
         if not events:
             return []
         rows = [RowBuilder(self.width, self.glyphs).add(" EVENTS", "title").row()]
-        rows += [paint_event(event, self.width, self.glyphs) for event in events]
-        return rows
+        return rows + paint_events(events, self.width, self.glyphs)
 
     def _more(self, room: int | None) -> list[Row]:
         if room is None or room < 4 or not self.view.more:
             return []
-        columns = self._columns()
-        rows = [RowBuilder(self.width, self.glyphs).add(" MORE METRICS", "title").row()]
-        return rows + [paint_metric_row(row, columns, self.width, self.glyphs) for row in self.view.more[: room - 2]]
+        title = RowBuilder(self.width, self.glyphs).add(" MORE METRICS", "title").row()
+        return [title, *self._metrics.paint_more(room - 2)]
 
 
 class OverviewPage(Page):

@@ -12,9 +12,10 @@ from rltop import units
 from rltop.model import Label, Level, Unit, Verdict, VerdictState
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
-from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
+from rltop.rows.table import Column, Kind, Table, paint_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.ranks import SUMMED_STEPS, StageSummary
@@ -114,55 +115,85 @@ def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs)
     return fill(rows, height)
 
 
-def _paint_stages(view: RanksView, width: int, glyphs: Glyphs) -> list[Row]:
-    """One row per stage: who is slowest, by how much, how often."""
-    rank = 18 if width >= 76 else 12
-    has_often, has_share = width >= 72, width >= 48
-    numbers = 9 + 9 * has_share + 21 * has_often
-    name = max(10, min(36, width - 5 - rank - numbers))
-    head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").add(" ").left("slowest", rank, "dim")
-    head.right("behind", 9, "dim")
-    if has_share:
-        head.right("of step", 9, "dim")
-    if has_often:
-        head.right("median", 9, "dim").right("slowest in", 12, "dim")
-    rows = [head.row()]
-    for stage in view.stages:
-        key = view.keys.get((stage.slowest, stage.stage), "")
-        fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
-        builder = RowBuilder(width, glyphs).add(f" {glyphs.level(Level.WARN) if fires else ' '} ", "warn")
+def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
+    """The columns of the stages: who is slowest, by how much, how often.
+
+    Args:
+        width: cells of the screen; a wide one says of which group of ranks a stage is.
+    """
+
+    def name(stage: StageSummary) -> tuple[str, str]:
         label = stage.stage if not stage.group or width < 100 else f"{stage.group} · {stage.stage}"
-        builder.left(clip_middle(Label.of(label).display, name), name, "key").add(" ")
-        builder.left(clip_middle(Label.of(stage.slowest).display, rank - 1), rank, "text")
-        builder.right(_seconds(stage.behind_s), 9, "value")
-        if has_share:
-            builder.right(units.share(stage.share), 9, "value")
-        if has_often:
-            builder.right(_seconds(stage.usual_s), 9, "note").right(units.share(stage.often), 12, "note")
-        rows.append(builder.row(Target(TargetKind.METRIC, key, stream=stage.slowest) if key else None))
-    return rows
+        return Label.of(label).display, "key"
+
+    return (
+        Column("stage", name, Kind.NAME, least=12, sort=lambda one: one.stage),
+        Column(
+            "slowest", lambda one: (Label.of(one.slowest).display, "text"), Kind.NAME, least=10,
+            sort=lambda one: one.slowest,
+        ),
+        Column("behind", lambda one: (_seconds(one.behind_s), "value"), least=8, sort=lambda one: one.behind_s),
+        Column(
+            "of step", lambda one: (units.share(one.share), "value"), least=7, priority=1, sort=lambda one: one.share
+        ),
+        Column(
+            "median", lambda one: (_seconds(one.usual_s), "note"), least=8, priority=2, sort=lambda one: one.usual_s
+        ),
+        Column(
+            "slowest in", lambda one: (units.share(one.often), "note"), priority=3, sort=lambda one: one.often
+        ),
+    )  # fmt: skip
+
+
+def _paint_stages(view: RanksView, width: int, glyphs: Glyphs) -> list[Row]:
+    """One row per stage."""
+
+    def sign(stage: StageSummary) -> tuple[str, str]:
+        fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
+        return glyphs.level(Level.WARN) if fires else "", "warn"
+
+    table = Table(
+        stage_columns(width), view.stages, target=lambda one: _target(view, one.slowest, one.stage), sign=sign
+    )
+    return paint_table(table, width, glyphs)
+
+
+def _target(view: RanksView, rank: str, stage: str) -> Target | None:
+    """The metric of a stage in the stream of its rank."""
+    key = view.keys.get((rank, stage), "")
+    return Target(TargetKind.METRIC, key, stream=rank) if key else None
 
 
 def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs: Glyphs) -> list[Row]:
     """Every rank of a stage as a bar, slowest first."""
     title = RowBuilder(width, glyphs).add(" ").add(Label.of(stage.stage).display, "title")
     title.add(f"  of each rank; the median is {_seconds(stage.usual_s)}", "dim")
-    rows = [Row(()), title.row()]
     longest = max(stage.ranks.values(), default=0.0)
-    name = min(24, max(10, width // 4))
-    for rank, seconds in stage.ranks.items():
-        builder = RowBuilder(width, glyphs).add("   ")
-        builder.left(clip_middle(Label.of(rank).display, name - 1), name, "text").right(_seconds(seconds), 9, "value")
-        behind = seconds - stage.usual_s
-        builder.right(f"+{_seconds(behind)}" if behind > 0.0 else "", 11, "note").add("  ")
-        cells = builder.room - 1
-        if longest > 0.0 and cells > 0:
-            full = round(cells * seconds / longest)
-            usual = min(full, round(cells * stage.usual_s / longest))
-            builder.add(glyphs.bar * usual, "stage-0").add(glyphs.fills[1] * (full - usual), "warn")
-        key = view.keys.get((rank, stage.stage), "")
-        rows.append(builder.row(Target(TargetKind.METRIC, key, stream=rank) if key else None))
-    return rows
+
+    def late(rank: tuple[str, float]) -> tuple[str, str]:
+        behind = rank[1] - stage.usual_s
+        return f"+{_seconds(behind)}" if behind > 0.0 else "", "note"
+
+    def bar(rank: tuple[str, float], cells: int) -> Line:
+        if longest <= 0.0:
+            return ()
+        full = round(cells * rank[1] / longest)
+        usual = min(full, round(cells * stage.usual_s / longest))
+        return Piece(glyphs.bar * usual, "stage-0"), Piece(glyphs.fills[1] * (full - usual), "warn")
+
+    columns: Sequence[Column[tuple[str, float]]] = (
+        Column("rank", lambda one: (Label.of(one[0]).display, "text"), Kind.NAME, least=10, most=max(24, width // 4)),
+        Column("took", lambda one: (_seconds(one[1]), "value"), least=8),
+        Column("late by", late, least=9, priority=1),
+        Column("", bar, Kind.DRAWN, least=4, priority=2),
+    )
+    table = Table(
+        columns,
+        tuple(stage.ranks.items()),
+        target=lambda one: _target(view, one[0], stage.stage),
+        sign=lambda one: ("", "text"),
+    )
+    return [Row(()), title.row(), *paint_table(table, width, glyphs, has_head=False)]
 
 
 class RanksPage(Page):

@@ -10,17 +10,19 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, Page, Push, Redraw, ShowStep, Travel
-from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
+from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
+from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
@@ -151,7 +153,7 @@ _LEAST_BARS = len("lengths")
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
 _LEAST_NAME = 5
-_MIDDLE_FROM = 8
+_LEAST_PROMPT = 12
 _NAMES = ((150, 36), (100, 22), (60, 12), (46, 9), (0, 6))
 """Columns of the screen from which the name of a group may have so many cells."""
 
@@ -242,14 +244,6 @@ def _sorts(group: GroupSummary, order: GroupOrder) -> float:
         case _:
             value = group.ratio
     return float("-inf") if value is None else float(value)
-
-
-def short_name(name: str, cells: int) -> str:
-    """The name of a group in so few cells that its end alone tells it from others."""
-    shown = Label.of(name).display or "all"
-    if cells >= _MIDDLE_FROM or cell_width(shown) <= cells:
-        return clip_middle(shown, cells)
-    return clip(ELLIPSIS + shown[-(cells - 1) :], cells)
 
 
 def number_or_dash(value: float | None) -> str:
@@ -382,104 +376,94 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     return rows
 
 
-class _Columns(NamedTuple):
-    """Which columns a width has room for, and how wide the ones of text are."""
-
-    name: int
-    has_reward: bool
-    has_std: bool
-    has_gini: bool
-    has_cut: bool
-    discarded: int
-    bars: int
+HEADS: Mapping[GroupOrder, str] = MappingProxyType({
+    GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
+    GroupOrder.CUT: "cut",
+})  # fmt: skip
+"""What stands above the column of each order."""
 
 
-def _columns(view: RolloutsView, width: int) -> _Columns:
-    longest = max((cell_width(Label.of(group.name).display) for group in view.groups), default=0)
-    most = next(cells for least, cells in _NAMES if width >= least)
-    name = max(_LEAST_NAME, min(most, longest)) + 1
-    has_cut = any(group.cut is not None for group in view.groups)
-    discarded = 16 if width >= 100 and any(group.discarded for group in view.groups) else 0
+def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Column[GroupSummary]]:
+    """The columns of the groups of a step.
+
+    Args:
+        view: the step.
+        width: cells of the screen; names of groups and what was discarded grow with it.
+        glyphs: the signs to draw with.
+    """
+    prompts, has_cut = view.prompts, any(group.cut is not None for group in view.groups)
     bars = max((min(_MOST_BARS, len(group.lengths)) for group in view.groups), default=0)
-    return _Columns(
-        name=name,
-        has_reward=width >= 52,
-        has_std=width >= 76,
-        has_gini=width >= 68,
-        has_cut=has_cut and width >= 60,
-        discarded=discarded,
-        bars=max(_LEAST_BARS, bars) if width >= 96 and bars else 0,
-    )
+    name = next(cells for least, cells in _NAMES if width >= least)
+    return (
+        Column("group", _group_name, Kind.NAME, least=_LEAST_NAME, most=name, sort=lambda one: one.name),
+        Column(
+            "n", lambda one: (units.count(len(one.completions)), "text"), least=2, sort=lambda one: len(one.completions)
+        ),
+        Column(
+            "ratio", lambda one: (number_or_dash(one.ratio), "warn" if _is_uneven(view, one) else "value"), least=6,
+            gap=1, sort=lambda one: one.ratio,
+        ),
+        Column("max", lambda one: (_longest(one), "value"), least=6, sort=_length),
+        Column("median", lambda one: (number_or_dash(one.middle), "value"), least=6, sort=lambda one: one.middle),
+        Column(
+            "Gini", lambda one: (number_or_dash(one.gini), "note"), least=5, priority=4, sort=lambda one: one.gini
+        ),
+        Column(
+            "reward", lambda one: (number_or_dash(one.reward_mean), "value"), least=7, priority=2, gap=1,
+            sort=lambda one: one.reward_mean,
+        ),
+        Column(
+            "std", lambda one: (number_or_dash(one.reward_std), "note"), least=5, priority=5,
+            sort=lambda one: one.reward_std,
+        ),
+        Column("cut", lambda one: _cut(one, has_cut=has_cut), least=4, priority=3, sort=lambda one: one.cut),
+        Column(
+            "discarded", lambda one: (reasons(one.discarded), "note"), Kind.TEXT, least=14, most=14, priority=8,
+        ),
+        Column(
+            "lengths", lambda one, cells: _bars(one, cells, bars, glyphs), Kind.DRAWN, least=_LEAST_BARS,
+            most=max(_LEAST_BARS, bars), priority=7, wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
+        ),
+        Column("prompt", lambda one: (prompts[one.name], "dim"), Kind.TEXT, least=_LEAST_PROMPT, priority=6),
+    )  # fmt: skip
+
+
+def _group_name(group: GroupSummary) -> tuple[str, str]:
+    return Label.of(group.name).display or "all", "key"
+
+
+def _length(group: GroupSummary) -> float | None:
+    return group.lengths[0] if group.lengths else None
+
+
+def _longest(group: GroupSummary) -> str:
+    return units.count(group.lengths[0]) if group.lengths else units.UNKNOWN
+
+
+def _cut(group: GroupSummary, *, has_cut: bool) -> tuple[str, str]:
+    if group.cut is None:
+        return units.UNKNOWN if has_cut else "", "dim"
+    return units.count(group.cut), "text" if group.cut else "dim"
+
+
+def _bars(group: GroupSummary, cells: int, most: int, glyphs: Glyphs) -> tuple[str, str]:
+    return block_bars(sorted(group.lengths)[-min(cells, most) :], glyphs), "spark"
 
 
 def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    columns = _columns(view, width)
-    rows = [_paint_head(view, columns, width, glyphs)]
-    step, prompts = view.step, view.prompts
-    for group in view.groups:
-        builder = RowBuilder(width, glyphs)
-        is_worst = _is_uneven(view, group)
-        builder.add(f" {glyphs.rise if is_worst else ' '} ", "warn")
-        builder.left(short_name(group.name, columns.name - 1), columns.name, "key")
-        builder.right(units.count(len(group.completions)), 4, "text")
-        builder.right(number_or_dash(group.ratio), 7, "warn" if is_worst else "value")
-        builder.right(units.UNKNOWN if not group.lengths else units.count(group.lengths[0]), 8, "value")
-        builder.right(number_or_dash(group.middle), 8, "value")
-        if columns.has_gini:
-            builder.right(number_or_dash(group.gini), 7, "note")
-        if columns.has_reward:
-            builder.right(number_or_dash(group.reward_mean), 8, "value")
-        if columns.has_std:
-            builder.right(number_or_dash(group.reward_std), 7, "note")
-        if columns.has_cut:
-            builder.right(_cut_text(group), 6, "text" if group.cut else "dim")
-        if columns.discarded:
-            builder.add("  ").left(clip(reasons(group.discarded), columns.discarded - 2), columns.discarded - 2, "note")
-        if columns.bars:
-            bars = sorted(group.lengths)[-columns.bars :]
-            builder.add("  ").left(block_bars(bars, glyphs), columns.bars, "spark")
-        if builder.room > 12:
-            builder.add("  ").add(prompts[group.name], "dim")
-        rows.append(builder.row(Target(TargetKind.GROUP, group.name, step)))
-    return rows
+    table = Table(
+        group_columns(view, width, glyphs),
+        view.groups,
+        target=lambda group: Target(TargetKind.GROUP, group.name, view.step),
+        sorting=Sorting(HEADS[view.order]),
+        sign=lambda group: (glyphs.rise if _is_uneven(view, group) else "", "warn"),
+    )
+    return paint_table(table, width, glyphs)
 
 
 def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
     """Is the ratio past what one group in twenty of an ordinary task has? Of characters nothing is known."""
     return view.usual is not None and group.ratio is not None and group.ratio > view.usual.one_group
-
-
-def _cut_text(group: GroupSummary) -> str:
-    return units.UNKNOWN if group.cut is None else units.count(group.cut)
-
-
-def _paint_head(view: RolloutsView, columns: _Columns, width: int, glyphs: Glyphs) -> Row:
-    mark = glyphs.fall
-    chosen = {
-        GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
-        GroupOrder.CUT: "cut",
-    }[view.order]  # fmt: skip
-
-    def head(name: str) -> str:
-        return f"{mark}{name}" if name == chosen else name
-
-    builder = RowBuilder(width, glyphs).add("   ").left("group", columns.name, "dim").right("n", 4, "dim")
-    builder.right(head("ratio"), 7, "dim").right(head("max"), 8, "dim").right("median", 8, "dim")
-    if columns.has_gini:
-        builder.right("Gini", 7, "dim")
-    if columns.has_reward:
-        builder.right(head("reward"), 8, "dim")
-    if columns.has_std:
-        builder.right(head("std"), 7, "dim")
-    if columns.has_cut:
-        builder.right(head("cut"), 6, "dim")
-    if columns.discarded:
-        builder.add("  ").left("discarded", columns.discarded - 2, "dim")
-    if columns.bars:
-        builder.add("  ").left("lengths", columns.bars, "dim")
-    if builder.room > 12 and any(group.completions[0].prompt for group in view.groups):
-        builder.add("  ").add("prompt", "dim")
-    return builder.row()
 
 
 LOW_ROWS = 16

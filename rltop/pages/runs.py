@@ -5,7 +5,7 @@ Owns the order, the filter and the columns; a row is read from a `Snapshot`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar
 
 from rltop import units
@@ -14,11 +14,13 @@ from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
-from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
-from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
+from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, next_sorting
+from rltop.rows.table import in_order as sorted_by
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct, replace
+from rltop.structs import Struct
 
 LEAST = (40, 12)
 HEAD_ROWS = 2
@@ -111,6 +113,16 @@ def in_order(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
     return sorted(found, key=_urgency)
 
 
+def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunEntry]:
+    """The runs by a column of their list; None leaves what needs attention first."""
+    return sorted_by(entries, run_columns((), UNICODE), sorting)
+
+
+def next_run_order(sorting: Sorting | None) -> Sorting | None:
+    """The order of the list after this one."""
+    return next_sorting(run_columns((), UNICODE), sorting)
+
+
 def _words(entry: RunEntry) -> str:
     parts = (
         entry.name.raw, entry.path.raw, entry.dialect, entry.algorithm, entry.state.value, entry.level.word,
@@ -126,61 +138,63 @@ def _urgency(entry: RunEntry) -> tuple[int, int, float, str]:
     return -level, _STATES.index(entry.state), age_s // 60, entry.path.raw
 
 
-class _Columns(Struct):
-    """Cells of each column with the blanks behind it; 0 leaves it out."""
-
-    name: int
-    state: int
-    verdict: int = 0
-    step: int = 0
-    age: int = 0
-    trainer: int = 0
-
-
-_SIGN = 3
-"""Cells of the sign in front of a row, and the blanks around it."""
-_GAP = 2
 _LEAST_NAME = 16
 _LEAST_VERDICT = 16
-_MOST_VERDICT = 30
-"""So much of it comes before the whole of the names."""
+_LEAST_AGE = len("119 min ago")
+_LEAST_STATE = len("✓ finished")
+_MOST_TRAINER = 28
 
 
-def _columns(entries: Sequence[RunEntry], width: int) -> _Columns:
-    """How wide each column is: what is a number or a word of ours has the room of its longest, or none at all.
+def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") -> Sequence[Column[RunEntry]]:
+    """The columns of the list; of a narrow screen the trainer leaves first, then the age, the step and the verdict.
 
-    Of a narrow screen the trainer is left out first, then the age, the step and the verdict.
+    Args:
+        entries: all of them.
+        glyphs: signs.
+        shown: path of the run that the other pages are about.
     """
-
-    def longest(say: Callable[[RunEntry], str]) -> int:
-        return max((cell_width(say(one)) for one in entries), default=0)
-
-    name, verdict = longest(_name), longest(_verdict)
-    columns = _Columns(min(name, _LEAST_NAME) + _GAP, 2 + longest(_state) + _GAP)
-    rest = width - _SIGN - columns.name - columns.state
-    wanted = (
-        ("verdict", min(verdict, _LEAST_VERDICT)),
-        ("step", max(len("step"), longest(_step))),
-        ("age", longest(_age)),
-        ("trainer", min(longest(_trainer), width // 4)),
+    # A step is as wide as it will be when the run has made all of them.
+    last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
+    return (
+        Column(
+            "run",
+            lambda one: _name(one, "strong" if one.path.raw == shown else "text"),
+            Kind.NAME,
+            least=_LEAST_NAME,
+            sort=lambda one: one.name.raw.casefold(),
+        ),
+        Column("trainer", lambda one: (_trainer(one), "note"), Kind.NAME, 16, _MOST_TRAINER, priority=4, sort=_trainer),
+        Column(
+            "step",
+            lambda one: (_step(one), "value"),
+            least=max(6, 2 * len(units.step(last)) + 3 if last else 0),
+            priority=2,
+            sort=lambda one: one.step,
+        ),
+        Column(
+            "state",
+            lambda one: (f"{glyphs.state(one.state)} {_state(one)}", STATE_ROLES.get(one.state, "dim")),
+            least=_LEAST_STATE,
+            is_right=False,
+            sort=lambda one: _STATES.index(one.state),
+        ),
+        Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=3, sort=lambda one: one.age_s),
+        Column(
+            "worst",
+            _paint_verdict,
+            Kind.DRAWN,
+            least=_LEAST_VERDICT,
+            priority=1,
+            wants=lambda one: cell_width(_verdict(one)),
+            sort=lambda one: one.attention,
+        ),
     )
-    for column, cells in wanted:
-        if not cells:
-            continue
-        if cells + _GAP > rest:
-            break
-        columns = replace(columns, **{column: cells + _GAP})
-        rest -= cells + _GAP
-    if columns.verdict:
-        whole = min(rest, max(0, min(verdict, _MOST_VERDICT) + _GAP - columns.verdict))
-        columns, rest = replace(columns, verdict=columns.verdict + whole), rest - whole
-    wider = min(rest, name + _GAP - columns.name)
-    columns, rest = replace(columns, name=columns.name + wider), rest - wider
-    return replace(columns, verdict=columns.verdict + rest) if columns.verdict else columns
 
 
-def _name(entry: RunEntry) -> str:
-    return entry.name.display + (f" ({entry.streams} streams)" if entry.streams > 1 else "")
+def _name(entry: RunEntry, role: str) -> Cell:
+    if entry.streams == 1:
+        return entry.name.display, role
+    return Piece(entry.name.display, role), Piece(f" ({entry.streams} streams)", role)
 
 
 def _trainer(entry: RunEntry) -> str:
@@ -217,6 +231,7 @@ def paint_runs(
     top: int = 0,
     total: int | None = None,
     shown: str = "",
+    sorting: Sorting | None = None,
 ) -> list[Row]:
     """The list from the entry `top` on, under a title and a head.
 
@@ -228,17 +243,23 @@ def paint_runs(
         top: number of the first entry in view.
         total: how many runs there are; None is as many as entries.
         shown: path of the run that the other pages are about.
+        sorting: the order that the heads show; the entries are in it already.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
-    columns = _columns(entries, width)
-    rows = [_paint_title(entries, top, room, total, width, glyphs), _paint_head(columns, width, glyphs)]
+    table = Table(
+        run_columns(entries, glyphs, shown),
+        entries,
+        target=lambda one: Target(TargetKind.RUN, one.path.raw),
+        sorting=sorting,
+        sign=lambda one: _sign(one, glyphs),
+    )
+    painter = TablePainter(table, width, glyphs)
+    rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
     if not entries:
         rows.append(text_row("no run matches", width, glyphs, "dim"))
-    rows += [
-        _paint_entry(one, columns, width, glyphs, is_shown=one.path.raw == shown) for one in entries[top : top + room]
-    ]
+    rows += [painter.row(number) for number in range(len(entries))[top : top + room]]
     return fill(rows, height)
 
 
@@ -268,37 +289,17 @@ def _paint_title(
     return builder.row()
 
 
-def _paint_head(columns: _Columns, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs).add(" " * _SIGN).left("run", columns.name, "dim")
-    builder.left("trainer" if columns.trainer else "", columns.trainer, "dim")
-    if columns.step:
-        builder.right("step", columns.step - _GAP, "dim").add(" " * _GAP)
-    builder.left("state", columns.state, "dim")
-    if columns.age:
-        builder.left("age", columns.age, "dim")
-    return builder.left("worst" if columns.verdict else "", columns.verdict, "dim").row()
+def _sign(entry: RunEntry, glyphs: Glyphs) -> tuple[str, str]:
+    sign = glyphs.state(entry.state) if entry.state in _GONE else glyphs.level(entry.level)
+    return sign, LEVEL_ROLES[entry.attention]
 
 
-def _paint_entry(entry: RunEntry, columns: _Columns, width: int, glyphs: Glyphs, *, is_shown: bool) -> Row:
-    is_gone = entry.state in _GONE
-    role, state_role = LEVEL_ROLES[entry.attention], STATE_ROLES.get(entry.state, "dim")
-    sign = glyphs.state(entry.state) if is_gone else glyphs.level(entry.level)
-    builder = RowBuilder(width, glyphs).add(" ").add(f"{sign} ", role)
-    name = clip_middle(_name(entry), columns.name - _GAP)
-    builder.left(name, columns.name, "strong" if is_shown else "text")
-    if columns.trainer:
-        builder.left(clip_middle(_trainer(entry), columns.trainer - _GAP), columns.trainer, "note")
-    if columns.step:
-        builder.right(_step(entry), columns.step - _GAP, "value").add(" " * _GAP)
-    builder.left(f"{glyphs.state(entry.state)} {_state(entry)}", columns.state, state_role)
-    if columns.age:
-        builder.left(_age(entry), columns.age, "dim")
-    if columns.verdict and entry.verdict:
-        more = f" +{entry.more}" if entry.more else ""
-        # Of a title the end tells most, of an error its name.
-        shorten = clip if entry.state is RunState.DIED else clip_middle
-        builder.add(shorten(entry.verdict, columns.verdict - _GAP - len(more)), role).add(more, "dim")
-    return builder.row(Target(TargetKind.RUN, entry.path.raw))
+def _paint_verdict(entry: RunEntry, cells: int) -> Line:
+    more = f" +{entry.more}" if entry.verdict and entry.more else ""
+    # Of a title the end tells most, of an error its name.
+    shorten = clip if entry.state is RunState.DIED else clip_middle
+    text = shorten(entry.verdict, cells - len(more))
+    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim")
 
 
 class RunsPage(ListPage):

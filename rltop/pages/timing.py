@@ -21,6 +21,7 @@ from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wr
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
+from rltop.rows.table import Column, Kind, Table, paint_table
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.structs import Struct
@@ -29,8 +30,8 @@ LEAST = (40, 12)
 _MIN_FOR_TREND = 8
 _SLOWER = 0.05
 _BARS = 40
-_ALL_NUMBERS = 9 + 10 + 10 + 8 + 8
-"""Cells of last, median, p95, share and trend."""
+_STEP = "step"
+"""The name of the whole, above its stages."""
 
 
 class StageStatistic(Struct):
@@ -203,46 +204,66 @@ def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: G
     return fill([*rows, *text, *table], height)
 
 
+def stage_columns(view: TimingPageView, width: int, glyphs: Glyphs) -> Sequence[Column[StageStatistic]]:
+    """The columns of the stages of a step.
+
+    Args:
+        view: the page.
+        width: cells of the screen; names of stages grow with it.
+        glyphs: the signs to draw with.
+    """
+    name = 18 if width >= 70 else 13 if width >= 44 else 10
+    steps = f"{view.steps} steps"
+    return (
+        Column("stage", _stage_name, Kind.NAME, least=name, most=name, sort=lambda one: one.name.raw),
+        Column("last", lambda one: (units.duration(one.last_s), "value"), least=8, sort=lambda one: one.last_s),
+        Column("median", lambda one: (units.duration(one.median_s), "value"), least=8, sort=lambda one: one.median_s),
+        Column("p95", lambda one: (units.duration(one.p95_s), "note"), least=8, priority=2, sort=lambda one: one.p95_s),
+        Column(
+            "share", lambda one: ("" if one.name.raw == _STEP else share_text(one.share), "unit"), least=6, priority=1,
+            sort=lambda one: one.share,
+        ),
+        Column("trend", _trend, least=6, sort=lambda one: one.trend),
+        Column(
+            steps, lambda one, cells: _bars(one, cells, glyphs), Kind.DRAWN, least=len(steps),
+            most=_BARS, priority=4, gap=3, wants=lambda one: min(_BARS, view.steps),
+        ),
+        Column("", lambda one: (_ran_on(one, view), "dim"), Kind.TEXT, least=10, priority=3),
+    )  # fmt: skip
+
+
+def _stage_name(one: StageStatistic) -> tuple[str, str]:
+    return one.name.display, "strong" if one.name.raw == _STEP else "text"
+
+
+def _ran_on(one: StageStatistic, view: TimingPageView) -> str:
+    return f"on {one.runs} {'step' if one.runs == 1 else 'steps'}" if one.runs < view.steps else ""
+
+
 def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
-    name = 18 if width >= 70 else 13 if width >= 44 else 9
-    has_p95, has_bars = width >= 3 + name + _ALL_NUMBERS, width >= 84
-    head = RowBuilder(width, glyphs).add("   ").left("stage", name, "dim").right("last", 9, "dim")
-    head.right("median", 10, "dim")
-    if has_p95:
-        head.right("p95", 10, "dim").right("share", 8, "dim")
-    head.right("trend", 8, "dim")
-    if has_bars:
-        head.add(f"   {view.steps} steps", "dim")
-    rows = [head.row()]
-    bars = min(_BARS, width - (3 + name + _ALL_NUMBERS + 3) - 1)
     timing = view.timing
     step = timing.step if timing is not None else None
-    for one in view.table:
-        builder = RowBuilder(width, glyphs).add(" ").add("  " if one.name.raw == "step" else f"{glyphs.bar} ", one.role)
-        builder.left(one.name.display, name, "strong" if one.name.raw == "step" else "text")
-        builder.right(units.duration(one.last_s), 9, "value").right(units.duration(one.median_s), 10, "value")
-        if has_p95:
-            builder.right(units.duration(one.p95_s), 10, "note")
-            builder.right(share_text(one.share) if one.name.raw != "step" else "", 8, "unit")
-        _paint_trend(builder, one)
-        if has_bars and bars >= 8:
-            builder.add("   ").add(_bars(one, bars, glyphs), one.role)
-        if one.runs < view.steps and builder.room > 12:
-            builder.add(f" on {one.runs} steps", "dim")
-        key = "" if one.name.raw == "step" else _key_of(timing, one.name.raw)
-        rows.append(builder.row(Target(TargetKind.TIMING, key, step)))
-    return rows
+
+    def target(one: StageStatistic) -> Target:
+        return Target(TargetKind.TIMING, "" if one.name.raw == _STEP else _key_of(timing, one.name.raw), step)
+
+    table = Table(
+        stage_columns(view, width, glyphs),
+        view.table,
+        target=target,
+        sign=lambda one: ("" if one.name.raw == _STEP else glyphs.bar, one.role),
+    )
+    return paint_table(table, width, glyphs)
 
 
-def _paint_trend(builder: RowBuilder, one: StageStatistic) -> None:
+def _trend(one: StageStatistic) -> tuple[str, str]:
     if one.trend is None:
-        builder.right(units.UNKNOWN, 8, "dim")
-        return
+        return units.UNKNOWN, "dim"
     role = "warn" if one.trend > 0.2 and one.share > 0.02 else "note"
-    builder.right(units.change(1 + one.trend, 1.0, Unit.NONE), 8, role)
+    return units.change(1 + one.trend, 1.0, Unit.NONE), role
 
 
-def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> str:
+def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> tuple[str, str]:
     """The history in at most `cells` bars; each shows the slowest step that it covers."""
     history = one.history
     per = max(1, -(-len(history) // cells))
@@ -250,7 +271,7 @@ def _bars(one: StageStatistic, cells: int, glyphs: Glyphs) -> str:
     for start in range(0, len(history), per):
         part = [seconds for seconds in history[start : start + per] if not math.isnan(seconds)]
         merged.append(max(part) if part else math.nan)
-    return block_bars(merged, glyphs)
+    return block_bars(merged, glyphs), one.role
 
 
 def _key_of(timing: TimingView | None, name: str) -> str:

@@ -12,8 +12,8 @@ from typing import ClassVar
 from rltop import units
 from rltop.model import Event, Label, Verdict, VerdictState
 from rltop.pages.chain import ChainView, build_chain
-from rltop.pages.chain_rows import columns_of, paint_chain
-from rltop.pages.events import paint_event
+from rltop.pages.chain_rows import line_cells, paint_chain
+from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
@@ -76,7 +76,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     )
     if verdict is None or snapshot.step is None:
         return empty
-    chain = build_chain(snapshot, verdict, columns_of(width).cells)
+    chain = build_chain(snapshot, verdict, line_cells(width))
     return replace(empty, records=_records(snapshot, verdict) if snapshot.at_step is None else None, chain=chain)
 
 
@@ -169,7 +169,7 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
     if not view.events:
         return []
     rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
-    return rows + [paint_event(event, width, glyphs)._replace(links=()) for event in view.events[:12]]
+    return rows + [row._replace(links=()) for row in paint_events(view.events[:12], width, glyphs)]
 
 
 class VerdictPage(Page):

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 
 from rltop import units
 from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
-from rltop.pages.events import whole_event
+from rltop.pages.events import paint_events
 from rltop.pages.header import count_words
 from rltop.pages.streams import build_streams, paint_streams
 from rltop.report.text import PALETTE, rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row
+from rltop.rows.table import Column, Kind, Table, TablePainter
 from rltop.rows.themes import load_palette
 from rltop.rules.diagnosis import next_steps
 from rltop.rules.options import EngineOptions
@@ -29,6 +30,7 @@ _SHOWN_FACTS = 10
 _ROUTINE = frozenset({"F2", "F3", "F4"})
 """Facts that every run is full of: checkpoints, validations, metrics that come later."""
 _SHOWN_STEPS = 3
+_MOST_LINES = 6
 _LABEL = 10
 
 
@@ -54,19 +56,18 @@ def check_text(
         rows.append(text_row("no metrics in it", width, glyphs, "warn"))
     elif not firing:
         rows.append(text_row("nothing fires at the end", width, glyphs, "ok"))
-    for verdict in firing:
-        rows += _verdict(snapshot, verdict, width, glyphs)
+    rows += _verdicts(snapshot, firing, width, glyphs)
     events = events_since(snapshot.events, since)
     if events or since is not None:
         after = "" if since is None else f" since step {units.step(since)}"
         more = f", the last {_SHOWN}" if len(events) > _SHOWN else ""
         rows += [Row(()), text_row(f"events{after}: {units.count(len(events))}{more}", width, glyphs, "dim")]
-        rows += [row for event in events[-_SHOWN:] for row in whole_event(event, width, glyphs)]
+        rows += paint_events(events[-_SHOWN:], width, glyphs, lines=_MOST_LINES)
     facts = [event for event in snapshot.events if _explains(event, since)]
     if facts:
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
         rows += [Row(()), text_row(f"facts: {units.count(len(facts))}{more}", width, glyphs, "dim")]
-        rows += [row for event in facts[-_SHOWN_FACTS:] for row in whole_event(event, width, glyphs)]
+        rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
     words = count_words(snapshot.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
     if snapshot.verdicts.silenced:
@@ -141,16 +142,27 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
     return builder.row()
 
 
-def _verdict(snapshot: Snapshot, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
-    role = LEVEL_ROLES[verdict.level]
-    head = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} ", role)
-    head.left(verdict.level.word.upper(), 5, role).left(verdict.rule, 5, "dim")
-    indent = head.column
-    head.add(Label.of(verdict.title).display, "strong").add(f"  since {units.step(verdict.since_step)}", "dim")
-    if verdict.key:
-        head.add(f"  {Label.of(verdict.key).display}", "dim")
-    rows = [head.row()]
-    rows += [
+def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
+    """What fires, one below the other; below each, indented to its title, what it rests on."""
+    columns: Sequence[Column[Verdict]] = (
+        Column("", lambda one: (one.level.word.upper(), LEVEL_ROLES[one.level]), is_right=False),
+        Column("", lambda one: (one.rule, "dim"), least=4, is_right=False, gap=1),
+        Column("", lambda one: (Label.of(one.title).display, "strong"), Kind.NAME, least=24),
+        Column("", lambda one: (f"since {units.step(one.since_step)}", "dim"), is_right=False, priority=1),
+        Column("", lambda one: (Label.of(one.key).display, "dim"), Kind.NAME, least=16, priority=2),
+    )
+    table = Table(columns, verdicts, sign=lambda one: (glyphs.level(one.level), LEVEL_ROLES[one.level]))
+    painter = TablePainter(table, width, glyphs)
+    indent, _ = painter.place(2)
+    rows: list[Row] = []
+    for number, verdict in enumerate(verdicts):
+        rows += [painter.row(number), *_below(snapshot, verdict, indent, width, glyphs)]
+    return rows
+
+
+def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:
+    """What a verdict says, the numbers behind it, and what to look at."""
+    rows = [
         RowBuilder(width, glyphs).to(indent).add(piece).row()
         for piece in wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
     ]

@@ -13,7 +13,7 @@ from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.errors import RltopError
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
-from rltop.pages.events import whole_event
+from rltop.pages.events import paint_events
 from rltop.pages.signals import baseline_of
 from rltop.report.check_text import evidence_words
 from rltop.rows.cells import RowBuilder, text_row, wrap
@@ -27,7 +27,7 @@ from rltop.run.snapshot import Snapshot
 
 _MARGIN = 12
 _MOST_LINES = 40
-_SHOWN_EVENTS = 12
+_SHOWN_EVENTS, _WORDS = 12, 6
 _TRAITS = (
     Traits(has_critic=True, is_group_relative=True, has_reference=True, is_single_update=False, is_async=True),
     Traits(is_preference=True),
@@ -169,7 +169,7 @@ def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> 
         return rows + field_rows("events", [never], width, glyphs)
     more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
     rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
-    return rows + [row for event in events[-_SHOWN_EVENTS:] for row in whole_event(event, width, glyphs)]
+    return rows + paint_events(events[-_SHOWN_EVENTS:], width, glyphs, lines=_WORDS)
 
 
 def _seen(snapshot: Snapshot, signal: Signal) -> str:

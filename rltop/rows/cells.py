@@ -114,6 +114,22 @@ class RowBuilder:
             self._links.append(RowLink(start, self._cells, target))
         return self
 
+    def place(self, column: int, text: str, role: str, cells: int) -> Self:
+        """Write what is known to fit: `text` of `cells` cells, plain, at a column that is still free."""
+        pieces = self._pieces
+        missing = column - self._cells
+        if missing > 0:
+            if pieces and pieces[-1][1] == "text":
+                pieces[-1] = Piece(pieces[-1][0] + " " * missing, "text")
+            else:
+                pieces.append(Piece(" " * missing, "text"))
+        if pieces and pieces[-1][1] == role:
+            pieces[-1] = Piece(pieces[-1][0] + text, role)
+        else:
+            pieces.append(Piece(text, role))
+        self._cells = column + cells
+        return self
+
     def line(self, pieces: Line) -> Self:
         """Write pieces one after the other."""
         for piece in pieces:

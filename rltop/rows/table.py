@@ -1,56 +1,60 @@
 """One table for everything that is tabular: columns that never collide, numbers that are never cut.
 
-Owns how wide each column is, which columns leave where there is no room, how names
-are cut so that they can still be told apart, and what a row and a head lead to. What
-a cell says is its column's.
+Owns how wide each column is, which columns leave where there is no room, and what a
+row and a head lead to. What a cell says is its column's; how a name is cut is `names`'.
 """
 
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from rltop.rows.cells import ELLIPSIS, RowBuilder, clip, clip_middle
+from rltop.rows.cells import RowBuilder, clip, wrap
 from rltop.rows.glyphs import Glyphs
+from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target
-from rltop.rows.widths import cell_width, char_width, plain
+from rltop.rows.widths import cell_width, plain
 
 T = TypeVar("T")
+Cell = Line | tuple[str, str]
+"""What stands in a cell: text and its role, or pieces."""
 
 
 class Kind(enum.Enum):
     """What may be done to the cells of a column where there is no room for all of it."""
 
     NUMBER = enum.auto()
-    """Nothing: a number is whole or its column is not there. At the right edge, unless said otherwise."""
+    """Nothing: it is whole or its column is not there. At the right edge, unless said otherwise."""
     NAME = enum.auto()
     """Cut where the names of the column are the same, so that what tells them apart stays."""
     TEXT = enum.auto()
     """Cut at its end."""
     DRAWN = enum.auto()
-    """Drawn anew for the cells that there are: bars, lines."""
+    """Drawn for the cells that there are, when its row is painted and no earlier: lines, bars, remarks."""
 
 
 class Column(NamedTuple, Generic[T]):
     """One column.
 
     Attributes:
-        head: what stands above it.
-        cell: what stands in a row: text and role, or pieces; of a `DRAWN` column called with the cells that it has.
+        head: what stands above it; of a drawn column perhaps what draws it for its cells.
+        cell: what stands in a row; of a `DRAWN` column it is given the cells too.
         kind: what may be cut.
-        least: cells that it needs, else it leaves (a `NUMBER` needs its widest cell).
-        most: cells that it takes at the most; 0 is as many as its widest cell.
-        priority: the column with the highest one leaves first; 0 never leaves.
+        least: cells without which it leaves. A number has at least as many, so that a longer one moves nothing.
+        most: cells that it takes at the most, 0 for no limit.
+        priority: the column with the highest one leaves first; 0 never leaves and is narrowed instead.
         is_right: cells stand at the right edge; None is what the kind says.
         sort: by what the table can be sorted in this column; None where it cannot.
         gap: blanks in front of it.
+        wants: cells that a drawn cell would fill; without it the column takes what no other one wants.
+        shorten: names in so many cells, where that is not `told_apart` of what the cells say.
+        is_steady: it has `least` cells even where no name or text of it is that long.
+        lines: rows that a text may be wrapped into; only of the last column.
     """
 
-    head: str
-    cell: Callable[..., Line | tuple[str, str]]
+    head: str | Callable[[int], Line]
+    cell: Callable[..., Cell]
     kind: Kind = Kind.NUMBER
     least: int = 1
     most: int = 0
@@ -58,6 +62,10 @@ class Column(NamedTuple, Generic[T]):
     is_right: bool | None = None
     sort: Callable[[T], float | str | None] | None = None
     gap: int = 2
+    wants: Callable[[T], int] | None = None
+    shorten: Callable[[Sequence[T], int], Sequence[str]] | None = None
+    is_steady: bool = False
+    lines: int = 1
 
     @property
     def stands_right(self) -> bool:
@@ -92,46 +100,110 @@ def in_order(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting 
     return [*(item for _, item in known), *(item for key, item in keyed if key is None or key != key)]
 
 
+def next_sorting(columns: Sequence[Column[T]], sorting: Sorting | None) -> Sorting | None:
+    """The order after this one: by each column that can sort, from left to right, then as the rows come (None).
+
+    Args:
+        columns: the columns.
+        sorting: the order now.
+    """
+    heads = [one.head for one in columns if one.sort is not None and isinstance(one.head, str) and one.head]
+    at = heads.index(sorting.head) + 1 if sorting is not None and sorting.head in heads else 0
+    if at == len(heads) or (sorting is not None and not at):
+        return None
+    by = next(one for one in columns if one.head == heads[at])
+    # Names are looked for from A to Z, numbers from the largest.
+    return Sorting(heads[at], is_falling=by.kind is Kind.NUMBER)
+
+
 class Layout(NamedTuple):
     """Which columns there are, and how many cells each has, gap aside."""
 
     columns: tuple[int, ...]
     cells: tuple[int, ...]
 
+    def of(self, number: int) -> int:
+        """Cells of a column; 0 where it has left."""
+        return self.cells[self.columns.index(number)] if number in self.columns else 0
+
 
 def lay_out(wanted: Sequence[int], columns: Sequence[Column[T]], width: int) -> Layout:
     """Divide a width among columns.
 
     Columns leave, the highest priority first, until what the others need at the least
-    has room. What is then left over goes to those that want more, in the order of
-    priority; drawn columns share what nobody else wants.
+    has room; of those that never leave, what is drawn is narrowed first, then texts,
+    then names. What is left over goes to the columns that want more, the narrowest of
+    them first, and at the last to what is drawn.
 
     Args:
-        wanted: cells of the widest cell or head of each column.
+        wanted: cells of the widest cell or head of each column; 0 where none of its cells says anything, it leaves.
         columns: the columns.
-        width: cells for all of them, the first gap included.
+        width: cells for all of them, without a gap in front of the first.
     """
-    kept = list(range(len(columns)))
+    kept = [one for one in range(len(columns)) if wanted[one]]
+    cells = [_needed(each, column) for each, column in zip(wanted, columns, strict=True)]
 
-    def needed(number: int) -> int:
-        column = columns[number]
-        whole = max(wanted[number], column.least) if column.kind is Kind.NUMBER else column.least
-        return whole if not column.most or column.kind is Kind.NUMBER else min(whole, column.most)
+    spare = width - sum(cells[one] + columns[one].gap for one in kept) + (columns[kept[0]].gap if kept else 0)
 
-    while sum(needed(one) + columns[one].gap for one in kept) > width:
+    def leave(one: int) -> int:
+        """Cells that come free where a column leaves: a gap goes with it, its own or that of the next."""
+        first = kept[0]
+        kept.remove(one)
+        gap = columns[one].gap if one != first else columns[kept[0]].gap if kept else 0
+        return cells[one] + gap
+
+    while spare < 0:
         leaving = max(kept, key=lambda one: (columns[one].priority, one), default=None)
         if leaving is None or not columns[leaving].priority:
             break
-        kept.remove(leaving)
-    cells = {one: needed(one) for one in kept}
-    spare = width - sum(cells[one] + columns[one].gap for one in kept)
-    for one in sorted(kept, key=lambda each: (columns[each].kind is Kind.DRAWN, columns[each].priority)):
-        column = columns[one]
-        wants = column.most or width if column.kind is Kind.DRAWN else min(wanted[one], column.most or width)
-        more = max(0, min(spare, wants - cells[one]))
-        cells[one] += more
-        spare -= more
+        spare += leave(leaving)
+    for kind, floor in _NARROWED if spare < 0 else ():
+        for one in [one for one in reversed(kept) if columns[one].kind is kind]:
+            if spare < 0:
+                # A number has all of its cells or none.
+                less = cells[one] if floor is None else min(-spare, max(0, cells[one] - floor))
+                cells[one], spare = cells[one] - less, spare + less
+                spare += 0 if cells[one] else leave(one)
+    _share(cells, wanted, columns, kept, spare)
     return Layout(tuple(kept), tuple(cells[one] for one in kept))
+
+
+_LEAST_NAME, _LEAST_WRAPPED = 4, 12
+_NARROWED = ((Kind.DRAWN, 0), (Kind.TEXT, 0), (Kind.NAME, _LEAST_NAME), (Kind.NUMBER, None), (Kind.NAME, 0))
+"""What is narrowed where no column may leave, in order, and to how many cells."""
+
+
+def _needed(wanted: int, column: Column[T]) -> int:
+    if column.kind is Kind.NUMBER:
+        return max(wanted, column.least)
+    if column.is_steady or (column.kind is Kind.DRAWN and column.wants is None):
+        return column.least
+    return min(column.least, wanted)
+
+
+def _share(
+    cells: list[int], wanted: Sequence[int], columns: Sequence[Column[T]], kept: Sequence[int], spare: int
+) -> None:
+    """Give out the cells that are left over: to the narrowest of those that want more, then to what is drawn."""
+    limit = {one: min(wanted[one], columns[one].most or wanted[one]) for one in kept}
+    growing = [
+        one
+        for one in kept
+        if columns[one].kind in (Kind.NAME, Kind.TEXT) or (columns[one].kind is Kind.DRAWN and columns[one].wants)
+    ]
+    while spare > 0 and (growing := [one for one in growing if cells[one] < limit[one]]):
+        lowest = min(cells[one] for one in growing)
+        least = [one for one in growing if cells[one] == lowest]
+        above = min([limit[one] for one in least] + [cells[one] for one in growing if cells[one] > lowest]) - lowest
+        rise = min(above, max(1, spare // len(least)))
+        for one in least[:spare]:
+            cells[one] += rise
+            spare -= rise
+    for one in kept:
+        if columns[one].kind is Kind.DRAWN and columns[one].wants is None:
+            more = max(0, min(spare, columns[one].most - cells[one] if columns[one].most else spare))
+            cells[one] += more
+            spare -= more
 
 
 class Table(NamedTuple, Generic[T]):
@@ -139,7 +211,7 @@ class Table(NamedTuple, Generic[T]):
 
     Attributes:
         columns: from left to right.
-        items: the rows, in order.
+        items: the rows, in order; columns are as wide as all of them need, whichever are painted.
         target: what a row leads to; None where it leads nowhere.
         sorting: the order that the heads show; the rows are in it already.
         head_target: what a head leads to, for those that can be sorted by.
@@ -154,8 +226,188 @@ class Table(NamedTuple, Generic[T]):
     sign: Callable[[T], tuple[str, str]] | None = None
 
 
+class _Shown(NamedTuple, Generic[T]):
+    """A column where it stands.
+
+    Attributes:
+        column: the column.
+        head: what stands above it.
+        start, cells: where.
+        texts, widths: of its cells; none of a drawn column.
+        is_right: they stand at the right edge.
+        names: its names where they are cut, by the cells that something behind them takes.
+    """
+
+    column: Column[T]
+    head: str
+    start: int
+    cells: int
+    texts: Sequence[Cell]
+    widths: Sequence[int]
+    is_right: bool
+    names: Mapping[int, Sequence[str]]
+
+    def cell(self, number: int) -> Cell:
+        """What stands in a row, no wider than the column."""
+        cell = self.texts[number]
+        if cell and isinstance(cell[0], str):
+            return self.names[0][number] if self.names else clip(cell[0], self.cells), str(cell[1])
+        line = _line(cell)
+        if self.names and line:
+            line = (Piece(self.names[_behind(line)][number], line[0].role), *line[1:])
+        return _within(line, self.cells)
+
+
+class _Measured(NamedTuple):
+    """The cells of a column, their widths, and how many cells the widest wants; 0 where the column says nothing."""
+
+    texts: Sequence[Cell] = ()
+    widths: Sequence[int] = ()
+    wanted: int = 0
+
+
+def _measure(table: Table[T], heads: Sequence[str], width: int) -> list[_Measured]:
+    """Ask every column for its cells, but for those that leave whatever they say: most of a narrow screen's."""
+    measured = [_Measured()] * len(table.columns)
+    used = 0
+    for number in sorted(range(len(table.columns)), key=lambda one: (table.columns[one].priority, one)):
+        column, head = table.columns[number], cell_width(heads[number])
+        gap = column.gap if number else 0
+        if column.priority and column.kind is Kind.NUMBER and used + gap + max(column.least, head) > width:
+            break
+        found = _measured(column, table.items, head)
+        used += gap + _needed(found.wanted, column) if found.wanted else 0
+        if column.priority and used > width:
+            break
+        measured[number] = found
+    return measured
+
+
+def _measured(column: Column[T], items: Sequence[T], head: int) -> _Measured:
+    if column.kind is Kind.DRAWN:
+        if column.wants is None:
+            return _Measured(wanted=max(head, 1))
+        wants = max([column.wants(item) for item in items], default=1)
+        return _Measured(wanted=max(head, wants) if wants else 0)
+    cell = column.cell
+    texts = [cell(item) for item in items]
+    widths = [_cells(each) for each in texts]
+    widest = max(widths, default=1)
+    return _Measured(texts, widths, max(head, widest) if widest else 0)
+
+
+class TablePainter(Generic[T]):
+    """A table laid out for a width; heads and rows are painted one at a time, so that others may stand between."""
+
+    def __init__(self, table: Table[T], width: int, glyphs: Glyphs) -> None:
+        """Lay out a table.
+
+        Args:
+            table: what to paint.
+            width: cells; no row is wider.
+            glyphs: the signs to draw with.
+        """
+        self._table, self._width, self._glyphs = table, width, glyphs
+        self.items = table.items
+        front = 3 if table.sign is not None else 1
+        heads = [_head(column, table.sorting, glyphs) for column in table.columns]
+        measured = _measure(table, heads, width - front)
+        wanted = [one.wanted for one in measured]
+        layout = lay_out(wanted, table.columns, width - front)
+        self._shown: list[_Shown[T]] = []
+        start = front
+        for place, (one, cells) in enumerate(zip(layout.columns, layout.cells, strict=True)):
+            column = table.columns[one]
+            start += column.gap if place else 0
+            is_cut = column.kind is Kind.NAME and wanted[one] > cells
+            texts, widths, _ = measured[one]
+            names = self._names(column, texts, cells) if is_cut else {}
+            self._shown.append(_Shown(column, heads[one], start, cells, texts, widths, column.stands_right, names))
+            start += cells
+
+    def _names(self, column: Column[T], texts: Sequence[Cell], cells: int) -> Mapping[int, Sequence[str]]:
+        """The names of a column as they are cut, by the cells of what stands behind a name and stays whole."""
+        if column.shorten is not None:
+            return {0: column.shorten(self._table.items, cells)}
+        names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
+        return {rest: told_apart(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
+
+    def place(self, number: int) -> tuple[int, int]:
+        """Where a column begins and how many cells it has; none at the end of the row where it has left."""
+        column = self._table.columns[number]
+        return next(((one.start, one.cells) for one in self._shown if one.column is column), (self._width, 0))
+
+    def head(self) -> Row:
+        """The heads; of a table that can be sorted each leads to the table sorted by it."""
+        table, builder = self._table, RowBuilder(self._width, self._glyphs)
+        for column, head, start, cells, *_ in self._shown:
+            if not isinstance(column.head, str):
+                builder.to(start).line(column.head(cells))
+                continue
+            text = clip(head, cells)
+            is_hot = table.head_target is not None and column.sort is not None
+            target = table.head_target(column.head) if table.head_target is not None and is_hot else None
+            builder.to(start + (cells - cell_width(text) if column.stands_right else 0)).add(text, "dim", target)
+        return builder.row()
+
+    def row(self, number: int) -> Row:
+        """The first row of an item."""
+        return self._begun(number).row(self._table.target(self._table.items[number]))
+
+    def rows(self, number: int) -> list[Row]:
+        """All rows of an item: what the last column wraps stands in rows below the first."""
+        last = self._shown[-1] if self._shown else None
+        if last is None or last.column.lines == 1 or last.widths[number] <= last.cells:
+            return [self.row(number)]
+        line = _line(last.texts[number])
+        indent = last.start + _cells(line[:-1])
+        first, *rest = wrap(line[-1].text, max(_LEAST_WRAPPED, self._width - indent - 1), last.column.lines) or [""]
+        builder = self._begun(number, last).to(last.start).line(line[:-1]).add(first, line[-1].role)
+        rows = [builder.row(self._table.target(self._table.items[number]))]
+        return rows + [RowBuilder(self._width, self._glyphs).to(indent).add(each, line[-1].role).row() for each in rest]
+
+    def _begun(self, number: int, before: _Shown[T] | None = None) -> RowBuilder:
+        """A row from its sign on, to its end or to where a column begins."""
+        table = self._table
+        item = table.items[number]
+        builder = RowBuilder(self._width, self._glyphs)
+        if table.sign is not None:
+            sign, role = table.sign(item)
+            builder.add(" ").add(f"{sign or ' '} ", role)
+        for shown in self._shown:
+            if shown is before:
+                break
+            column, at, cells = shown.column, shown.start, shown.cells
+            if column.kind is Kind.DRAWN:
+                cell, used = column.cell(item, cells), cells
+            else:
+                cell, used = shown.texts[number], shown.widths[number]
+                if shown.names or used > cells:
+                    cell = shown.cell(number)
+                    used = _cells(cell)
+                if shown.is_right:
+                    at += cells - used
+            if not cell:
+                continue
+            if isinstance(cell[0], str):
+                text, role = cell
+                if text:
+                    is_ascii = text.isascii()
+                    builder.place(
+                        at, text if is_ascii else plain(text), role, len(text) if is_ascii else cell_width(text)
+                    )
+                continue
+            for text, role in cell:
+                is_ascii = text.isascii()
+                wide = len(text) if is_ascii else cell_width(text)
+                if text:
+                    builder.place(at, text if is_ascii else plain(text), role, wide)
+                at += wide
+        return builder
+
+
 def paint_table(table: Table[T], width: int, glyphs: Glyphs, *, has_head: bool = True) -> list[Row]:
-    """The head and a row for each item.
+    """The head and the rows of each item.
 
     Args:
         table: what to paint.
@@ -164,165 +416,54 @@ def paint_table(table: Table[T], width: int, glyphs: Glyphs, *, has_head: bool =
         has_head: paint the heads too.
 
     Returns:
-        One row, then one for each item.
+        One row, then those of each item: one, or as many as its wrapped column takes.
     """
-    front = 3 if table.sign is not None else 1
-    texts = [
-        [column.cell(item) if column.kind is not Kind.DRAWN else ("", "") for item in table.items]
-        for column in table.columns
-    ]
-    heads = [_head(column, table.sorting, glyphs) for column in table.columns]
-    wanted = [
-        max([cell_width(head), *(_cells(cell) for cell in cells)]) for head, cells in zip(heads, texts, strict=True)
-    ]
-    layout = lay_out(wanted, table.columns, width - front + (table.columns[0].gap if table.columns else 0))
-    names = {
-        one: told_apart([_text(cell) for cell in texts[one]], cells)
-        for one, cells in zip(layout.columns, layout.cells, strict=True)
-        if table.columns[one].kind is Kind.NAME
-    }
-    rows = [_paint_head(table, heads, layout, front, width, glyphs)] if has_head else []
-    for number, item in enumerate(table.items):
-        builder = RowBuilder(width, glyphs)
-        sign, role = ("", "text") if table.sign is None else table.sign(item)
-        builder.add(" ").add(sign, role).to(front)
-        for place, (one, cells) in enumerate(zip(layout.columns, layout.cells, strict=True)):
-            column = table.columns[one]
-            line = _line(column.cell(item, cells) if column.kind is Kind.DRAWN else texts[one][number])
-            if one in names and line:
-                line = (Piece(names[one][number], line[0].role),)
-            _put(builder, line, cells, column, is_first=not place)
-        rows.append(builder.row(table.target(item)))
-    return rows
-
-
-def _put(builder: RowBuilder, line: Line, cells: int, column: Column[T], *, is_first: bool) -> None:
-    start = builder.column + (0 if is_first else column.gap)
-    used = sum(cell_width(piece.text) for piece in line)
-    builder.to(start + max(0, cells - used) if column.stands_right else start)
-    room = cells
-    for piece in line:
-        text = clip(piece.text, room)
-        builder.add(text, piece.role)
-        room -= cell_width(text)
-    builder.to(start + cells)
-
-
-def _paint_head(table: Table[T], heads: Sequence[str], layout: Layout, front: int, width: int, glyphs: Glyphs) -> Row:
-    builder = RowBuilder(width, glyphs).to(front)
-    for place, (one, cells) in enumerate(zip(layout.columns, layout.cells, strict=True)):
-        column = table.columns[one]
-        start = builder.column + (column.gap if place else 0)
-        text = clip(heads[one], cells)
-        builder.to(start + (cells - cell_width(text) if column.stands_right else 0))
-        target = table.head_target(column.head) if table.head_target is not None and column.sort is not None else None
-        builder.add(text, "dim", target).to(start + cells)
-    return builder.row()
+    painter = TablePainter(table, width, glyphs)
+    rows = [row for number in range(len(table.items)) for row in painter.rows(number)]
+    return [painter.head(), *rows] if has_head else rows
 
 
 def _head(column: Column[T], sorting: Sorting | None, glyphs: Glyphs) -> str:
+    if not isinstance(column.head, str):
+        return ""
     if sorting is None or sorting.head != column.head:
         return column.head
     return f"{glyphs.fall if sorting.is_falling else glyphs.rise}{column.head}"
 
 
-def _line(cell: Line | tuple[str, str]) -> Line:
+def _line(cell: Cell) -> Line:
     if cell and isinstance(cell[0], str):
         return (Piece(cell[0], cell[1] if isinstance(cell[1], str) else "text"),)
     return cell
 
 
-def _text(cell: Line | tuple[str, str]) -> str:
-    return "".join(piece.text for piece in _line(cell))
+def _text(line: Sequence[object]) -> str:
+    return "".join(piece[0] for piece in line if isinstance(piece, tuple))
 
 
-def _cells(cell: Line | tuple[str, str]) -> int:
-    return cell_width(_text(cell))
+def _cells(cell: Cell) -> int:
+    first = cell[0] if cell else ""
+    if isinstance(first, str):
+        return len(first) if first.isascii() else cell_width(first)
+    if len(cell) == 1:
+        return cell_width(first[0])
+    return sum([cell_width(piece[0]) for piece in cell])
 
 
-def told_apart(names: Sequence[str], width: int) -> list[str]:
-    """Names in at most `width` cells each, cut where they are the same as their neighbours.
-
-    A name that fits stays whole. Of one that does not, the part from where it differs
-    from the name most like it is kept, with as much before and behind as there is
-    room for; two names that differ look the same only where `width` is too small for
-    the difference itself.
-
-    Args:
-        names: the names of a column.
-        width: cells for each.
-
-    Returns:
-        The names as they are shown, in the same order.
-    """
-    whole = [plain(name) for name in names]
-    if all(cell_width(name) <= width for name in whole):
-        return whole
-    spans = _differences(set(whole))
-    shown = {name: name if cell_width(name) <= width else _kept(name, *spans[name], width) for name in spans}
-    seen = Counter(shown.values())
-    for cut in (clip, clip_middle):
-        # Names that are alike in pairs can still come out the same: then the other end is shown.
-        for name, text in shown.items():
-            if seen[text] > 1 and cut(name, width) not in seen:
-                shown[name] = cut(name, width)
-                seen[shown[name]] += 1
-    return [shown[name] for name in whole]
+def _behind(cell: Cell) -> int:
+    """Cells of what stands behind the name of a cell."""
+    return 0 if len(cell) < 2 or isinstance(cell[0], str) else _cells(_line(cell)[1:])
 
 
-def _differences(names: set[str]) -> dict[str, tuple[int, int]]:
-    """Where each name differs from those most like it: from its first unlike character to behind its last one."""
-    starts = dict.fromkeys(names, 0)
-    for first, second in pairwise(sorted(names)):
-        same = _common(first, second)
-        starts[first], starts[second] = max(starts[first], same), max(starts[second], same)
-    ends = dict.fromkeys(names, 0)
-    for first, second in pairwise(sorted(names, key=lambda name: name[::-1])):
-        same = _common(first[::-1], second[::-1])
-        ends[first], ends[second] = max(ends[first], same), max(ends[second], same)
-    return {name: (starts[name], max(starts[name] + 1, len(name) - ends[name])) for name in names}
-
-
-def _common(first: str, second: str) -> int:
-    """How many characters the two begin with alike."""
-    for number, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return number
-    return min(len(first), len(second))
-
-
-def _kept(name: str, start: int, stop: int, width: int) -> str:
-    """A name with its characters `start` to `stop` in view, as far as there is room.
-
-    What is left over goes to the end before the beginning: the end of a key tells most.
-    """
-    if width < 4:
-        return clip(name[start:], width)
-    if not start:
-        head = _begin(name, max(1, min(stop, width - 1), (width - 1) // 3))
-        return clip(name, width) if stop > width - 1 else f"{head}{ELLIPSIS}{_end(name, width - 1 - cell_width(head))}"
-    tail = name[start:]
-    if cell_width(tail) > width - 1:
-        return f"{ELLIPSIS}{clip(tail, width - 1)}"
-    tail = _end(name, max(cell_width(tail), (width - 1) * 2 // 3))
-    return f"{_begin(name, width - 1 - cell_width(tail))}{ELLIPSIS}{tail}"
-
-
-def _begin(text: str, cells: int) -> str:
-    """As many characters from the beginning as `cells` hold."""
-    taken = 0
-    for number, char in enumerate(text):
-        taken += char_width(char)
-        if taken > cells:
-            return text[:number]
-    return text
-
-
-def _end(text: str, cells: int) -> str:
-    """As many characters from the end as `cells` hold."""
-    taken = 0
-    for number in range(len(text) - 1, -1, -1):
-        taken += char_width(text[number])
-        if taken > cells:
-            return text[number + 1 :]
-    return text
+def _within(line: Line, cells: int) -> Line:
+    """As much of a line as fits; what is cut ends in an ellipsis."""
+    if _cells(line) <= cells:
+        return line
+    kept = []
+    for text, role in line:
+        shown = clip(text, cells)
+        kept.append(Piece(shown, role))
+        cells -= cell_width(shown)
+        if shown != text:
+            break
+    return tuple(kept)

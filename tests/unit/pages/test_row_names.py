@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Signal
 from rltop.model.keys import split_key
-from rltop.pages.key_metrics import columns_for
+from rltop.pages.key_metrics import metric_layout
 from rltop.pages.metric import build_metric, paint_metric
 from rltop.pages.metrics import build_tree, index_tree, paint_tree
 from rltop.pages.overview import build_overview
@@ -37,14 +37,12 @@ def tinker(**more: float) -> FakeRun:
 
 @given(st.integers(0, 80), st.integers(0, 40))
 def test_a_wider_table_has_no_shorter_line(longest_key: int, longest_note: int) -> None:
-    every = [columns_for(width, longest_key, longest_note) for width in range(40, 320)]
+    every = [metric_layout(width, longest_key, longest_note) for width in range(40, 320)]
     for width, columns in zip(range(40, 320), every, strict=True):
-        note = columns.note + 1 if columns.note else 0
-        assert columns.spark_at + columns.spark + note + 1 <= width
-        assert columns.spark >= min(20, width - 33)
-        assert columns.key == 0 or columns.key >= 12
-    for part in ("title", "change", "spark"):
-        widths = [getattr(columns, part) for columns in every]
+        assert columns["line"] >= min(20, width - 33)
+        assert columns["key"] == 0 or columns["key"] >= min(12, longest_key)
+    for part in ("title", "line"):
+        widths = [columns[part] for columns in every]
         assert widths == sorted(widths), part
 
 

@@ -7,9 +7,10 @@ from itertools import pairwise
 import pytest
 
 from rltop.model import Label, Level, RunState
-from rltop.pages.runs import HEAD_ROWS, RunEntry, in_order, list_runs, paint_runs
+from rltop.pages.runs import HEAD_ROWS, RunEntry, in_order, list_runs, next_run_order, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
+from rltop.rows.table import Sorting
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
@@ -146,3 +147,23 @@ def test_a_run_that_died_says_what_of():
     run = FakeRun(**{**vars(firing_run()), "state": RunState.DIED, "failure": Label.of("exit code 137")})
     (one,) = list_runs(map(Snapshot, [run]))
     assert (one.verdict, one.more, one.attention) == ("exit code 137", 4, Level.CRIT)
+
+
+def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
+    orders, now = [], next_run_order(None)
+    while now is not None:
+        orders.append(now)
+        now = next_run_order(now)
+    assert [order.head for order in orders] == ["run", "trainer", "step", "state", "age", "worst"]
+    assert [one.step for one in sort_runs(UNEVEN, Sorting("step"))] == [1_234_567, 123_456, 7, None]
+    assert next(one.age_s for one in sort_runs(UNEVEN, Sorting("age", is_falling=False))) == 12.0
+    assert sort_runs(UNEVEN, None) == UNEVEN
+    head = text_of(paint_runs(UNEVEN, 120, 12, glyph_set(is_ascii=False), sorting=Sorting("step"))[1])
+    assert f"{glyph_set(is_ascii=False).fall}step" in head
+
+
+def test_runs_whose_names_are_alike_can_be_told_apart():
+    entries = [entry(f"experiments/2026-11/qwen-grpo-lr1e-6-seed{i}/metrics") for i in range(12)]
+    for width in (60, 80, 120):
+        rows = paint_runs(entries, width, None, glyph_set(is_ascii=False))[HEAD_ROWS:]
+        assert len({text_of(row) for row in rows}) == 12

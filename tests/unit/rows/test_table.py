@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rltop.rows.cells import clip
 from rltop.rows.glyphs import glyph_set
-from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Sorting, Table, in_order, lay_out, paint_table, told_apart
+from rltop.rows.names import told_apart
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
+from rltop.rows.table import (
+    Column,
+    Kind,
+    Sorting,
+    Table,
+    TablePainter,
+    in_order,
+    lay_out,
+    next_sorting,
+    paint_table,
+)
 from rltop.rows.widths import cell_width
 
 GLYPHS = glyph_set(is_ascii=False)
@@ -23,7 +36,7 @@ class Item(NamedTuple):
     note: str = ""
 
 
-COLUMNS = (
+COLUMNS: Sequence[Column[Item]] = (
     Column("name", lambda item: (item.name, "key"), Kind.NAME, least=6, sort=lambda item: item.name),
     Column("value", lambda item: (f"{item.value:,.3f}" if item.value is not None else "–", "value"),
            sort=lambda item: item.value),
@@ -57,7 +70,7 @@ def test_no_row_is_wider_and_no_number_is_cut(found: list[Item], width: int) -> 
 def test_columns_stand_in_the_same_cells_of_every_row(found: list[Item], width: int) -> None:
     wanted = [12, 8, 10, 20]
     layout = lay_out(wanted, COLUMNS, width)
-    assert sum(layout.cells) + sum(COLUMNS[one].gap for one in layout.columns) <= width
+    assert sum(layout.cells) + sum(COLUMNS[one].gap for one in layout.columns[1:]) <= width
     assert list(layout.columns) == sorted(layout.columns)
 
 
@@ -105,3 +118,65 @@ def test_rows_and_heads_lead_somewhere() -> None:
     head, row = paint_table(table, 60, GLYPHS)
     assert [hot.target.name for hot in head.links] == ["name", "value"]
     assert row.links[0].target == Target(TargetKind.METRIC, "loss")
+
+
+def test_of_names_in_a_row_the_number_that_differs_is_whole() -> None:
+    names = [f"prompt-{number:05d}-of-the-dataset" for number in range(200)]
+    for width in (9, 12, 20):
+        shown = told_apart(names, width)
+        assert len(set(shown)) == 200
+        assert all(f"{number:03d}" in text for number, text in enumerate(shown))
+
+
+def test_a_name_that_looks_like_no_other_keeps_what_its_cut_leaves() -> None:
+    assert told_apart(["response length", "loss"], 10) == ["res…length", "loss"]
+    assert told_apart(["response length", "loss"], 10, clip) == ["response …", "loss"]
+
+
+def test_a_longer_number_moves_nothing_while_its_column_has_room() -> None:
+    columns: Sequence[Column[Item]] = (COLUMNS[0], Column("value", COLUMNS[1].cell, least=10), COLUMNS[3])
+    places = {
+        TablePainter(Table(columns, [Item("loss", value, "a remark")]), 40, GLYPHS).place(2)
+        for value in (1.0, -123.5, 99_999.25, None)
+    }
+    assert len(places) == 1
+
+
+def test_what_never_leaves_is_narrowed_and_a_number_is_whole_or_gone() -> None:
+    kept = (COLUMNS[0], COLUMNS[1]._replace(least=8), COLUMNS[2]._replace(priority=0))
+    for width in range(1, 40):
+        layout = lay_out([20, 12, 4], kept, width)
+        assert sum(layout.cells) + 2 * (len(layout.cells) - 1) <= width
+        assert layout.of(1) in (0, 12)
+
+
+def test_a_column_that_says_nothing_leaves_with_its_head() -> None:
+    rows = paint_table(Table(COLUMNS, [Item("loss", 1.0), Item("reward", 2.0)]), 60, GLYPHS)
+    assert text(rows[0]).split() == ["name", "value", "bar"]
+
+
+def test_what_stands_behind_a_name_is_never_cut() -> None:
+    def cell(item: Item) -> Line:
+        return Piece(item.name, "key"), Piece(" (3 streams)", "dim")
+
+    table = Table((Column("run", cell, Kind.NAME, least=18), COLUMNS[1]), [Item("grpo-qwen2.5-7b-math", 1.0)])
+    assert " (3 streams)" in text(paint_table(table, 32, GLYPHS)[1])
+
+
+def test_the_last_column_wraps_below_itself() -> None:
+    columns: Sequence[Column[Item]] = (
+        COLUMNS[1],
+        Column("what", lambda item: (item.note, "text"), Kind.TEXT, least=12, lines=3),
+    )
+    rows = paint_table(Table(columns, [Item("", 1.0, "one two three four five six seven")]), 30, GLYPHS)
+    start = text(rows[1]).index("one")
+    assert [text(row)[start:].strip() for row in rows[1:]] == ["one two three four", "five six seven"]
+    assert all(text(row)[:start].isspace() for row in rows[2:])
+
+
+def test_the_next_order_goes_through_the_heads_and_back() -> None:
+    seen, now = [], next_sorting(COLUMNS, None)
+    while now is not None:
+        seen.append(now)
+        now = next_sorting(COLUMNS, now)
+    assert seen == [Sorting("name", is_falling=False), Sorting("value")]
