@@ -168,7 +168,7 @@ def _statistics(snapshot: Snapshot, reading: SignalReading) -> list[Statistic]:
         raw = stream.value(signal.key, reading.point.step)
         table += [] if raw is None else [Statistic("logged", units.number(raw), "", "in the file")]
     first, last = stream.first_step, snapshot.step
-    if first is not None and last is not None:
+    if first is not None and last is not None and first <= last:
         whole = stream.buckets(signal.key, last - first + 1, first, last + 1)
         if whole and whole[0].count:
             bucket = whole[0]

@@ -95,6 +95,12 @@ def test_the_cursor_limits_the_numbers(run: FakeRun) -> None:
     assert any(mark.role == "cursor" for mark in view.plot.marks)
 
 
+def test_a_step_before_the_first_one_has_no_numbers_and_ends_nothing(run: FakeRun) -> None:
+    view = build_metric(Snapshot(run, -1), "critic/score/mean")
+    assert [one.name for one in view.statistics if one.name in ("min", "max", "mean")] == []
+    assert paint_metric(view, 120, None, UNICODE)
+
+
 def test_a_chart_gets_at_most_two_points_a_column_and_keeps_every_extreme(run: FakeRun) -> None:
     values = [data["actor/grad_norm"] for _, data in verl_rows(is_ill=True)]
     plot = build_metric(Snapshot(run), "actor/grad_norm", columns=100).plot
