@@ -1,19 +1,15 @@
-"""Value types that cost nothing until they are used.
+"""`Struct`: a dataclass that is cheap to declare.
 
-`NamedTuple` and `Struct` are `typing.NamedTuple` and `dataclasses.dataclass(slots=True)`
-to whoever writes, reads and type-checks a class. They differ in when the constructor
-is generated: at the first instance instead of at the import. A screen that has to be
-there before a key is released imports some two hundred such classes and makes
-instances of half of them; generating all constructors took a third of its start
-(`bench/bench_start.py`), and importing `dataclasses` alone, which pulls in `inspect`
-and the parser of Python, a tenth.
-
-That a struct is frozen is the type checker's business: at run time nothing pays for it.
+To whoever writes, reads and type-checks it, a `Struct` is `dataclasses.dataclass(slots=True,
+frozen=True)`; it differs in when its constructor is generated: at the first instance
+instead of at the import. The first frame imports a hundred such classes and makes
+instances of half of them: with `dataclasses`, which pulls in `inspect` and the parser
+of Python, it would come 40 to 50 ms later (a third of its processor time). That a struct is frozen is the
+type checker's business: a check at run time costs four times as much per instance.
 """
 
 from __future__ import annotations
 
-from _collections import _tuplegetter  # type: ignore[import-not-found]
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, dataclass_transform
 
@@ -170,63 +166,3 @@ def replace(struct: R, **changes: object) -> R:
     """A copy of a struct with other values in some of its fields."""
     values = {name: getattr(struct, name) for name in struct._struct_fields}
     return type(struct)(**{**values, **changes})
-
-
-if TYPE_CHECKING:
-    from typing import NamedTuple as NamedTuple  # noqa: PLC0414 - re-exported
-else:
-
-    class _NamedTupleType(type):
-        """Turns the annotations of a class into the places of a tuple."""
-
-        def __new__(mcs, name, bases, namespace):
-            base = bases[0] if bases else tuple
-            if base is tuple:
-                return super().__new__(mcs, name, (tuple,), {**namespace, "__slots__": ()})
-            fields = _annotated(namespace) or base._fields
-            defaults = {each: namespace.pop(each) for each in fields if each in namespace}
-            for place, each in enumerate(fields):
-                namespace[each] = _tuplegetter(place, None)
-            namespace.update(__slots__=(), _fields=fields, _field_defaults=defaults, __match_args__=fields)
-            return super().__new__(mcs, name, bases, namespace)
-
-    class NamedTuple(metaclass=_NamedTupleType):
-        """A tuple whose places have names; everything `typing.NamedTuple` gives."""
-
-        _fields: ClassVar = ()
-        _field_defaults: ClassVar = {}
-
-        def __new__(cls, *values, **named):
-            """The first instance: has the constructor written that makes this one and all others."""
-            cls.__new__ = made = _tuple_new(cls)
-            return made(cls, *values, **named)
-
-        @classmethod
-        def _make(cls, values):
-            made = tuple.__new__(cls, values)
-            if len(made) != len(cls._fields):
-                raise TypeError(f"{cls.__qualname__} has {len(cls._fields)} fields, not {len(made)}")
-            return made
-
-        def _replace(self, /, **changes):
-            made = tuple.__new__(type(self), map(changes.pop, self._fields, self))
-            if changes:
-                raise ValueError(f"{type(self).__qualname__} has no {', '.join(changes)}")
-            return made
-
-        def _asdict(self):
-            return dict(zip(self._fields, self, strict=True))
-
-        def __getnewargs__(self):
-            return tuple(self)
-
-        def __repr__(self):
-            shown = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
-            return f"{type(self).__qualname__}({', '.join(shown)})"
-
-    def _tuple_new(made):
-        """The constructor of a named tuple."""
-        parameters, known = _parameters(made._fields, made._field_defaults, made)
-        values = "".join(f"{name}, " for name in made._fields)
-        body = [f"return _new(_cls, ({values}))"]
-        return _written("__new__", f"_cls, {parameters}", body, {**known, "_new": tuple.__new__})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
+from typing import NamedTuple
 
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
@@ -16,7 +17,6 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Open
 from rltop.rows.keys import KEYS, Where
 from rltop.rows.rows import Target, TargetKind
-from rltop.structs import NamedTuple
 
 DISCOVERED_METRICS = 12
 """How many metrics are offered before anything is typed."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-
-from rltop.structs import NamedTuple
+from typing import NamedTuple
 
 
 class UiOptions(NamedTuple):

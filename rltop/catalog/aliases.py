@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import Pattern, compiled
 from rltop.model import Algorithm, Signal
-from rltop.structs import NamedTuple
 
 _REMEMBERED = 50_000
 

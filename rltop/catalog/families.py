@@ -12,8 +12,7 @@ import enum
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-
-from rltop.structs import NamedTuple
+from typing import NamedTuple
 
 
 class Statistic(enum.StrEnum):

@@ -15,12 +15,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.model import Level, is_unsafe
 from rltop.report.notices import Notice
 from rltop.settings import VERDICT_VARIABLES
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 from rltop.terminal.endings import Warden
 
 ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"

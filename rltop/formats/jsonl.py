@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn, cast
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of
 from rltop.model import Counts, FilePosition, Record
-from rltop.structs import NamedTuple
 
 Loads = Callable[[bytes], object]
 """Parses strict JSON; raises `ValueError` for anything else, NaN and Infinity included."""

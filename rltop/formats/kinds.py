@@ -13,11 +13,11 @@ import re
 import struct
 from collections.abc import Callable
 from pathlib import PurePath
+from typing import NamedTuple
 
 from rltop.formats.decoder import Decoder
 from rltop.formats.jsonl import JsonlDecoder, JsonlOptions, ready_loads
 from rltop.formats.lines import BOM
-from rltop.structs import NamedTuple
 
 MAGIC_BYTES = 4
 """How many bytes of a file tell its codec."""

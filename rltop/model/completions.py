@@ -8,9 +8,7 @@ file: a completion knows its first words and where the rest stands.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Protocol
-
-from rltop.structs import NamedTuple
+from typing import NamedTuple, Protocol
 
 MAX_COMPLETIONS = 32_768
 """Completions of one step that are held; what comes after them is counted, not shown."""

@@ -7,8 +7,7 @@ name. Knows nothing of dialects.
 from __future__ import annotations
 
 import re
-
-from rltop.structs import NamedTuple
+from typing import NamedTuple
 
 STEP_KEYS = (
     "step",

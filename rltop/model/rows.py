@@ -7,8 +7,9 @@ import unicodedata
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 
 GAP = float("nan")
 """A cell in which nothing was logged. Whether a value was *not finite* is a `Mark`, never a NaN in a column."""

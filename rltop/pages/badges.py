@@ -6,6 +6,7 @@ Owns how the verdicts that stand at a step are written in one line.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Verdict, VerdictState
@@ -14,7 +15,6 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import NamedTuple
 
 GROUPS = ("learning", "system")
 _GAP = "  "

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label
@@ -36,7 +37,6 @@ from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
-from rltop.structs import NamedTuple
 
 SHOWN_CHARS = 400_000
 """Characters of one text that are shown; of a longer one the beginning and the end."""

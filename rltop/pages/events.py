@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level
@@ -20,7 +21,7 @@ from rltop.rows.table import Cell, Column, Kind, Table, paint_table
 from rltop.run.past import outlived
 from rltop.run.snapshot import Snapshot
 from rltop.store.stream import Stream
-from rltop.structs import NamedTuple, Struct, field, replace
+from rltop.structs import Struct, field, replace
 
 _EVENT_WORDS = {
     EventState.FIRING: "fires",

@@ -8,6 +8,7 @@ quantity are one line, named by all of their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.dialect import Identity
@@ -35,7 +36,7 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 
 LEAST = (40, 12)
 _BOOKKEEPING = "Bookkeeping"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
 from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict, VerdictState
@@ -27,7 +27,6 @@ from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.pages.streams import StreamsView

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from rltop.pages.moment import Moment
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target
-from rltop.structs import NamedTuple
 
 
 class Open(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rltop import units
 from rltop.model import Label
@@ -27,7 +27,6 @@ from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
 from rltop.stats.rollouts import GroupSummary
-from rltop.structs import NamedTuple
 from rltop.trainers import ROLLOUT_HINTS
 
 if TYPE_CHECKING:

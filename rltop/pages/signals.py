@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise, takewhile
+from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.families import Family, Member
@@ -21,7 +22,6 @@ from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
 from rltop.store.series import Bucket, Mark, Point
 from rltop.store.stream import Stream
-from rltop.structs import NamedTuple
 
 _CADENCE_ROWS = 64
 _SPARSE = 0.5

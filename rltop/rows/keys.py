@@ -10,8 +10,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
-from rltop.structs import NamedTuple, Struct
+from rltop.structs import Struct
 
 
 class Where(enum.Enum):

@@ -7,8 +7,7 @@ one-shot report turn the same rows into cells, escape codes or plain text.
 from __future__ import annotations
 
 import enum
-
-from rltop.structs import NamedTuple
+from typing import NamedTuple
 
 
 class Piece(NamedTuple):

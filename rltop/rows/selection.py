@@ -6,12 +6,12 @@ Pure; knows rows and targets, not the screen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label
 from rltop.rows.rows import Line, Row, RowLink, Target, TargetKind
 from rltop.rows.widths import cell_width, char_width
-from rltop.structs import NamedTuple
 
 
 class Spot(NamedTuple):

@@ -12,8 +12,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
-
-from rltop.structs import NamedTuple
+from typing import NamedTuple
 
 
 class Fact(enum.StrEnum):

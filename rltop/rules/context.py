@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import Window, mean_and_error
-from rltop.structs import NamedTuple
 
 FLAT_REWARD_STD = 1e-6
 """Below this the rewards of a group are equal up to rounding (a constant reward is rarely exactly 0 in float32)."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm
 from rltop.rules.rule import Group, RuleSpec
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 
 RULE = "F5"
 CONFIGURED = "as configured"

@@ -12,11 +12,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Self
+from typing import NamedTuple, Self
 
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
 from rltop.rules.context import RuleContext
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 
 OK = Level.OK
 INFO = Level.INFO

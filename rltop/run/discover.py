@@ -13,6 +13,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
+from typing import NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
@@ -21,7 +22,7 @@ from rltop.model import Label
 from rltop.run.beside import read_ranges
 from rltop.run.found import WANDB_PARTS, Found, name_of, told_apart
 from rltop.run.sniff import SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, why_refused
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000

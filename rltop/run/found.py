@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.formats.kinds import TENSORBOARD, Kind, bare_name
 from rltop.model import Label
-from rltop.structs import NamedTuple
 
 
 class Found(NamedTuple):

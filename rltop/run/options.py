@@ -6,12 +6,12 @@ Imports no rule and no reader: the configuration needs it before the first frame
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rltop.formats.jsonl import JsonlOptions
 from rltop.rules.options import EngineOptions
 from rltop.sources.feed import Feed
 from rltop.store.series import StoreOptions
-from rltop.structs import NamedTuple
 
 OpenFeed = Callable[[str, int | None], Feed]
 """Follow a path from its beginning, or (with a number) from that many lines before its end."""

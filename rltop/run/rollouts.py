@@ -16,7 +16,7 @@ from functools import partial
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from rltop.errors import RltopError, SourceError, refusing
 from rltop.files import open_regular
@@ -31,7 +31,6 @@ from rltop.model.completions import (
     step_of,
 )
 from rltop.stats.rollouts import StepSummary, summarise
-from rltop.structs import NamedTuple
 
 MOST_NAMES = 4096
 """Names looked at in one folder."""

@@ -8,6 +8,7 @@ rules are the largest part of the program.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Event, Observation, Verdict
@@ -20,7 +21,6 @@ from rltop.rules.registry import BY_ID
 from rltop.run.observe import Observer
 from rltop.run.past import LIVENESS_RULE
 from rltop.store.stream import ClosedRow, Stream
-from rltop.structs import NamedTuple
 
 WARM_UP_RECORDS = 30
 COLLAPSE_RULE = "X1"

@@ -6,7 +6,7 @@ Owns which of the two is shown, what has been read, and when rows were seen to a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.clock import Clock
 from rltop.model import Counts
@@ -14,7 +14,6 @@ from rltop.run.pipeline import Budget, Pipeline
 from rltop.run.recall import Recaller
 from rltop.sources.events import TailState
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
-from rltop.structs import NamedTuple
 
 if TYPE_CHECKING:
     from rltop.run.rule_runner import RuleRunner

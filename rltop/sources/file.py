@@ -14,10 +14,9 @@ import re
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from rltop.files import kind_word
-from rltop.structs import NamedTuple
 
 MOUNTINFO = Path("/proc/self/mountinfo")
 

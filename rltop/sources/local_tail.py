@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.sources.cursor import (
@@ -25,7 +26,6 @@ from rltop.sources.cursor import (
 )
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import FileSystem
-from rltop.structs import NamedTuple
 
 RENAMED_NOTE = "the file was renamed; the new one is read when nothing more is written to it"
 

@@ -11,9 +11,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
-from rltop.structs import NamedTuple, Struct
+from rltop.structs import Struct
 
 LEAST_BEFORE = 8
 """Values that it takes to say what is usual."""

@@ -12,10 +12,11 @@ import re
 from collections import deque
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.stats.spans import SpanBook
-from rltop.structs import NamedTuple, Struct
+from rltop.structs import Struct
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""

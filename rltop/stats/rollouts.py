@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rltop.model.completions import Completion, StepRollouts
 from rltop.stats.groups import gini, group_statistics, length_ratio
 from rltop.stats.rolling import median
-from rltop.structs import NamedTuple
 
 ZERO_STD = 1e-6
 """Rewards of a group that spread less carry no signal: float noise on equal values."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite
-from rltop.structs import NamedTuple, Struct
+from rltop.structs import Struct
 
 
 class Point(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from rltop.model import Counts, NonFinite, Record
 from rltop.stats.crossing import Crossing
@@ -17,7 +18,6 @@ from rltop.store.query import StreamQueries
 from rltop.store.ring import Block, Columns, Layout
 from rltop.store.segment import Segment
 from rltop.store.series import Mark, MarkRegister, StoreOptions
-from rltop.structs import NamedTuple
 
 _RECALLED_KEPT = 64
 _SEGMENTS_KEPT = 64

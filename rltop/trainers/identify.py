@@ -10,12 +10,12 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from rltop.catalog.aliases import in_order, spelling_of
 from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
-from rltop.structs import NamedTuple
 from rltop.trainers import ALL, GENERIC
 
 SINGLE_UPDATE_ROWS = 10

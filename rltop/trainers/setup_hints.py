@@ -8,8 +8,9 @@ in order. Knows nothing of files that exist.
 from __future__ import annotations
 
 import enum
+from typing import NamedTuple
 
-from rltop.structs import NamedTuple, Struct
+from rltop.structs import Struct
 
 
 class StreamKind(enum.StrEnum):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-import sys
-import typing
 from typing import Any
 
 import pytest
 
-from rltop.structs import NamedTuple, Struct, field, replace
+from rltop.structs import Struct, field, replace
 
 
 class Pace(Struct):
@@ -42,20 +40,6 @@ class Counter(Struct, frozen=False):
 
 class Thread(Struct, frozen=False, eq=False):
     name: str
-
-
-class Point(NamedTuple):
-    x: int
-    y: int = 2
-
-    @property
-    def total(self) -> int:
-        return self.x + self.y
-
-
-class PointOfTheLibrary(typing.NamedTuple):
-    x: int
-    y: int = 2
 
 
 CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
@@ -124,59 +108,20 @@ def test_replace_changes_a_copy() -> None:
         replace(pace, unknown=1)
 
 
-@pytest.mark.parametrize("made", [Pace(1.0, names=["a"]), Louder(2.0), Point(1), Point(1, 5)])
+@pytest.mark.parametrize("made", [Pace(1.0, names=["a"]), Louder(2.0)])
 def test_copies_are_equal(made: object) -> None:
     for again in (copy.copy(made), copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert again == made
         assert type(again) is type(made)
 
 
-@pytest.mark.parametrize(
-    ("values", "named"), [((1,), {}), ((1, 3), {}), ((), {"y": 1, "x": 2}), ((), {}), ((1, 2, 3), {}), ((1,), {"z": 1})]
-)
-def test_named_tuple_takes_what_the_library_takes(values: tuple[Any, ...], named: dict[str, Any]) -> None:
-    try:
-        theirs = PointOfTheLibrary(*values, **named)
-    except TypeError:
-        with pytest.raises(TypeError):
-            Point(*values, **named)
-        return
-    ours = Point(*values, **named)
-    assert tuple(ours) == tuple(theirs)
-    assert hash(ours) == hash(theirs)
-    assert repr(ours) == repr(theirs).replace("PointOfTheLibrary", "Point")
-    assert ours._asdict() == theirs._asdict()
-    assert ours._replace(x=7) == theirs._replace(x=7)
-    assert ours._fields == theirs._fields
-    assert Point._make(theirs) == ours
-    assert ours.total == theirs.x + theirs.y
-
-
-def test_named_tuple_refuses_what_it_does_not_hold() -> None:
-    with pytest.raises(ValueError, match="z"):
-        Point(1)._replace(z=1)  # type: ignore[call-arg]
-    with pytest.raises(TypeError):
-        Point._make([1])
-    with pytest.raises(AttributeError):
-        Point(1).x = 3  # type: ignore[misc]
-    match Point(1, 5):
-        case Point(x, y):
-            assert (x, y) == (1, 5)
-
-
 def test_a_class_is_made_without_a_constructor() -> None:
-    class Unused(NamedTuple):
-        a: int
-
     class Silent(Struct):
         a: int
 
-    assert "__new__" not in vars(Unused)
     assert (first := Silent.__init__) is Struct.__init__
-    assert (Unused(1).a, Silent(1).a) == (1, 1)
-    assert "__new__" in vars(Unused)
+    assert Silent(1).a == 1
     assert Silent.__init__ is not first
-    assert sys.getsizeof(Unused(1)) == sys.getsizeof((1,))
 
 
 def test_a_field_without_a_default_may_not_follow_one_with() -> None:

@@ -10,12 +10,13 @@ not written, or records.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import orjson
 
 from rltop.formats.rows import flat_items, number_of
 from rltop.model import Label, NonFinite
-from rltop.structs import NamedTuple, Struct, field
+from rltop.structs import Struct, field
 
 MAX_METRIC_CHARS = 256 * 1024
 """A longer line is no metric line: printed rollouts and configurations are."""

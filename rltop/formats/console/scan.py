@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rltop.formats.lines import HOLE_BYTES, MAX_LINE_BYTES, without_holes
 from rltop.model import Counts
-from rltop.structs import NamedTuple
 
 
 class Kind(enum.IntFlag):

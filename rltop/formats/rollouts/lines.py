@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import orjson
 
@@ -18,7 +18,6 @@ from rltop.files import open_regular
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.rollouts.rows import Row, placed, read_text, step_of_row
 from rltop.model.completions import Completion, Passage, RolloutText, TextPlace
-from rltop.structs import NamedTuple
 
 PIECE_BYTES = 4 * 1024 * 1024
 """What one call of `refresh` looks through."""

@@ -9,6 +9,7 @@ four times as fast.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import orjson
 
@@ -19,7 +20,6 @@ from rltop.formats.wandb.framing import BlockLogFramer
 from rltop.formats.wandb.run import RunInfo, read_config
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS
-from rltop.structs import NamedTuple
 
 _KEY, _NESTED, _VALUE = 1, 2, 16
 _VALUE_FIELD = b"\x82\x01"
