@@ -112,8 +112,8 @@ def next_sorting(columns: Sequence[Column[T]], sorting: Sorting | None) -> Sorti
     if at == len(heads) or (sorting is not None and not at):
         return None
     by = next(one for one in columns if one.head == heads[at])
-    # Names are looked for from A to Z, numbers from the largest.
-    return Sorting(heads[at], is_falling=by.kind is Kind.NUMBER)
+    # Names are looked for from A to Z; numbers, and what is drawn, from the largest.
+    return Sorting(heads[at], is_falling=by.kind in (Kind.NUMBER, Kind.DRAWN))
 
 
 class Layout(NamedTuple):
