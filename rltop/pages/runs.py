@@ -15,6 +15,7 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, next_sorting
 from rltop.rows.table import in_order as sorted_by
@@ -176,7 +177,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") ->
             lambda one: (f"{glyphs.state(one.state)} {_state(one)}", STATE_ROLES.get(one.state, "dim")),
             least=_LEAST_STATE,
             is_right=False,
-            sort=lambda one: _STATES.index(one.state),
+            sort=lambda one: -_STATES.index(one.state),
         ),
         Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=3, sort=lambda one: one.age_s),
         Column(
@@ -305,12 +306,13 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
 class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
+    where = Where.RUNS
     filter_hint = "part of a name, a path, a trainer, a state or a verdict"
     tells_counts: ClassVar[bool] = True
     help = (
         "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
         "attention comes first: what died, the worst level, what has fallen silent, what goes on. {open} shows a "
-        "run, {find} filters, {runs} goes back to the run that was shown."
+        "run, {find} filters, {sort} sorts by another column, {runs} goes back to the run that was shown."
     )
 
     def __init__(self) -> None:
@@ -318,6 +320,7 @@ class RunsPage(ListPage):
         super().__init__()
         self._entries: list[RunEntry] = []
         self._query = ""
+        self._sorting: Sorting | None = None
         self._chosen: str | None = None
         self._at = 0
         self._top = 0
@@ -328,11 +331,14 @@ class RunsPage(ListPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The runs around the chosen one."""
-        self._entries = list_runs(map(Snapshot, moment.runs), self._query)
+        self._entries = sort_runs(list_runs(map(Snapshot, moment.runs), self._query), self._sorting)
         self._settle()
         self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
         total, shown = len(moment.runs), moment.run.path.raw
-        return paint_runs(self._entries, width, height, moment.glyphs, top=self._top, total=total, shown=shown)
+        return paint_runs(
+            self._entries, width, height, moment.glyphs,
+            top=self._top, total=total, shown=shown, sorting=self._sorting,
+        )  # fmt: skip
 
     def face(self, moment: Moment) -> Hashable:
         """What changes with time alone: states, ages and silence."""
@@ -363,6 +369,11 @@ class RunsPage(ListPage):
         # What was chosen by where it stands is not held on to: another may come to stand there.
         if self.chosen is None or target.name != self.chosen.name:
             self._chosen = target.name
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Sort by the next column; after the last, what needs attention first again."""
+        self._sorting = next_run_order(self._sorting)
+        return Redraw()
 
     def show_only(self, text: str) -> Effect | None:
         """Show the runs with this text, the first of them chosen."""

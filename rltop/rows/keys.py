@@ -23,6 +23,7 @@ class Where(enum.Enum):
     CHART = "On a metric's chart"
     METRICS = "In the list of all metrics"
     TIMELINE = "In the timeline"
+    RUNS = "In the list of runs"
     ROLLOUTS = "On the pages of rollouts"
     FILTER = "In a filter"
 
@@ -181,6 +182,15 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
         Where.TIMELINE: (
             Key("family", "f", "Family", "Show one family of events after the other, then all", is_shown=True),
             Key("level", "v", "Level", "Leave out events below a level, one level after the other", is_shown=True),
+        ),
+        Where.RUNS: (
+            Key(
+                "sort",
+                "o",
+                "Sort",
+                "Sort by one column after the other, then what needs attention first",
+                is_shown=True,
+            ),
         ),
         Where.ROLLOUTS: (
             Key(

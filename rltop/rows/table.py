@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from rltop.rows.cells import RowBuilder, clip, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target
 from rltop.rows.widths import cell_width, plain
+from rltop.structs import NamedTuple
 
 T = TypeVar("T")
 Cell = Line | tuple[str, str]
@@ -112,8 +113,8 @@ def next_sorting(columns: Sequence[Column[T]], sorting: Sorting | None) -> Sorti
     if at == len(heads) or (sorting is not None and not at):
         return None
     by = next(one for one in columns if one.head == heads[at])
-    # Names are looked for from A to Z, numbers from the largest.
-    return Sorting(heads[at], is_falling=by.kind is Kind.NUMBER)
+    # Names are looked for from A to Z; numbers, and what is drawn, from the largest.
+    return Sorting(heads[at], is_falling=by.kind in (Kind.NUMBER, Kind.DRAWN))
 
 
 class Layout(NamedTuple):

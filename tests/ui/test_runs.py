@@ -52,6 +52,23 @@ async def test_several_runs_are_listed_first_and_the_ill_one_on_top(tmp_path: Pa
         assert isinstance(app.page, OverviewPage)
 
 
+async def test_a_key_sorts_the_runs_by_one_column_after_the_other_and_the_chosen_one_stays(tmp_path: Path) -> None:
+    paths = [a_run(tmp_path / name / "metrics.jsonl", is_ill=name == "b") for name in ("a", "b", "c")]
+    app = app_of(session_over(*paths))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await press(pilot, "down")
+        chosen = screen_of(app).board.target
+        orders = []
+        for _ in range(7):
+            await press(pilot, "o")
+            orders.append([line.split()[1] for line in page_text(app).splitlines()[2:5]])
+            assert screen_of(app).board.target == chosen
+        assert "▲run" not in page_text(app) and orders[0] == ["a", "b", "c"]
+        assert orders[-2:] == [["b", "a", "c"]] * 2
+        await press(pilot, "o")
+        assert "▲run" in page_text(app)
+
+
 async def test_what_comes_first_is_chosen_until_a_run_is_picked(tmp_path: Path) -> None:
     paths = [a_run(tmp_path / name / "metrics.jsonl", is_ill=name == "c") for name in ("a", "b", "c")]
     session = session_over(*paths)

@@ -65,9 +65,11 @@ def moment() -> Moment:
     return Moment(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201))), UNICODE)
 
 
-@pytest.mark.parametrize("where", [Where.CHART, Where.METRICS, Where.TIMELINE])
+@pytest.mark.parametrize("where", [Where.CHART, Where.METRICS, Where.TIMELINE, Where.RUNS])
 def test_every_key_of_a_page_changes_what_it_shows(where: Where, moment: Moment) -> None:
-    makers = {Where.CHART: lambda: MetricPage("loss"), Where.METRICS: STANDING["metrics"]}
+    makers = {
+        Where.CHART: lambda: MetricPage("loss"), Where.METRICS: STANDING["metrics"], Where.RUNS: STANDING["runs"],
+    }  # fmt: skip
     page = makers.get(where, STANDING["timeline"])()
     page.rows(moment, 120, 40)
     for key in KEYS[where]:
