@@ -134,6 +134,11 @@ class CompressedDecoder:
         return self.inner.counts
 
     @property
+    def unpacked(self) -> int:
+        """Bytes that have been unpacked and decoded."""
+        return self._offset
+
+    @property
     def is_rewritten(self) -> bool:
         """As the inner decoder says."""
         return self.inner.is_rewritten

@@ -29,8 +29,9 @@ _BZIP2_BYTES = 1024 * 1024
 """A block of bzip2, of which nothing can be had before its end, is not longer."""
 _FIRST_RECORD_BYTES = 4096
 _SAMPLE_LINE_BYTES = 64 * 1024
-_MOST_SLICES = 2 * SNIFF_BYTES // 256
-"""How often a decoder is asked to go on: a slice of what is compressed may be 256 bytes, of which nothing comes yet."""
+_UNPACKED_BYTES = 2 * SNIFF_BYTES
+_UNPACKED_SLICES = 1200
+"""Of what is compressed, so much is looked through for a row: a few bytes may stand for gigabytes."""
 SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
 """Why a file of JSON lines is taken for samples rather than metrics."""
 UNWRITTEN = "nothing but NUL bytes so far"
@@ -65,19 +66,26 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     what, _ = why_refused(head)
     if what and kind_of(head, path, is_all=True) is not TELESCOPE:
         return None, what
-    if codec_of(head) is not None:
-        decoder = AutoDecoder(path, JsonlOptions())
-        records = decoder.feed(head, 0, 0)
-        for _ in range(_MOST_SLICES):
-            if records or not decoder.has_more:
-                break
-            records = decoder.go_on()
-        if is_all and not records and not decoder.has_more:
-            records = decoder.finish()
-        if decoder.stopped and not records:
-            raise DecodeError(decoder.stopped, "unpack it, and name what is in it")
-        return decoder.kind, "" if records else "compressed, and no metrics at its beginning"
+    codec = codec_of(head)
+    if codec is not None:
+        return _kind_of_compressed(path, head, codec, is_all=is_all)
     return _judge(path, head, tail, JsonlOptions(is_hurried=is_hurried), is_all=is_all)
+
+
+def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -> tuple[Kind | None, str]:
+    from rltop.formats.compressed import CompressedDecoder  # noqa: PLC0415 - most files are not
+
+    decoder = CompressedDecoder(codec, AutoDecoder(path, JsonlOptions(), layers=1))
+    records = decoder.feed(head, 0, 0)
+    for _ in range(_UNPACKED_SLICES):
+        if records or not decoder.has_more or decoder.unpacked >= _UNPACKED_BYTES:
+            break
+        records = decoder.go_on()
+    if is_all and not records and not decoder.has_more:
+        records = decoder.finish()
+    if decoder.stopped and not records:
+        raise DecodeError(decoder.stopped, "unpack it, and name what is in it")
+    return None, "" if records else "compressed, and no metrics at its beginning"
 
 
 def damage_at_start(path: str, kind: Kind | None) -> str:
