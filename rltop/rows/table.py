@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from rltop.rows.cells import RowBuilder, clip, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.names import told_apart
 from rltop.rows.rows import Line, Piece, Row, Target
 from rltop.rows.widths import cell_width, plain
-from rltop.structs import NamedTuple
 
 T = TypeVar("T")
 Cell = Line | tuple[str, str]
