@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from textual import events
 from textual._xterm_parser import XTermParser
@@ -112,8 +112,8 @@ class Ping(Protocol):
         ...
 
 
-def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
-    """A driver that draws on the alternate screen which `guard` already shows.
+class GuardedDriver(LinuxDriver):
+    """A driver that draws on the alternate screen which a guard already shows.
 
     Leans on: `LinuxDriver` (module `textual.drivers.linux_driver`), its attributes
     `_file`, `fileno` and `input_tty`, its methods `_get_terminal_size` and
@@ -131,68 +131,84 @@ def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
     overwrite the saved cursor; leaving is the guard's, so that it comes last.
     """
 
-    class GuardedDriver(LinuxDriver):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            self._file = cast("Any", _Outlet(guard))
-            self.fileno = guard.input_fd
-            self.input_tty = True
-            guard.on_stop(partial(self._loop_soon, self.stop_job), partial(self._loop_soon, self.draw_again))
+    guard: ClassVar[ScreenGuard]
+    ping: ClassVar[Ping]
 
-        def _loop_soon(self, call: Callable[[], None]) -> None:
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(call)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._file = cast("Any", _Outlet(self.guard))
+        self.fileno = self.guard.input_fd
+        self.input_tty = True
+        self.guard.on_stop(partial(self._loop_soon, self.stop_job), partial(self._loop_soon, self.draw_again))
 
-        def _get_terminal_size(self) -> tuple[int, int]:
-            return guard.size
+    def _loop_soon(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
 
-        def write(self, data: str) -> None:
-            if data not in _ALTERNATE_SCREEN:
-                super().write(data)
+    def _get_terminal_size(self) -> tuple[int, int]:
+        return self.guard.size
 
-        def start_application_mode(self) -> None:
-            guard.enter()
-            self._typed = guard.hand_over()
-            super().start_application_mode()  # type: ignore[no-untyped-call]
-            self.attrs_before = None
+    def write(self, data: str) -> None:
+        """Send all but what would switch screens: that is the guard's."""
+        if data not in _ALTERNATE_SCREEN:
+            super().write(data)
 
-        def stop_job(self) -> None:
-            """Give the terminal back and stop; when the job goes on, take it again."""
-            self._go_on_after(guard.stop_job)
+    def start_application_mode(self) -> None:
+        """Take over the screen of the early frame, and what was typed on it."""
+        self.guard.enter()
+        self._typed = self.guard.hand_over()
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.attrs_before = None
 
-        def draw_again(self) -> None:
-            """Take a terminal again that somebody else has used meanwhile: every mode, and every cell."""
-            self._go_on_after(lambda: None)
+    def stop_job(self) -> None:
+        """Give the terminal back and stop; when the job goes on, take it again."""
+        self._go_on_after(self.guard.stop_job)
 
-        def _go_on_after(self, stop: Callable[[], None]) -> None:
-            if not self._app._running:
-                # About to end, or not begun: there is nothing to stop or to draw again.
-                return
-            self.suspend_application_mode()
-            stop()
-            self.resume_application_mode()
-            self._app.refresh(layout=True)
+    def draw_again(self) -> None:
+        """Take a terminal again that somebody else has used meanwhile: every mode, and every cell."""
+        self._go_on_after(lambda: None)
 
-        def run_input_thread(self) -> None:
-            if self._typed:
-                for event in XTermParser(self._debug).feed(self._typed.decode("utf-8", "replace")):
-                    self.process_message(event)
-            super().run_input_thread()
+    def _go_on_after(self, stop: Callable[[], None]) -> None:
+        if not self._app._running:
+            # About to end, or not begun: there is nothing to stop or to draw again.
+            return
+        self.suspend_application_mode()
+        stop()
+        self.resume_application_mode()
+        self._app.refresh(layout=True)
 
-        def process_message(self, message: Message) -> None:
-            if isinstance(message, TerminalSupportsSynchronizedOutput):
-                ping.answered()
-            elif isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
-                self._app.expect_key()
-            super().process_message(message)
+    def run_input_thread(self) -> None:
+        """Read keys, those first that were typed before."""
+        if self._typed:
+            for event in XTermParser(self._debug).feed(self._typed.decode("utf-8", "replace")):
+                self.process_message(event)
+        super().run_input_thread()
 
-        def disable_input(self) -> None:
-            ping.settle()
-            super().disable_input()
+    def process_message(self, message: Message) -> None:
+        """Note answers of the terminal, and keys that have come."""
+        if isinstance(message, TerminalSupportsSynchronizedOutput):
+            self.ping.answered()
+        elif isinstance(message, events.Key) and isinstance(self._app, KeysInOrder):
+            self._app.expect_key()
+        super().process_message(message)
 
-        def close(self) -> None:
-            # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
-            super().close()
-            guard.restore()
+    def disable_input(self) -> None:
+        """Wait for the last answer of the terminal: nobody reads it later."""
+        self.ping.settle()
+        super().disable_input()
 
-    return GuardedDriver
+    def close(self) -> None:
+        """End the writer thread, then give the terminal back."""
+        # The writer thread has been joined when this returns; a traceback is printed after it, on the main screen.
+        super().close()
+        self.guard.restore()
+
+
+def driver_for(guard: ScreenGuard, ping: Ping) -> type[Driver]:
+    """A driver over a guard.
+
+    Args:
+        guard: holds the terminal and shows the early frame.
+        ping: told when the terminal answers.
+    """
+    return type("DriverOfGuard", (GuardedDriver,), {"guard": guard, "ping": ping})
