@@ -22,7 +22,7 @@ from rltop.run.found import Found
 from rltop.run.options import Notifier, OpenFeed
 from rltop.terminal.early import paint_early
 from rltop.terminal.early_keys import keeps_early_keys
-from rltop.terminal.guard import TerminalGuard
+from rltop.terminal.guard import TerminalGuard, open_guard
 
 if TYPE_CHECKING:
     from rltop.run.look import Look
@@ -116,7 +116,7 @@ def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
     # Until Textual has been imported: see `importing`.
     gc.disable()
     try:
-        with TerminalGuard.open() as guard:
+        with open_guard() as guard:
             paint_early(guard, build, palette, takes_keys=keeps_early_keys(config.ui.keymap))
             yield guard
     finally:

@@ -17,7 +17,6 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import NoReturn, Self
 
 from rltop.errors import SourceError
@@ -52,23 +51,24 @@ class TerminalGuard:
     `on_leave`; afterwards the registered callable is asked to end the program, and
     the guard ends it itself if that takes longer than `GRACE_S`. `on_stop` is the
     same for a job that is to be stopped, or was.
+
+    Attributes:
+        input_fd, output_fd: the terminal.
+        is_lost: it went away: nothing can be written any more.
+        signal: the signal that ended the program, if one did.
     """
 
     def __init__(self, input_fd: int, output_fd: int) -> None:
         """Guard the terminal behind the two descriptors."""
-        self.input_fd = input_fd
-        self.output_fd = output_fd
+        self.input_fd, self.output_fd = input_fd, output_fd
         self.is_lost = False
-        """The terminal went away: nothing can be written any more."""
         self.signal: int | None = None
-        """The signal that ended the program, if one did."""
         self._settings: Settings | None = None
         self._warden: Warden | None = None
         self._signals = Signals(output_fd, self._asked_to_end, self._asked_to_stop, self._continued)
         self._is_entered = False
         self._is_handed_over = False
-        self._drawn = bytearray()
-        self._typed = bytearray()
+        self._drawn, self._typed = bytearray(), bytearray()
         # Re-entrant: a signal handler may have to restore while its own thread is writing.
         self._output = threading.RLock()
         self._leave: Callable[[], None] | None = None
@@ -76,34 +76,10 @@ class TerminalGuard:
         self._resume: Callable[[], None] | None = None
         self._owned_fd: int | None = None
 
-    @classmethod
-    def open(cls) -> TerminalGuard:
-        """Guard the controlling terminal, wherever the standard streams go.
-
-        Standard input may be a pipe that is being watched and standard error a log
-        file: the terminal is then opened by its own name.
-
-        Raises:
-            SourceError: there is no terminal.
-        """
-        if os.isatty(0) and os.isatty(1):
-            return cls(0, 1)
-        try:
-            terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-        except OSError as error:
-            raise SourceError("there is no terminal to draw on", "use --once for one picture as text") from error
-        guard = cls(terminal, terminal)
-        guard._owned_fd = terminal
-        return guard
-
     @property
     def size(self) -> tuple[int, int]:
         """Width and height in cells; 80×24 where the terminal does not say."""
-        try:
-            width, height = os.get_terminal_size(self.output_fd)
-        except OSError:
-            return 80, 24
-        return width or 80, height or 24
+        return _size_of(self.output_fd)
 
     def __enter__(self) -> Self:
         with contextlib.suppress(OSError):
@@ -113,9 +89,7 @@ class TerminalGuard:
         self.enter()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.restore()
         if self.signal is not None:
             self._die(self.signal)
@@ -199,12 +173,10 @@ class TerminalGuard:
             return self.write(data)
 
     def read_early(self, *, waits: bool = True) -> bytes:
-        """The next byte that is typed; empty once the screen has been handed over, or if none comes soon.
+        """The next byte that is typed, from any thread; empty once the screen has been handed over.
 
-        `waits` for as long as it takes.
-
-        From any thread. Byte by byte, so that nothing is taken from the terminal's
-        queue that nobody asks for.
+        Byte by byte, so that nothing is taken from the terminal's queue that nobody asks for.
+        `waits` for as long as it takes; else empty, too, if none comes soon.
         """
         while self._settings is not None and self._is_entered and not self._is_handed_over:
             try:
@@ -295,7 +267,7 @@ class TerminalGuard:
         if self._leave is None or not is_first:
             self._die(number)
             return
-        watchdog = threading.Timer(GRACE_S, self._end_late, (number,))
+        watchdog = threading.Timer(GRACE_S, self.end, (128 + number,))
         watchdog.daemon = True
         watchdog.start()
         self._ask_to_leave()
@@ -315,6 +287,34 @@ class TerminalGuard:
         if self._warden is not None:
             self._warden.dismiss()
 
-    def _end_late(self, number: int) -> None:
-        """End a program that did not leave by itself; runs in a thread of its own."""
-        self.end(128 + number)
+
+def open_guard() -> TerminalGuard:
+    """Guard the controlling terminal, wherever the standard streams go.
+
+    Standard input may be a pipe that is being watched and standard error a log
+    file: the terminal is then opened by its own name.
+
+    Raises:
+        SourceError: there is no terminal.
+    """
+    if os.isatty(0) and os.isatty(1):
+        return TerminalGuard(0, 1)
+    terminal = _controlling_terminal()
+    guard = TerminalGuard(terminal, terminal)
+    guard._owned_fd = terminal
+    return guard
+
+
+def _controlling_terminal() -> int:
+    try:
+        return os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError as error:
+        raise SourceError("there is no terminal to draw on", "use --once for one picture as text") from error
+
+
+def _size_of(terminal: int) -> tuple[int, int]:
+    try:
+        width, height = os.get_terminal_size(terminal)
+    except OSError:
+        return 80, 24
+    return width or 80, height or 24

@@ -22,7 +22,7 @@ from pathlib import Path
 from rltop.rows.rows import Piece, Row, RowLink, Target, TargetKind
 from rltop.rows.themes import load_palette
 from rltop.terminal.early import paint_early
-from rltop.terminal.guard import TerminalGuard
+from rltop.terminal.guard import open_guard
 
 NOWHERE = Path("/nonexistent")
 
@@ -40,7 +40,7 @@ def hung(width: int, height: int) -> list[Row]:
 
 def main(what: str) -> int:
     palette = load_palette("dark", NOWHERE)
-    with TerminalGuard.open() as guard:
+    with open_guard() as guard:
         paint_early(guard, hung if what == "hung" else rows, palette)
         assert "textual" not in sys.modules
         if what == "raise":
