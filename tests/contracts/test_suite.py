@@ -26,7 +26,7 @@ def test_a_part_of_the_suite_can_be_named() -> None:
     assert suite.parts(["tests/ui"], 2) == [["tests/ui"]]
 
 
-GOOD = "def test_good():\n    assert True\n"
+GOOD = "def test_good(record_property):\n    record_property('took_s', 1)\n"
 BAD = GOOD + "def test_bad():\n    assert False\n"
 TORN = """
 import pytest

@@ -339,6 +339,10 @@ def test_what_it_started_ends_too_when_it_has_no_time_to_end_it(tmp_path: Path, 
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as program:  # fmt: skip
         try:
+            # A command that has not been said to be started may not be known to the process that ends it.
+            assert program.stdout is not None
+            while "started, process" not in program.stdout.readline():
+                assert program.poll() is None
             for _ in range(2000):
                 if child.exists() and child.read_text().endswith("\n"):
                     break
