@@ -61,7 +61,7 @@ def called_for_a_row(root: Path) -> dict[str, list[str]]:
             try:
                 with path.open("ab") as file:
                     file.write(last)
-                app.session.bell.ring()
+                app.session.notifier.notify()
                 for _ in range(200):
                     await asyncio.sleep(0.02)
                     sys.setprofile(None)

@@ -347,10 +347,6 @@ def test_what_it_started_ends_too_when_it_has_no_time_to_end_it(tmp_path: Path, 
                 if child.exists() and child.read_text().endswith("\n"):
                     break
                 time.sleep(0.01)
-            # It says so once the other process knows what there is to end.
-            assert program.stdout is not None
-            while "started, process" not in program.stdout.readline():
-                pass
             program.send_signal(number)
             # Whatever is left would keep standard error open.
             program.communicate(timeout=30)
