@@ -123,18 +123,25 @@ def _key(row: _Row) -> tuple[str, str]:
 
 def _levels(rows: Sequence[_Row], glyphs: Glyphs) -> Callable[[_Row], Line]:
     """From where to where each of the rows moved, arrows under one another; where one did not, its usual level."""
-    befores = [_level(row.link.moved.before, row) for row in rows]
-    afters = [_after(row) for row in rows]
-    left = max((len(text) for text in befores), default=0)
-    right = max((len(text) for text in afters), default=0)
-    left, right = max(_LEVEL, left), max(_LEVEL, right)
+    known: dict[int, Line] = {}
+
+    def read() -> None:
+        told = [(row, _level(row.link.moved.before, row), _after(row)) for row in rows]
+        left = max(_LEVEL, *(len(before) for _, before, _ in told))
+        right = max(_LEVEL, *(len(after) for _, _, after in told))
+        for row, before, after in told:
+            role = "crit" if math.isinf(row.link.moved.score) else "value"
+            known[id(row)] = (
+                Piece(f"{before:>{left}}", "value" if row.has_moved else "dim"),
+                Piece(f" {glyphs.arrow} " if after else "   ", "dim"),
+                Piece(f"{after:>{right}}", role if after else "text"),
+            )
 
     def cell(row: _Row) -> Line:
-        before, after = _level(row.link.moved.before, row), _after(row)
-        role = "crit" if math.isinf(row.link.moved.score) else "value"
-        arrow = f" {glyphs.arrow} " if after else "   "
-        usual = Piece(f"{before:>{left}}", "value" if row.has_moved else "dim")
-        return usual, Piece(arrow, "dim"), Piece(f"{after:>{right}}", role if after else "text")
+        if not known:
+            # Only a wide screen has room for them.
+            read()
+        return known[id(row)]
 
     return cell
 
