@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -119,6 +120,27 @@ async def test_a_flood_of_characters_goes_into_the_filter_together(monkeypatch: 
         # What the field has no room for is left out, and nothing is painted for it.
         assert max(shown, key=len) == ("abcdefghij" * 26)[:MAX_FILTER_CHARS]
         assert len(shown) < 20
+
+
+async def test_of_a_flood_of_keys_that_nobody_typed_the_last_are_answered() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        before = app.palette.name
+        type_ahead(app, *("jk" * 25_000), "T")
+        began = time.process_time()
+        await until(pilot, lambda: app.palette.name != before)
+        assert time.process_time() - began < 8
+
+
+async def test_as_many_keys_as_a_person_types_ahead_are_all_taken() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        was_live = app.is_live
+        type_ahead(app, *(["comma"] * 60), "m", "slash", *"clipfrac", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.screen, MetricScreen) and "actor/pg_clipfrac" in page_text(app))
+        assert was_live and not app.is_live
 
 
 async def test_of_a_long_paste_the_beginning_is_taken() -> None:
