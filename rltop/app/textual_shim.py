@@ -40,6 +40,9 @@ _ALTERNATE_SCREEN = frozenset({"\x1b[?1049h", "\x1b[?1049l"})
 
 _FLUSH_CHARACTERS = 1 << 16
 
+_MOST_TURNS = 8
+"""Turns of the wheel that wait for a page; more are left out: what it has not shown yet is nobody's answer to it."""
+
 _CLOCK = SystemClock()
 
 _MOST_WAITING, _BEHIND_S, _KEPT_KEYS = 64, 1.0, 16
@@ -374,7 +377,9 @@ class KeysInOrder(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Take a key as described, everything else as Textual does."""
         if not isinstance(event, events.Key) or event.is_forwarded:
-            await super().on_event(event)
+            is_wheel = isinstance(event, (events.MouseScrollDown, events.MouseScrollUp))
+            if not (is_wheel and self.focused is not None and self.focused.message_queue_size > _MOST_TURNS):
+                await super().on_event(event)
             return
         self.expect_key()
         if not self._typed:
