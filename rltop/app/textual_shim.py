@@ -29,6 +29,15 @@ from textual.widgets import Input
 from textual.worker import WorkerFailed
 
 from rltop.app.pen import Pen
+from rltop.clock import SystemClock
+
+_MOST_TURNS = 8
+"""Turns of the wheel that wait for a page; more are left out: what it has not shown yet is nobody's answer to it."""
+
+_CLOCK = SystemClock()
+
+_MOST_WAITING, _BEHIND_S, _KEPT_KEYS = 64, 1.0, 16
+"""Where more keys than a person types ahead have waited for so long, only the last few are taken."""
 
 _TAKEN_S = 1.0
 """A page that has not dealt with a key after so long is not waited for."""
@@ -156,7 +165,8 @@ class KeysInOrder(App[int]):
     key waits until what the last one caused has come as far as the application.
     Keys that are typed before there is a page are kept until `take_keys`: they would
     find nothing that they are for. Characters for a text field that have come meanwhile
-    go there together: a paste into a terminal that does not bracket it is 50,000 keys.
+    go there together: a paste into a terminal that does not bracket it is 50,000 keys. Of
+    as many that are for no field the last are taken, and those that came first.
 
     Leans on: `App.on_event` gets every key first, `App._check_bindings` runs what one
     is bound to, what waits for the application is in its `_message_queue`, and no widget
@@ -166,6 +176,7 @@ class KeysInOrder(App[int]):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._typed: deque[events.Key] = deque()
+        self._kept_up_s = _CLOCK.monotonic()
         self._is_shown = asyncio.Event()
         self._is_shown.set()
         self._takes_keys = False
@@ -174,6 +185,7 @@ class KeysInOrder(App[int]):
         """From now on there is something for keys to act on."""
         if not self._takes_keys:
             self._takes_keys = True
+            self._kept_up_s = _CLOCK.monotonic()
             if self._typed:
                 self.call_later(self._take_key)
 
@@ -192,9 +204,13 @@ class KeysInOrder(App[int]):
     async def on_event(self, event: events.Event) -> None:
         """Take a key as described, everything else as Textual does."""
         if not isinstance(event, events.Key) or event.is_forwarded:
-            await super().on_event(event)
+            is_wheel = isinstance(event, (events.MouseScrollDown, events.MouseScrollUp))
+            if not (is_wheel and self.focused is not None and self.focused.message_queue_size > _MOST_TURNS):
+                await super().on_event(event)
             return
         self.expect_key()
+        if not self._typed:
+            self._kept_up_s = _CLOCK.monotonic()
         self._typed.append(event)
         if self._takes_keys and len(self._typed) == 1:
             if self._message_queue.empty():
@@ -203,7 +219,19 @@ class KeysInOrder(App[int]):
                 # What has come together with it is put behind it first.
                 self.call_later(self._take_key)
 
+    def _leave_flood(self) -> None:
+        """Leave keys out that nobody typed one by one, so that the last of them, and `q`, are still answered."""
+        now = _CLOCK.monotonic()
+        if len(self._typed) <= _MOST_WAITING:
+            self._kept_up_s = now
+        elif now - self._kept_up_s > _BEHIND_S:
+            while len(self._typed) > _KEPT_KEYS:
+                self._typed.popleft()
+            self._kept_up_s = now
+
     async def _take_key(self) -> None:
+        if not (isinstance(self.focused, Input) and self._typed[0].is_printable):
+            self._leave_flood()
         self.app_focus = True
         focused, screen, event = self.focused, self.screen, self._typed[0]
         taken = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -118,6 +119,52 @@ async def test_a_flood_of_characters_goes_into_the_filter_together(monkeypatch: 
         # What the field has no room for is left out, and nothing is painted for it.
         assert max(shown, key=len) == ("abcdefghij" * 26)[:MAX_FILTER_CHARS]
         assert len(shown) < 20
+
+
+async def test_of_a_flood_of_keys_that_nobody_typed_the_last_are_answered() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        before = app.palette.name
+        type_ahead(app, *("jk" * 25_000), "T")
+        began = time.process_time()
+        await until(pilot, lambda: app.palette.name != before)
+        assert time.process_time() - began < 8
+
+
+async def test_of_a_flood_of_turns_of_the_wheel_only_some_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.page, MetricsPage))
+        await pilot.pause()
+        board = app.focused
+        assert board is not None
+        taken = 0
+
+        def count(board: object, event: events.Event) -> None:
+            nonlocal taken
+            taken += 1
+            event.prevent_default()
+
+        monkeypatch.setattr(type(board), "on_mouse_scroll_down", count)
+        for _ in range(300):
+            app.post_message(events.MouseScrollDown(board, 10, 10, 0, 1, 0, False, False, False, 10, 10))
+        before = app.palette.name
+        type_ahead(app, "T")
+        await until(pilot, lambda: app.palette.name != before)
+        await pilot.pause()
+        assert 0 < taken < 150
+
+
+async def test_as_many_keys_as_a_person_types_ahead_are_all_taken() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        was_live = app.is_live
+        type_ahead(app, *(["comma"] * 60), "m", "slash", *"clipfrac", "enter", "enter")
+        await until(pilot, lambda: isinstance(app.page, MetricPage) and "actor/pg_clipfrac" in page_text(app))
+        assert was_live and not app.is_live
 
 
 async def test_of_a_long_paste_the_beginning_is_taken() -> None:
