@@ -22,6 +22,7 @@ from rltop.rows.rows import Target, TargetKind
 
 WRITTEN_S = 1_700_000_000.0
 """When the recording was written, as far as these tests go."""
+CHANGED = "look at snapshot_report.html; if the screen is as it should be, run: make snapshots"
 
 KL = Target(TargetKind.METRIC, "actor/kl_loss")
 
@@ -79,10 +80,10 @@ def recording(tmp_path: Path) -> Path:
 )
 def test_the_screen(snap_compare, recording: Path, size: tuple[int, int], run_before) -> None:  # type: ignore[no-untyped-def]
     app = app_over(recording, clock=FakeClock(WRITTEN_S + 3600.0))
-    assert snap_compare(app, terminal_size=size, run_before=run_before)
+    assert snap_compare(app, terminal_size=size, run_before=run_before), CHANGED
 
 
 def test_the_screen_in_ascii_and_the_terminals_own_colours(snap_compare, recording: Path) -> None:  # type: ignore[no-untyped-def]
     options = UiOptions(theme="terminal", is_ascii=True, themes_folder=NO_THEMES)
     app = app_over(recording, options=options, clock=FakeClock(WRITTEN_S + 3600.0))
-    assert snap_compare(app, terminal_size=(80, 24), run_before=settle)
+    assert snap_compare(app, terminal_size=(80, 24), run_before=settle), CHANGED
