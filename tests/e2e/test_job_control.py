@@ -74,7 +74,8 @@ class Job:
         self.type("echo code=$?")
         self.terminal.until_text("code=0")
         assert self.modes == {}
-        assert self.terminal.settings == self.at_prompt
+        # The shell takes the keys again a moment after what it ran has printed.
+        self.terminal.until(lambda: self.terminal.settings == self.at_prompt, what="the settings of the prompt")
 
 
 Start = Callable[..., Job]
