@@ -35,6 +35,8 @@ class Job:
             shell, width=120, height=40, PS1=PROMPT + " ", ENV="", XDG_CONFIG_HOME=str(folder), HOME=str(folder)
         )
         self.terminal.until_text(PROMPT)
+        # A shell that edits lines takes the keys a moment after it has printed its prompt.
+        self.terminal.until_still(0.2)
         self.at_prompt = self.terminal.settings
         self.type(f"{sys.executable} {PROGRAM} {what} {RECORDED}")
         self.terminal.until(lambda: b"\x1b[?1049h" in self.terminal.output)
@@ -64,7 +66,7 @@ class Job:
         self.until_stopped()
         assert self.modes == {}
         assert OPEN not in self.terminal.text
-        assert self.terminal.settings == self.at_prompt
+        self.until_at_prompt()
 
     def quit(self) -> None:
         began_s = time.monotonic()
@@ -74,7 +76,9 @@ class Job:
         self.type("echo code=$?")
         self.terminal.until_text("code=0")
         assert self.modes == {}
-        # The shell takes the keys again a moment after what it ran has printed.
+        self.until_at_prompt()
+
+    def until_at_prompt(self) -> None:
         self.terminal.until(lambda: self.terminal.settings == self.at_prompt, what="the settings of the prompt")
 
 
