@@ -69,9 +69,10 @@ class Job:
         self.until_at_prompt()
 
     def quit(self) -> None:
-        began_s = time.monotonic()
+        began_s, prompts = time.monotonic(), self.terminal.output.count(PROMPT.encode())
         self.terminal.press("q")
-        self.terminal.until_text(PROMPT)
+        # The old prompt is in sight again as soon as the screen has been left: the next one is waited for.
+        self.terminal.until(lambda: self.terminal.output.count(PROMPT.encode()) > prompts, what="the shell")
         assert time.monotonic() - began_s < 2
         self.type("echo code=$?")
         self.terminal.until_text("code=0")
