@@ -172,7 +172,8 @@ def test_a_stop_of_the_whole_session_as_schedulers_do_it(tmp_path: Path) -> None
     terminal = Terminal.python(PROGRAM, "plain", RECORDED, width=120, height=40, XDG_CONFIG_HOME=str(tmp_path))
     try:
         terminal.until_text(FOOTER)
-        terminal.until_still(0.4)
+        # A second after the start the threads begin that no first frame needs.
+        terminal.until_still(1.5)
         threads = thread_count(terminal.process.pid)
         for _ in range(3):
             terminal.kill(signal.SIGSTOP)
