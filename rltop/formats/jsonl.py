@@ -56,8 +56,9 @@ def _refuse(name: str) -> NoReturn:
 def patient_loads(text: bytes) -> tuple[object, int]:
     r"""Parse what strict parsers refuse as a whole for the sake of one value.
 
-    NaN and Infinity are read; an integer too large for a float is infinite; a byte
-    that is no UTF-8 is written out in its key or text (`\xe9`), so that keys stay apart.
+    NaN and Infinity are read; an integer too large for a float is infinite; tabs and
+    other control characters may stand in a text; a byte that is no UTF-8 is written out
+    in its key or text (`\xe9`), so that keys stay apart.
 
     Returns:
         The value, and how many keys and texts held bytes that are no UTF-8.
@@ -67,7 +68,7 @@ def patient_loads(text: bytes) -> tuple[object, int]:
     """
     readable, broken = readable_text(text)
     try:
-        return json.loads(readable, parse_int=_whole), broken
+        return json.loads(readable, parse_int=_whole, strict=False), broken
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 

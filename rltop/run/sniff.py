@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO
 
 from rltop.errors import DecodeError
+from rltop.files import open_regular
 from rltop.formats.auto import AutoDecoder
 from rltop.formats.jsonl import JsonlOptions
 from rltop.formats.kinds import (
@@ -50,8 +51,9 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         OSError: it cannot be opened or read.
         DecodeError: it is compressed, and nothing can be got out of it.
     """
-    with Path(path).open("rb") as file:
-        head = file.read(SNIFF_BYTES)
+    with open_regular(path) as file:
+        # What the kernel makes up may have nothing to give now (/proc/kmsg).
+        head = file.read(SNIFF_BYTES) or b""
         is_all = len(head) < SNIFF_BYTES
         tail = b"" if is_all else _last_bytes(file)
         if not is_all and codec_of(head) is Codec.BZIP2:

@@ -255,6 +255,14 @@ def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes, *, is_hurried: 
 
 
 @pytest.mark.parametrize("is_hurried", [False, True])
+def test_control_characters_in_a_text_cost_nothing_else(*, is_hurried: bool) -> None:
+    line = b'{"step": 1, "loss": 0.5, "said": "a\tb\x01\x1b[2J"}'
+    (record,), counts = decode(line, options=JsonlOptions(is_hurried=is_hurried))
+    assert row(record) == {"loss": 0.5}
+    assert (counts.text_values, counts.bad_lines) == (1, 0)
+
+
+@pytest.mark.parametrize("is_hurried", [False, True])
 def test_a_number_of_ten_thousand_digits_costs_its_value_only(*, is_hurried: bool) -> None:
     digits = b"9" * 10_000
     lines = [

@@ -18,6 +18,7 @@ import zstandard
 from rltop.errors import SourceError
 from rltop.run.beside import read_ranges
 from rltop.run.discover import Discovery, discover
+from rltop.run.sniff import sniff
 from tests.binary_files import block_log, history, run_record
 from tests.run_folders import rlinf, trinity
 
@@ -181,3 +182,10 @@ def test_a_damaged_file_of_records_does_not_stand_for_the_newest_run(tmp_path, n
     # One of which nothing has been written yet, and one whose bytes a server has not sent yet, may be whole.
     damaged.write_bytes(b":W&B\xe1\xbe" if "wandb" in name else bytes(100))
     assert str(damaged) in [each.path for each in discover([str(tmp_path)]).found]
+
+
+@pytest.mark.timeout(10)
+def test_what_has_taken_the_place_of_a_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(OSError, match="a named pipe"):
+        sniff(str(tmp_path / "metrics.jsonl"))
