@@ -33,4 +33,4 @@ class Allowance:
         """
         self._spent += max(0, size)
         if self._spent > self._limit:
-            raise DecodeError(f"{what}: {self._spent:,} bytes unpacked; {self._limit:,} are held at most")
+            raise DecodeError(f"{what}: {self._spent:,} bytes unpacked, limit {self._limit:,}")

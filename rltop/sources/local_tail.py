@@ -27,7 +27,7 @@ from rltop.sources.cursor import (
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import FileSystem
 
-RENAMED_NOTE = "the file was renamed; the new one is read when nothing more is written to it"
+RENAMED_NOTE = "file renamed; switching to the new one once writes to the old one stop"
 
 
 class _Life(NamedTuple):

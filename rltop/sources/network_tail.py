@@ -17,8 +17,8 @@ from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem
 from rltop.structs import Struct
 
-DOUBT_NOTE = "the file does not look like what was read before; looking again"
-STALE_NAME_NOTE = "the folder names a newer file here, but this machine still sees the old one"
+DOUBT_NOTE = "file content changed; checking again"
+STALE_NAME_NOTE = "the directory lists a newer file, but this machine still sees the old one (stale cache)"
 
 DRAIN_RETRIES = 5
 """Errors after which the rest of a renamed file is given up, so that the new one is not kept waiting for ever."""

@@ -69,10 +69,10 @@ class PipeFeed:
     def status(self) -> TailStatus:
         """At the end whenever nothing waits: a pipe has no size."""
         if self._error:
-            what = f"the pipe cannot be read: {self._error}"
+            what = f"cannot read standard input: {self._error}"
             return TailStatus(TailState.LOST, what, self._offset, self._offset, error=SourceError(what))
         if not self._offset and not self._is_at_end:
-            return TailStatus(TailState.WAITING, "waiting for the first bytes on standard input")
+            return TailStatus(TailState.WAITING, "waiting for data on standard input")
         state = TailState.AT_END if self._queue.is_empty else TailState.READING
         return TailStatus(state, "", self._offset, self._offset)
 

@@ -1,4 +1,4 @@
-"""Reading in the background, so that a dead server holds up nothing but its own files.
+"""Background reading, so that a dead server delays only its own files.
 
 One daemon thread for each mount polls the files there and puts what comes into
 bounded queues. Nobody ever waits for these threads: not whoever takes from a feed,

@@ -69,10 +69,10 @@ class Watcher:
             if self._is_closed:
                 return False
             if directory not in self._folders and len(self._folders) >= MOST_FOLDERS:
-                self.reason = f"{directory}: {MOST_FOLDERS} folders are watched already"
+                self.reason = f"{directory}: already watching {MOST_FOLDERS} folders"
                 return False
             if self._observer is None and limit() <= FEW:
-                self.reason = f"{directory}: no more than {limit()} files may be open"
+                self.reason = f"{directory}: limit of {limit()} open files"
                 return False
             try:
                 folder = self._watch(directory)

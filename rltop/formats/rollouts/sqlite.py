@@ -87,7 +87,7 @@ class ExperienceBuffer:
         except (DecodeError, OSError) as error:
             self._error = _said(error)
             return False
-        self._error = "" if self._table is not None else "no table of experiences in it"
+        self._error = "" if self._table is not None else "no table of experiences"
         for step, number in found:
             self._take(step, number)
         return bool(found) and self._last[0] != self._newest
@@ -201,7 +201,7 @@ class ExperienceBuffer:
             return None
         except DecodeError as error:
             return RolloutText(tuple(passages), (), error.message)
-        return RolloutText(tuple(passages), (), "" if passages else "the experience holds no text")
+        return RolloutText(tuple(passages), (), "" if passages else "the experience has no text")
 
     def _texts_at(self, number: int, pages: Pages) -> tuple[str, str]:
         row = None if self._table is None else next(rows(pages, self._table, number - 1), None)
