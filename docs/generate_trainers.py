@@ -22,8 +22,8 @@ What each trainer writes to disk, which parts of the screen that fills, and how 
 [screens.md](screens.md#formats).
 
 Write the file to a file system that the machine you watch from can see, and use an absolute path: a relative path is
-resolved by the training process, often on another node. Then run `rltop path/to/metrics.jsonl`, or `rltop` in the folder
-of the file.
+resolved by the training process, often on another node. Then run `rltop path/to/metrics.jsonl`, or `rltop` in the
+folder of the file.
 """
 
 OTHERS = """\
@@ -36,9 +36,10 @@ These log elsewhere; the line below makes the trainer write something to disk. T
 COVERAGE_NOTE = """\
 ¹ Not in every version or kind of run of this trainer.
 
-A panel is filled if the trainer logs at least one of its metrics; rltop does not estimate missing ones. Group statistics
-and stragglers can also come from [rollout dumps](rollouts.md). Trainers that are not listed (transformers' own loop,
-torchtune, Stable-Baselines3, RLlib, your own loop) are read by common key names; all other keys are shown as they are.
+A panel is filled if the trainer logs at least one of its metrics; rltop does not estimate missing ones. Group
+statistics and stragglers can also come from [rollout dumps](rollouts.md). Trainers that are not listed (transformers'
+own loop, torchtune, Stable-Baselines3, RLlib, your own loop) are read by common key names; all other keys are shown as
+they are.
 """
 
 MEANINGS_NOTE = """\
@@ -57,12 +58,12 @@ trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))
 trainer.train()
 ```
 
-Without rltop in the training environment: `rltop callback > rltop_callback.py`, put that file next to the training script,
-and import from `rltop_callback` instead. It needs only Python 3.9 and the standard library.
+Without rltop in the training environment: `rltop callback > rltop_callback.py`, put that file next to the training
+script, and import from `rltop_callback` instead. It needs only Python 3.9 and the standard library.
 
-Each log of the trainer becomes one line with `step`, `time` and, if known, `total_steps`. Only world process zero writes.
-A file that cannot be written gives a warning and never ends the run. A resumed run appends to the same file; rltop shows
-the new part as a new segment. `logging_steps=1` gives one line per step; TRL's default is 10.
+Each log of the trainer becomes one line with `step`, `time` and, if known, `total_steps`. Only world process zero
+writes. A file that cannot be written gives a warning and never ends the run. A resumed run appends to the same file;
+rltop shows the new part as a new segment. `logging_steps=1` gives one line per step; TRL's default is 10.
 
 ## Your own loop
 
@@ -75,9 +76,9 @@ with JsonlWriter("logs/metrics.jsonl") as log:
         log.log(step, metrics)
 ```
 
-Standard library only. Every line is one write to a file opened for appending, so it is visible at once. A full disk gives
-a warning, and later rows are still tried. NaN and infinities are written as `NaN`, `Infinity` and `-Infinity`, which
-rltop reads.
+Standard library only. Every line is one write to a file opened for appending, so it is visible at once. A full disk
+gives a warning, and later rows are still tried. NaN and infinities are written as `NaN`, `Infinity` and `-Infinity`,
+which rltop reads.
 """
 
 
