@@ -1,7 +1,7 @@
-"""Assembles the options that each layer owns from what was set.
+"""Assembles each layer's options from the settings.
 
-Owns which setting goes to which option, and where the config file is looked
-for. What can be set is `settings`; what an option does is its layer's business.
+Owns which setting goes to which option, and where the config file is searched.
+`settings` has the table; what an option does is defined by its layer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What can be set, where from, and what is wrong with it.
+"""The table of settings, their sources and validation.
 
-Owns the one table of settings: the config file, the environment, the flags and
-docs/config.md are all made of it. Knows nothing of what a setting does: that is
-the layer's options and `config`, which assembles them.
+The config file, the environment variables, the flags and docs/config.md all follow
+from this table. What a setting does is defined by each layer's options and by
+`config`, which assembles them.
 """
 
 from __future__ import annotations

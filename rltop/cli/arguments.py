@@ -1,4 +1,4 @@
-"""The command line: what may be typed, and which command that is."""
+"""The command line: commands, options and their help."""
 
 from __future__ import annotations
 

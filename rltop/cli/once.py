@@ -1,4 +1,4 @@
-"""`--once` and `--json`: the overview as text or as one document."""
+"""`--once` and `--json`: the overview as text or JSON."""
 
 from __future__ import annotations
 

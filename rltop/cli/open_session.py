@@ -94,7 +94,7 @@ def file_size(path: str) -> int:
     """
     info = Path(path).stat()
     if not stat.S_ISREG(info.st_mode):
-        hint = f"to read it from standard input, pass {STANDARD_INPUT} and redirect it: {STANDARD_INPUT} < {path}"
+        hint = f"pass it on standard input: {STANDARD_INPUT} < {path}"
         raise SourceError(f"{path} is not a regular file", hint)
     return info.st_size
 

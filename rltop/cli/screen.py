@@ -1,7 +1,7 @@
 """The screen: first the newest rows as plain cells, then Textual over them.
 
-Owns the order of imports between the typed command and the first frame: nothing
-that the first frame does not need comes before it.
+Owns the order of imports up to the first frame: nothing is imported before it that
+it does not need.
 """
 
 from __future__ import annotations

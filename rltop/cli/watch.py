@@ -1,7 +1,7 @@
-"""`rltop watch`: no screen; commands run when verdicts fire; ends with the run.
+"""`rltop watch`: no screen; runs commands on alerts; ends with the run.
 
-Owns the loop, the log on standard output and the exit code. What is new in a run
-is said by `report.notices`, what is run on it by `cli.hooks`.
+Owns the loop, the log on standard output and the exit code. `report.notices` finds
+new alerts and events, `cli.hooks` runs the commands.
 """
 
 from __future__ import annotations
@@ -265,9 +265,9 @@ class Vigil:
         why = run.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
         code = EXIT_DIED if run.stream.rows else EXIT_NO_METRICS
         if give_up_s is not None and silent_s >= give_up_s:
-            return "given up", f"given up: {why}", code
+            return "given up", f"gave up: {why}", code
         if run.state is RunState.LOST and self._is_process_gone(run):
-            return "given up", f"given up: {why}, and process {self._options.pid} has ended", code
+            return "given up", f"gave up: {why}, and process {self._options.pid} has ended", code
         return None
 
     def _still_s(self, announcer: Announcer) -> float:

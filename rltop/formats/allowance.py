@@ -1,4 +1,4 @@
-"""How much memory a file may be unpacked into: one budget, whatever it is packed with.
+"""The memory budget for data unpacked from one file, whatever the compression.
 
 A few bytes of a zip file or of a parquet page can stand for gigabytes. Streams (gzip,
 bzip2, zstd) need no budget: they are unpacked and decoded a piece at a time.

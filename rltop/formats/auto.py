@@ -1,4 +1,4 @@
-"""A decoder that finds out from the first bytes what it is reading.
+"""A decoder that detects the format from the first bytes.
 
 So a file that does not exist yet, a pipe and a file with the wrong name are all
 decoded as what they turn out to be.

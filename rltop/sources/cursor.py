@@ -1,8 +1,8 @@
-"""The reading position in one life of a file, and what a look at it has shown.
+"""The reading position in a file, and the outcome of each poll.
 
-Owns offset, generation and fingerprint; decides which of the bytes that were read
-may be given out, and when a file that was renamed away may be left; says in words for a
-person how a look has ended.
+Owns offset, generation and fingerprint; decides which of the bytes that were read may
+be given out, and when a renamed file may be left; has the messages for the outcome of
+a poll.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Following a file that another machine writes: opened anew at each poll.
+"""Following a file that another machine writes: reopened at each poll.
 
-What an open handle shows may be a minute old while a fresh open sees the data at
-once (close-to-open consistency), and a handle on a deleted file leaves a
-`.nfs…` file behind. In turn nothing is believed at first sight: sizes lag behind,
-inodes migrate, names are cached.
+An open handle may show data that is a minute old, while a new open sees it at once
+(close-to-open consistency), and a handle on a deleted file leaves a `.nfs…` file
+behind. Changes must be seen more than once: sizes lag, inodes migrate, names are
+cached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A stream that comes through a pipe: `ssh node tail -F train.log | rltop -`.
 
-It cannot be read twice: there is no preview, and what memory has downsampled is gone.
-A daemon thread reads; nobody waits for it.
+It cannot be read twice: there is no preview, and older rows survive only downsampled.
+A daemon thread reads, and nothing waits for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A recorded run played back as if it were live.
 
-Reads the file as any other source does and only holds lines back until it is
-their turn. Of what is in a line it looks for one number, by its key.
+Reads the file like any other source and holds each line back until it is due. In a
+line it looks only for one number, by its key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Wake-ups from the kernel, which only ever shorten the wait for the next poll.
+"""Wake-ups from the kernel, which only shorten the wait for the next poll.
 
-The one place that knows watchdog, imported when the first folder is watched: the
-import costs as much as the first frame may take.
+The only user of watchdog, imported when the first folder is watched: the import costs
+as much as the first frame may take.
 """
 
 from __future__ import annotations

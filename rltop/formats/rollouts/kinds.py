@@ -1,4 +1,4 @@
-"""Which reader a dump of rollouts takes, by its name and its first bytes."""
+"""Selects the reader of a rollout dump, by its name and its first bytes."""
 
 from __future__ import annotations
 

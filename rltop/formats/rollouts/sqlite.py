@@ -1,4 +1,4 @@
-"""Trinity's buffer in SQLite → completions of a step, read beside whoever writes it.
+"""Trinity's buffer in SQLite → completions of a step, while it is being written.
 
 Owns the columns, and which rows hold which step. The experience itself is a pickle of the trainer's own classes:
 it is never loaded, only its opcodes are read for the texts and the lengths, so

@@ -1,4 +1,4 @@
-"""A SQLite file as its last commit left it, read so that no writer can notice: pages, tables, rows.
+"""A SQLite file as of its last commit, read without affecting a writer: pages, tables, rows.
 
 Owns the three files: the database, its write-ahead log and its rollback journal.
 SQLite itself, asked to read only, takes locks that a writer without patience fails
