@@ -369,7 +369,7 @@ def not_yet(path: str, fs: FileSystem) -> Sight:
     while near != posixpath.dirname(near) and not _is_folder(near, fs):
         near = posixpath.dirname(near)
     if near == folder:
-        return Sight(TailState.WAITING, f"no such file yet in {folder}")
+        return Sight(TailState.WAITING, f"no such file in {folder} yet")
     return Sight(TailState.WAITING, f"no such folder: {folder}; the nearest existing one is {near}")
 
 

@@ -372,7 +372,7 @@ def test_a_file_that_is_not_there_says_where_the_way_to_it_ends(is_network: bool
     assert scene.tail.status.message == "no such folder: /run; the nearest existing one is /"
     scene.fs.write("/run", b"").mode = folder
     scene.poll()
-    assert scene.tail.status.message == "no such file yet in /run"
+    assert scene.tail.status.message == "no such file in /run yet"
     scene.fs.write(PATH, FIRST)
     scene.settle()
     assert scene.text() == FIRST and scene.tail.status.message == ""
