@@ -1,6 +1,6 @@
 """How one trainer names things: a dialect is data.
 
-Owns the types of that data; the data itself stands in `dialects/`, one file per
+Owns the types of that data; the data itself stands in `trainers/`, one file per
 trainer, and `identify` reads it. Knows nothing of rows or files.
 """
 
