@@ -37,15 +37,15 @@ may do: `rltop slurm-123.out`. Where you can add a line to the training script, 
 COVERAGE_NOTE = """\
 ¹ Not in every version or kind of run of this trainer.
 
-A panel is filled where the trainer logs at least one of its metrics; what is missing is missing because the trainer
-does not log it, and rltop makes no number up. Some of it can be had from elsewhere: group statistics and stragglers
-from dumps of rollouts. Trainers without a line here (transformers' own loop, torchtune, Stable-Baselines3, RLlib, a
-loop of your own) are read by the names that many loops share; every other key is shown as it is.
+A panel is filled if the trainer logs at least one of its metrics; what the trainer does not log stays empty. Group
+statistics and stragglers can also come from rollout dumps. Trainers without a row here (transformers' own loop,
+torchtune, Stable-Baselines3, RLlib, a loop of your own) are read by the names that many loops share; every other key is
+shown as it is.
 """
 
 MEANINGS_NOTE = """\
-The same name means different things in different trainers, so rltop reads it as the trainer that wrote it means it.
-What is not what its name says stands for no metric: it is shown under its own key, and its page says what it is.
+The same name means different things in different trainers; rltop reads it as the trainer that logged it does. A key
+that is not what its name says counts as no metric: it is shown under its own name, and its page says what it is.
 """
 
 CALLBACK = """\
@@ -110,9 +110,9 @@ PANELS = (
     _panel("loss", "loss policy_loss nll_loss"),
     _panel("length", "response_len_mean total_len_mean episode_len"),
     _panel("truncation", "truncated_frac stop_count"),
-    _panel("group contrast", "zero_std_frac zero_std_count reward_std mixed_group_frac"),
+    _panel("zero-variance groups", "zero_std_frac zero_std_count reward_std mixed_group_frac"),
     _panel("stragglers", "group_len_ratio time_gen_sample_max response_len_max slowest_gen"),
-    _panel("training vs inference", "off_policy_kl rollout_prob_diff_mean rollout_logp_diff_mean is_ratio_mean"),
+    _panel("rollout/train mismatch", "off_policy_kl rollout_prob_diff_mean rollout_logp_diff_mean is_ratio_mean"),
     _panel("staleness", "staleness_mean staleness_max stale_count"),
     _panel("step time", "time_step"),
     _panel("throughput", "throughput throughput_per_gpu gen_throughput samples_per_s"),
@@ -143,7 +143,7 @@ def has_waterfall(dialect: Dialect) -> bool:
 
 def filled(dialect: Dialect) -> set[str]:
     """Names of the panels for which a dialect has a metric."""
-    known = {alias.metric for alias in dialect.aliases}
+    known = {alias.metric for alias in dialect.aliases if not alias.is_borrowed}
     found = {panel.name for panel in PANELS if known & set(panel.metrics)}
     return found | ({WATERFALL} if has_waterfall(dialect) else set())
 
@@ -188,10 +188,10 @@ def meanings() -> str:
     lines = ["| name | trainer and key | is read as |", "|---|---|---|"]
     for name in CAUTION:
         told: dict[str, dict[str, None]] = {}
-        for dialect, key, metric in _aliases():
+        for trainer, key, metric in _aliases():
             section, _, last = key.rpartition("/")
             if name == last or (name == "val" and section.split("/")[0] == "val"):
-                told.setdefault(metric, {})[f"{dialect} `{key}`"] = None
+                told.setdefault(metric, {})[f"{trainer} `{key}`"] = None
         title = f"`{name}/…`" if name == "val" else f"`{name}`"
         for metric, keys in told.items():
             lines.append(f"| {title} | {', '.join(keys)} | {CATALOG[metric].title} |")
@@ -205,18 +205,22 @@ def meanings() -> str:
 
 
 def _aliases() -> Iterable[tuple[str, str, str]]:
-    """Trainer, key and metric of every alias without a wildcard."""
+    """Trainer, key and metric of every alias without a wildcard; a variant is named where only it reads a key so."""
     for dialect in ALL:
+        main = next(each for each in ALL if each.name == dialect.name and not each.variant)
+        of_main = {(alias.pattern, alias.metric) for alias in main.aliases}
         for alias in dialect.aliases if dialect is not GENERIC else ():
             if not set("*%") & set(alias.pattern):
-                yield dialect.name, alias.pattern, alias.metric
+                is_shared = (alias.pattern, alias.metric) in of_main
+                name = dialect.name if is_shared else f"{dialect.name} ({dialect.variant})"
+                yield name, alias.pattern, alias.metric
 
 
 def table(entries: list[SetupHint]) -> str:
     """The rows of `entries`, then their notes."""
     lines = ["| trainer | line | writes |", "|---|---|---|"]
     for entry in entries:
-        line = f"`{entry.line}`" if entry.line else "nothing to do: on by default"
+        line = f"`{entry.line}`" if entry.line else "on by default"
         writes = f"`{entry.writes}`" if entry.writes else entry.kind.value
         if entry.kind not in (StreamKind.JSONL, StreamKind.NONE):
             writes += f" ({entry.kind.value})"

@@ -1,6 +1,6 @@
 """AReaL: asynchronous PPO and group methods; statistics of a quantity end in /avg, /max, /min.
 
-`kl_rewards` is the KL's part of the reward; `seq_len` counts prompt and answer; no step
+`kl_rewards` is the KL's part of the reward; `seq_len` counts prompt and completion; no step
 time is logged, only its stages.
 """
 

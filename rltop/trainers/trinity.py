@@ -1,8 +1,8 @@
 """Trinity-RFT: an explorer that generates and a trainer that learns, each with steps of its own.
 
 The trainer's keys are veRL's, with `time/` for `timing_s/`; the explorer has its own.
-Answers are padded to the longest of the batch, so the logged clip ratio of lengths is
-at least one answer in any batch and says nothing about truncation: it is left out.
+Completions are padded to the longest of the batch, so the logged clip ratio of lengths is
+at least one completion in every batch and says nothing about truncation: it is left out.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ SETUP_HINT = SetupHint(
     "monitor: {monitor_type: tensorboard}",
     "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
     StreamKind.TENSORBOARD,
-    note="The default. Explorer and trainer count steps of their own.",
+    note="On by default. Explorer and trainer count their own steps.",
     leaves="the event files, and <checkpoint_root_dir>/<project>/<group>/<name>/log/{explorer,trainer}.log",
 )
 
