@@ -60,7 +60,7 @@ ENTRIES = (
         "Zero on a reward function: it does not tell the completions apart.",
     ),
     fraction(
-        "success_frac", "success", "reward", UP,
+        "success_frac", "success rate", "reward", UP,
         "Share of episodes that reached their goal, or of responses that are correct. "
         "For tasks with a yes-or-no outcome it is the reward without its shaping.",
         "reward_mean val_score num_turns_mean",

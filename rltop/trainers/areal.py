@@ -34,7 +34,6 @@ DIALECT = Dialect(
         Alias("ppo_actor/final_reward/avg", "reward_final"),
         Alias("ppo_actor/kl_rewards/avg", "kl_reward"),
         Alias("ppo_actor/seq_len/avg", "total_len_mean"),
-        Alias("ppo_actor/correct_seq_len/avg", "total_len_mean"),
         Alias("ppo_actor/prompt_len/avg", "prompt_len_mean"),
         Alias("ppo_actor/prompt_len/max", "prompt_len_max"),
         Alias("ppo_actor/no_eos_ratios/avg", "truncated_frac"),

@@ -37,10 +37,14 @@ _TIMES = {
 }
 
 
+_VERL_ONLY = ("fully_async/", "gdpo/", "mismatch/", "rollouter/", "timing/", "train/", "val-", "val/")
+"""Beginnings of veRL's keys that this trainer never logs: other trainers of veRL, its validation, old versions."""
+
+
 def _renamed(aliases: Iterable[Alias]) -> Iterable[Alias]:
     """Aliases of veRL in this trainer's spelling, without what its padding makes meaningless."""
     for alias in aliases:
-        if not alias.pattern.endswith("/clip_ratio"):
+        if not alias.pattern.endswith("/clip_ratio") and not alias.pattern.startswith(_VERL_ONLY):
             yield alias._replace(pattern=alias.pattern.replace("timing_s/", "time/", 1))
 
 
@@ -187,5 +191,5 @@ SETUP_HINT = SetupHint(
 ROLLOUT_HINT = RolloutHint(
     "Trinity-RFT",
     "data_processor.experience_pipeline.input_save_path=<job>/buffer/explorer_output.jsonl",
-    "one line per experience, with lengths; the default is a database beside it",
+    "one line per experience, with lengths; the default is an SQLite database next to it",
 )
