@@ -35,7 +35,8 @@ ENTRIES = (
     ),
     _reward(
         name="reward_std", title="reward std", direction=TARGET, related="zero_std_frac reward_mean adv_max",
-        help_text="Standard deviation of the rewards: within groups, or over all samples of the step (Telescope). "
+        help_text="Standard deviation of the rewards: within groups, or over all samples of the step (Telescope, "
+        "rollout/reward_std). "
         "Group methods learn from this spread; at zero there is no gradient.",
     ),
     _reward(

@@ -182,7 +182,7 @@ def test_a_reward_of_one_part_is_said_once() -> None:
     assert run.identity is not None
     assert run.identity.primary("reward_component") is not None
     view = chain(run)
-    assert "reward part" not in by_title(view)
+    assert "reward component" not in by_title(view)
     assert "stands alone" in view.conclusion
 
 

@@ -109,7 +109,7 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
         for row in paint_change(build_change(Snapshot(run, 40)), 80, None, UNICODE)
     )
     assert " right " in text
-    assert "reward part" not in text
+    assert "reward component" not in text
 
 
 def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
