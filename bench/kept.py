@@ -9,7 +9,7 @@ kept:
 |---|---|---|
 | `structure` | identical | identical: text, roles, targets, selection |
 | `pages` | identical | the same targets and levels; the same numbers, but for those of columns that a width drops |
-| `wording` | identical but for headline, message and the names of evidence | not compared |
+| `wording` | identical but for headline, message, reasons in words and the names of evidence | not compared |
 
 NEW may be `.`, the tree as it stands. What a commit shows is kept in `bench/data/shown/`, so that a baseline is drawn
 once. Recorded runs are found through RLTOP_RUNS (and a folder `reality` beside it); the fixtures are always compared.
@@ -36,7 +36,8 @@ KEPT = HERE / "data" / "shown"
 TOGETHER = ("fixtures/trinity", "fixtures/telescope/archives", "fixtures/trl", "fixtures/parquet")
 """Directories that are shown as a whole too: streams beside one another, runs in a list."""
 STAGES = ("structure", "pages", "wording")
-WORDS = ("headline", "message", "evidence", "sentence", "why", "cause", "causes", "look_next")
+WORDS = ("headline", "message", "evidence", "sentence", "why", "cause", "causes", "look_next", "state_note",
+         "first_bad_reason", "first_unreadable")  # fmt: skip
 LEVELS = {"ok", "info", "warn", "crit", "nodata"}
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 BATCH = 4

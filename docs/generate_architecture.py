@@ -1,7 +1,7 @@
-"""Renews the drawing of the rooms in docs/architecture.md: `python docs/generate_architecture.py`.
+"""Updates the drawing of the rooms in docs/architecture.md: `python docs/generate_architecture.py`.
 
-The drawing and the table beside it come from `[tool.rltop.rooms]` in pyproject.toml, to
-which a test holds every import, and from the first line of each room's docstring.
+The drawing and the table come from `[tool.rltop.rooms]` in pyproject.toml, against which
+a test checks every import, and from the first line of each room's docstring.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def plan() -> Mapping[str, Sequence[str]]:
 
 
 def floors(rooms: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Rooms by floor, the highest first: a room stands one floor above the highest room that it knows."""
+    """Rooms by floor, the highest first: a room is one floor above the highest room that it imports."""
     heights: dict[str, int] = {}
 
     def height(room: str) -> int:
@@ -46,13 +46,13 @@ def purpose(room: str) -> str:
 
 
 def drawing() -> str:
-    """The floors as text, then each room with what it is for and what it knows."""
+    """The floors as text, then each room with its purpose and its imports."""
     planned = plan()
     rooms = {room: known for room, known in planned.items() if room != FOUNDATION}
     drawn = ["   ".join(f"[ {room} ]" for room in floor) for floor in floors(rooms)]
     lines = ["```", *(line.center(100).rstrip() for line in drawn)]
     ground = " · ".join(f"{one}/" if (ROOT / "rltop" / one).is_dir() else one for one in planned[FOUNDATION])
-    lines += ["─" * 100, ground.center(100).rstrip(), "```", "", "| room | what it is for | knows |", "|---|---|---|"]
+    lines += ["─" * 100, ground.center(100).rstrip(), "```", "", "| room | purpose | may import |", "|---|---|---|"]
     for floor in floors(rooms):
         for room in floor:
             known = ", ".join(f"`{other}`" for other in rooms[room])
@@ -63,7 +63,7 @@ def drawing() -> str:
 
 
 def page() -> str:
-    """The page with its drawing as the plan has it now."""
+    """The page with an updated drawing."""
     return _BLOCK.sub(lambda found: found[1] + drawing() + found[2], TARGET.read_text())
 
 

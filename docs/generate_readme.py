@@ -1,7 +1,7 @@
-"""Renews the table of trainers in README.md, which comes from the code: `python docs/generate_readme.py`.
+"""Updates the table of trainers in README.md: `python docs/generate_readme.py`.
 
-It stands between `<!-- begin: trainers -->` and `<!-- end: trainers -->`; the words around
-it are written by hand.
+It stands between `<!-- begin: trainers -->` and `<!-- end: trainers -->`; the rest is
+written by hand.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _BLOCK = re.compile(r"(<!-- begin: trainers -->\n).*?(<!-- end: trainers -->)", 
 
 
 def trainers() -> str:
-    """What is read today, and what its users do for it."""
+    """The supported trainers, and what to do for each."""
     named = {dialect.name for dialect in ALL if dialect is not GENERIC}
-    lines = ["| trainer | what you do | keys known by name |", "|---|---|---|"]
+    lines = ["| trainer | to do | metrics known by name |", "|---|---|---|"]
     followed = [entry for entry in SETUP_HINTS if entry.is_followed]
     for line, entries in groupby(followed, key=lambda entry: entry.line or entry.writes):
         listed = list(entries)
         names = ", ".join(entry.trainer for entry in listed)
-        what = f"`{line}`" if listed[0].line else f"nothing: `{line}` is there by default"
+        what = f"`{line}`" if listed[0].line else f"nothing: writes `{line}` by default"
         lines.append(f"| {names} | {what} | {'yes' if listed[0].trainer in named else '–'} |")
     others = ", ".join(entry.trainer for entry in SETUP_HINTS if not entry.is_followed)
     if others:
-        lines += ["", f"No file of their own that rltop reads yet, but for their console log: {others}."]
+        lines += ["", f"Console log only: {others}."]
     return "\n".join(lines)
 
 
 def page() -> str:
-    """The README with its table renewed."""
+    """The README with an updated table."""
     return _BLOCK.sub(lambda block: f"{block[1]}{trainers()}\n{block[2]}", TARGET.read_text())
 
 

@@ -1,7 +1,7 @@
-"""Assembles the options that each layer owns from what was set.
+"""Assembles each layer's options from the settings.
 
-Owns which setting goes to which option, and where the config file is looked
-for. What can be set is `settings`; what an option does is its layer's business.
+Owns which setting goes to which option, and where the config file is searched.
+`settings` has the table; what an option does is defined by its layer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rltop.store.series import StoreOptions
 FILE_NAME = "config.toml"
 THEMES_FOLDER = "themes"
 PLAIN_TERMINALS = frozenset({"", "dumb", "unknown", "emacs", "dumb-emacs-ansi"})
-"""Values of TERM that promise lines of text and no more; "" is none. One that nobody knows is taken to be like most."""
+"""Values of TERM without cursor control; "" is unset. An unknown value counts as a full terminal."""
 _MEBIBYTE = 1024 * 1024
 
 
@@ -39,7 +39,7 @@ class Config(NamedTuple):
         color: `auto`, `always` or `never`; for output that is not the screen.
         has_no_color: whether NO_COLOR is set, or the terminal is a plain one, which `auto` obeys.
         file: the config file that was read, or None.
-        origins: setting → where its value was found; what is absent is a default.
+        origins: setting → where its value came from; absent: the default.
     """
 
     reader: ReaderOptions = ReaderOptions()
@@ -58,7 +58,7 @@ class Config(NamedTuple):
 
 
 def is_plain_terminal(environ: Mapping[str, str]) -> bool:
-    """Is this a terminal that writes lines and understands no escape codes, as a shell inside Emacs has it?"""
+    """Is this a terminal without escape codes, such as a shell inside Emacs?"""
     return environ.get("TERM", "").strip().lower() in PLAIN_TERMINALS
 
 
@@ -124,10 +124,10 @@ def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:
 
 
 def _check_theme(found: Gathered, own: Path) -> None:
-    """Refuse a theme that does not exist, also where nothing is drawn in it.
+    """Refuse a theme that does not exist, even if nothing is drawn.
 
     Raises:
-        ConfigError: names the place of the setting and the themes that there are.
+        ConfigError: names the place of the setting and the available themes.
     """
     name = found.values["theme"]
     folders = (folder(THEMES_FOLDER), own)
@@ -135,8 +135,8 @@ def _check_theme(found: Gathered, own: Path) -> None:
         return
     known = sorted({stem for each in folders for stem in toml_files(each)})
     raise ConfigError(
-        f"{found.origins['theme']}: `theme` is {name!r}, but there is no such theme",
-        f"there are: {', '.join(known)}; or write {own / f'{name}.toml'}",
+        f"{found.origins['theme']}: `theme` is {name!r}, which does not exist",
+        f"available: {', '.join(known)}; or create {own / f'{name}.toml'}",
     )
 
 
@@ -177,7 +177,7 @@ def _rules(table: Mapping[str, Mapping[str, Any]], name: str, found: Gathered) -
             if not isinstance(is_muted, bool):
                 raise ConfigError(
                     f"{found.file}: `{name}.{rule}.mute` is {toml_text(is_muted)}, but must be true or false",
-                    "write mute = true to silence the rule",
+                    "write mute = true to mute the rule",
                 )
             settings["enabled"] = not is_muted
         rules[rule] = settings

@@ -1,13 +1,13 @@
-"""Errors that a person can act on, and the exit codes of the program.
+"""Errors that a user can act on, and the exit codes of the program.
 
     RltopError            what went wrong, and a hint: what to do about it
     ├── ConfigError       a flag, an environment variable or a key of the config file
-    ├── SourceError       a path that cannot be followed
-    │   └── NoMetricsError  a directory or a pattern without a metric stream
+    ├── SourceError       a path that cannot be read
+    │   └── NoMetricsError  a directory or a pattern without metric files
     ├── DecodeError       a file that is not what it claims to be
     └── ThemeError        a theme file
 
-A bad line in a metric file is not an error: it is data, counted and shown.
+A bad line in a metric file is not an error: it is counted and shown.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ EXIT_FIRING = 1
 EXIT_USAGE = 2
 EXIT_NO_METRICS = 3
 EXIT_DIED = 4
-"""A run that was watched has died, or was given up (`rltop watch`)."""
+"""`rltop watch`: the run died, or went silent for longer than `--give-up`."""
 EXIT_FAULT = 70
-"""A fault of the program itself (`EX_SOFTWARE` of sysexits.h); never to be taken for a verdict."""
+"""An internal error (`EX_SOFTWARE` of sysexits.h); says nothing about the run."""
 
 _FAILING = frozenset({errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
 _LONGEST_PATH = 300
-"""Of a longer path both ends are shown: one that is refused for its length must not bury the reason."""
+"""A longer path is shown by its two ends, so that the reason stays visible."""
 
 
 class RltopError(Exception):
-    """A message for a person, with the remedy beside it, and the code that the program ends with."""
+    """A message for the user, a hint what to do, and the exit code."""
 
     exit_code = EXIT_USAGE
 
@@ -45,21 +45,21 @@ class RltopError(Exception):
 
 
 class ConfigError(RltopError):
-    """A setting that cannot be used; names the file, the key and the remedy."""
+    """An invalid setting; names the file, the key and the remedy."""
 
 
 class SourceError(RltopError):
-    """A path that cannot be followed."""
+    """A path that cannot be read."""
 
 
 class NoMetricsError(SourceError):
-    """A directory or a pattern in which there is no metric stream yet."""
+    """A directory or a pattern without metric files."""
 
     exit_code = EXIT_NO_METRICS
 
 
 def reason_of(error: Exception) -> str:
-    """Why something could not be read, in a few words: as the operating system, or the error itself, says it."""
+    """The reason of an error in a few words, from the operating system or the error itself."""
     if isinstance(error, OSError):
         text = error.strerror or str(error) or type(error).__name__
         return text[:1].lower() + text[1:]
@@ -73,26 +73,26 @@ def reason_of(error: Exception) -> str:
 
 
 def cannot_read(path: str, error: Exception) -> SourceError:
-    """What to raise where a path cannot be read: names the path and the reason, and says what to do."""
+    """The error for an unreadable path: names the path, the reason and what to do."""
     shown = path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH // 2]}…{path[-_LONGEST_PATH // 2 :]}"
     hint = "check the path and its permissions"
     if isinstance(error, OSError) and error.errno in _FAILING:
-        hint = "the file system fails: try again, or read a copy on another disk"
+        hint = "file system error: try again, or copy the file to another disk"
     elif isinstance(error, RltopError):
-        hint = error.hint or "unpack or mend it, or name another file"
+        hint = error.hint or "the file may be damaged: unpack or repair it, or name another file"
     return SourceError(f"cannot read {shown}: {reason_of(error)}", hint)
 
 
 class DecodeError(RltopError):
-    """A file whose content is not what its kind promises."""
+    """A file whose content does not match its format."""
 
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """The boundary around whatever takes bytes apart: damage that it trips over is a `DecodeError` of `what`.
+    """Turn any exception of a parser inside into a `DecodeError` about `what`.
 
-    A flipped bit reaches every line of a reader, so that no list of what it may raise
-    is complete. What is said already, and what the operating system says, goes through.
+    A flipped bit can make any line of a parser raise, so that no list of exceptions
+    is complete. rltop's own errors and those of the operating system pass through.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Files beside a run, opened without anybody noticing: what is no regular file is not opened at all."""
+"""Files next to a run, opened without side effects: only regular files are opened."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _KINDS = {
 }  # fmt: skip
 
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""For reading, not for the commands that are started, and without waiting for a writer."""
+"""Read only, not inherited by child processes, and without waiting for a writer."""
 
 
 def kind_word(mode: int) -> str:
-    """What a file of this `st_mode` is, as a person says it."""
+    """The type of a file with this `st_mode`, as text."""
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file that merely lies there; what is no file is not even opened, so that nobody at its other end sees it.
+    """Open a regular file; nothing else is opened, so that no pipe or device notices.
 
     Args:
         path: the file; a link is followed.
@@ -31,15 +31,15 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         The file, open for reading; the caller closes it.
 
     Raises:
-        OSError: whatever the file system says, or that it is a named pipe, a directory, a device.
+        OSError: from the file system, or because it is a named pipe, a directory, a device.
     """
     try:
-        mode = os.stat(path).st_mode  # noqa: PTH116 - a path may be bytes that are no text
+        mode = os.stat(path).st_mode  # noqa: PTH116 - a path may not be valid text
     except ValueError as error:
-        raise OSError(errno.EINVAL, "no file can be called that", os.fspath(path)) from error
+        raise OSError(errno.EINVAL, "not a valid file name", os.fspath(path)) from error
     if stat.S_ISREG(mode):
-        # What stands there may have been put in its place since: it is opened without waiting, and looked at again.
-        file = open(os.open(path, OPEN_FLAGS), "rb")  # noqa: PTH123, SIM115 - a handle, and the caller's to close
+        # The file may have been replaced since: open without blocking, and check again.
+        file = open(os.open(path, OPEN_FLAGS), "rb")  # noqa: PTH123, SIM115 - the caller closes it
         mode = os.fstat(file.fileno()).st_mode
         if stat.S_ISREG(mode):
             return file

@@ -1,8 +1,8 @@
-"""What can be set, where from, and what is wrong with it.
+"""The table of settings, their sources and validation.
 
-Owns the one table of settings: the config file, the environment, the flags and
-docs/config.md are all made of it. Knows nothing of what a setting does: that is
-the layer's options and `config`, which assembles them.
+The config file, the environment variables, the flags and docs/config.md all follow
+from this table. What a setting does is defined by each layer's options and by
+`config`, which assembles them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ VERDICT_VARIABLES = (
     "RLTOP_RULE", "RLTOP_TITLE", "RLTOP_FAMILY", "RLTOP_LEVEL", "RLTOP_STEP", "RLTOP_SINCE_STEP", "RLTOP_METRIC",
     "RLTOP_KEY", "RLTOP_HEADLINE", "RLTOP_RUN", "RLTOP_PATH",
 )  # fmt: skip
-"""What a command of `rltop watch` is told, in its environment."""
+"""Environment variables of a command that `rltop watch` runs."""
 OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLTOP_DEBUG", *VERDICT_VARIABLES})
-"""Variables of this prefix that are no settings."""
+"""Variables with this prefix that are not settings."""
 
 RULES_TABLE = "rules"
 PROFILES_TABLE = "profiles"
@@ -42,7 +42,7 @@ Value = str | int | float | bool | None
 class Kind(enum.StrEnum):
     """What a value must be."""
 
-    TEXT = "a text"
+    TEXT = "a string"
     CHOICE = "one of"
     WHOLE = "a whole number"
     NUMBER = "a number"
@@ -55,10 +55,10 @@ class Setting(NamedTuple):
     Attributes:
         name: key in the config file; `RLTOP_<NAME>` in the environment.
         kind: what the value must be.
-        default: None means that rltop finds out by itself.
+        default: None means that rltop detects it.
         flag: on the command line, `--no-…` is added for a switch.
         help: one sentence, units included.
-        example: what a person may write instead of a wrong value.
+        example: a valid value, shown in error messages.
         low, high: bounds of a number, inclusive.
         choices: of a CHOICE.
     """
@@ -93,75 +93,75 @@ class Setting(NamedTuple):
 SETTINGS: tuple[Setting, ...] = (
     Setting(
         "theme", Kind.TEXT, "dark", "--theme",
-        "Name of a theme: one that ships with rltop, or a file `<name>.toml` in `themes/` beside the config file.",
+        "Colour theme: a built-in one, or `<name>.toml` in `themes/` next to the config file.",
         example="terminal",
     ),
-    Setting("ascii", Kind.SWITCH, False, "--ascii", "Draw with ASCII characters only.", example=True),
+    Setting("ascii", Kind.SWITCH, False, "--ascii", "Use ASCII characters only.", example=True),
     Setting(
         "color", Kind.CHOICE, "auto", "--color",
-        "Whether to use colour. `auto`: on a terminal, unless `NO_COLOR` is set to anything or `TERM` is `dumb`.",
+        "When to use colour. `auto`: on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.",
         example="never", choices=("auto", "always", "never"),
     ),
     Setting(
         "mouse", Kind.SWITCH, True, "--mouse",
-        "Take clicks and the wheel; off leaves them to the terminal.",
+        "Mouse clicks and scroll wheel; off leaves the mouse to the terminal.",
         example=False,
     ),
     Setting(
         "refresh_hz", Kind.NUMBER, 4.0, "--refresh",
-        "How often the screen follows new data at most, in frames per second.",
+        "Maximum screen updates per second.",
         example=2, low=1, high=4,
     ),
     Setting(
         "watch", Kind.SWITCH, True, "--watch",
-        "Let the operating system announce changes where a mount delivers such events; polling goes on regardless.",
+        "Use file-change events (inotify) where the file system has them; files are polled either way.",
         example=False,
     ),
     Setting(
         "poll_s", Kind.NUMBER, 0.25, "--poll",
-        "Seconds between two looks at a file on a local file system.",
+        "Seconds between polls of a file on a local file system.",
         example=0.25, low=0.05, high=60,
     ),
     Setting(
         "poll_network_s", Kind.NUMBER, 1.0, "--poll-network",
-        "Seconds between two looks at a file on a network file system while it grows.",
+        "Seconds between polls of a file on a network file system while it grows.",
         example=2, low=1, high=300,
     ),
     Setting(
         "poll_silent_s", Kind.NUMBER, 5.0, "--poll-silent",
-        "Seconds up to which the looks at a silent file on a network file system move apart.",
+        "Longest time in seconds between polls of an idle file on a network file system.",
         example=10, low=1, high=3600,
     ),
     Setting(
         "step_key", Kind.TEXT, "", "--step-key",
-        "Key that holds the step of a row; empty: the usual names are tried.",
+        "Key that holds the step; empty: try the usual names.",
         example="train/global_step",
     ),
     Setting(
         "group_size", Kind.WHOLE, None, "--group-size",
-        "Answers per prompt, where the stream does not say; it tells what spread of lengths is usual.",
+        "Completions per prompt, if the trainer does not log it; sets the expected spread of lengths in a group.",
         example=8, low=1, high=100_000,
     ),
     Setting(
         "profile", Kind.TEXT, "auto", "--profile",
-        "Kinds of run with thresholds of their own, separated by commas: `moe`, `gspo`, `embodied`, `distill`. `auto`: "
-        "those that the keys give away; `none`: none.",
+        "Threshold profiles, separated by commas: `moe`, `gspo`, `embodied`, `distill`. `auto`: detected from the "
+        "keys and the algorithm; `none`: no profile.",
         example="moe,gspo",
     ),
     Setting(
         "total_steps", Kind.WHOLE, None, "--total-steps",
-        "Steps that the run is meant to make, where the stream does not say; it gives the ETA.",
+        "Planned number of steps, if the trainer does not log it; used for the ETA.",
         example=2000, low=1, high=10**15,
     ),
     Setting(
         "rollouts", Kind.TEXT, "", "--rollouts",
-        "File, folder or glob that holds the completions one by one (docs/rollouts.md); empty: looked for beside the "
-        "run.",
+        "File, folder or glob with the dumped completions (docs/rollouts.md); empty: search next to the metric "
+        "file.",
         example="rollouts/",
     ),
     Setting(
         "memory_mb", Kind.WHOLE, 48, "--memory",
-        "Mebibytes for the newest rows of a run; older rows are kept as minimum, maximum and mean.",
+        "Memory for the newest rows of a run, in MiB; older rows are kept as minimum, maximum and mean.",
         example=96, low=1, high=65_536,
     ),
 )  # fmt: skip
@@ -219,7 +219,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             setting = BY_NAME.get(name)
             if setting is None:
                 raise ConfigError(
-                    f"{file}: there is no setting `{name}`",
+                    f"{file}: unknown setting `{name}`",
                     nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE]),
                 )
             settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
@@ -231,7 +231,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             if text:
                 settle(setting.name, _from_text(setting, text, f"environment variable {variable}"), variable)
         elif close := _close(variable, [s.variable for s in SETTINGS], 0.85):
-            raise ConfigError(f"environment variable {variable}: there is no such setting", f"did you mean {close[0]}?")
+            raise ConfigError(f"environment variable {variable}: no such setting", f"did you mean {close[0]}?")
     for setting in SETTINGS:
         given = argv_options.get(setting.name)
         if given is not None:
@@ -248,7 +248,7 @@ def add_flags(parser: ArgumentParser) -> None:
     """
     from argparse import BooleanOptionalAction  # noqa: PLC0415 - only the command line needs it
 
-    group = parser.add_argument_group("settings", "also in the config file and as RLTOP_… in the environment")
+    group = parser.add_argument_group("settings", "also in the config file or as RLTOP_… environment variables")
     for setting in SETTINGS:
         text = setting.help.replace("%", "%%")
         if setting.kind is Kind.SWITCH:
@@ -262,7 +262,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """A hint that names the nearest of the `known` words, or all of them."""
     names = list(known)
     close = _close(word, names, 0.5)
-    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(names)}"
+    return f"did you mean `{close[0]}`?" if close else f"known: {', '.join(names)}"
 
 
 def _close(word: str, known: list[str], cutoff: float) -> list[str]:
@@ -316,7 +316,7 @@ def _from_toml(setting: Setting, raw: Any, where: str) -> Value:
 
 def _within(setting: Setting, value: Value, where: str) -> Value:
     if isinstance(value, str) and "\0" in value:
-        raise ConfigError(f"{where} has a NUL character in it", f"for example {toml_text(setting.example)}")
+        raise ConfigError(f"{where} contains a NUL character", f"for example {toml_text(setting.example)}")
     if setting.kind is Kind.CHOICE and value not in setting.choices:
         raise _wrong(setting, value, where)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -334,22 +334,22 @@ def _wrong(setting: Setting, raw: object, where: str) -> ConfigError:
 
 
 def _profiles(table: object, file: Path) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """The tables of profiles, checked for shape; which profiles exist is not known here."""
+    """The profile tables, checked for type; profile names are checked elsewhere."""
     if not isinstance(table, dict):
         raise ConfigError(
-            f"{file}: `{PROFILES_TABLE}` must be a table", "write [profiles.moe.M1] and thresholds below it"
+            f"{file}: `{PROFILES_TABLE}` must be a table", "write [profiles.moe.M1] with thresholds under it"
         )
     return MappingProxyType({name: _rules(rules, file, f"{PROFILES_TABLE}.{name}") for name, rules in table.items()})
 
 
 def _rules(table: object, file: Path, name: str = RULES_TABLE) -> Mapping[str, Mapping[str, Any]]:
-    """The rule tables, checked for shape; which rules exist is not known here."""
+    """The rule tables, checked for type; rule ids are checked elsewhere."""
     if not isinstance(table, dict):
-        raise ConfigError(f"{file}: `{name}` must be a table", f"write [{name}.O1] and thresholds below it")
+        raise ConfigError(f"{file}: `{name}` must be a table", f"write [{name}.O1] with thresholds under it")
     for rule, entries in table.items():
         if not isinstance(entries, dict):
             raise ConfigError(
-                f"{file}: `{name}.{rule}` must be a table", f"write [{name}.{rule}] and thresholds below it"
+                f"{file}: `{name}.{rule}` must be a table", f"write [{name}.{rule}] with thresholds under it"
             )
     return MappingProxyType({rule: MappingProxyType(dict(entries)) for rule, entries in table.items()})
 
@@ -357,13 +357,13 @@ def _rules(table: object, file: Path, name: str = RULES_TABLE) -> Mapping[str, M
 def _keymap(table: object, file: Path) -> Mapping[str, str]:
     if not isinstance(table, dict):
         raise ConfigError(
-            f"{file}: `{KEYS_TABLE}` must be a table", 'write [keys] and lines like quit = "q,ctrl+q" below it'
+            f"{file}: `{KEYS_TABLE}` must be a table", 'write [keys] with lines like quit = "q,ctrl+q" under it'
         )
     for binding, keys in table.items():
         if not isinstance(keys, str) or not keys.strip(" ,"):
             raise ConfigError(
-                f"{file}: `{KEYS_TABLE}.{binding}` is {toml_text(keys)}, but must be a text",
-                f'keys, separated by commas: {binding} = "x,ctrl+x", a comma itself is "comma"; '
+                f"{file}: `{KEYS_TABLE}.{binding}` is {toml_text(keys)}, but must be a string",
+                f'separate keys with commas: {binding} = "x,ctrl+x"; the comma key is "comma"; '
                 "binding ids are in docs/keys.md",
             )
     return MappingProxyType(dict(table))
@@ -378,4 +378,4 @@ def toml_text(value: object) -> str:
     try:
         return "nothing" if value is None else str(value)
     except (ValueError, RecursionError):
-        return "a value too large to be shown"
+        return "a value too long to show"

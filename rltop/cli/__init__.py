@@ -1,7 +1,7 @@
 """Arguments → configuration → the screen or the report.
 
-Owns the order of things at start-up; everything heavy is imported by the command
-that needs it, so that `--help` and `check` never pay for the screen.
+Owns the start-up order; everything heavy is imported by the command that needs it,
+so that `--help` and `check` do not import the screen.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
-        # The one place that catches everything: by now the terminal is its owner's again.
+        # The one place that catches everything: the terminal has been restored by now.
         return _end_after(error)
     return code
 
 
 def _end_after(error: Exception) -> int:
-    """Say what ended the program, and whose fault that is."""
+    """Report what ended the program: a limit, the system, or an internal error."""
     from rltop.cli import output
     from rltop.cli.fault import describe_fault, describe_refusal, what_ran_out
 
@@ -59,7 +59,7 @@ def _end_after(error: Exception) -> int:
         output.complain(what, f"  {remedy}")
         return EXIT_USAGE
     if isinstance(error, OSError):
-        # What the system refuses is a limit, a folder that has gone, a device that fails: not a fault of the program.
+        # An OSError is a limit, a deleted folder, a failing device: not an internal error.
         output.complain(*describe_refusal(error, os.environ))
         return EXIT_USAGE
     output.complain(*describe_fault(error, os.environ))

@@ -1,4 +1,4 @@
-"""The command line: what may be typed, and which command that is."""
+"""The command line: commands, options and their help."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from rltop.settings import add_flags
 
 _COMMANDS = """\
 commands:
-  rltop [PATH ...]        watch runs: files, directories or globs; nothing: the current directory
-  rltop watch FILE ...    no screen: run a command when a verdict fires, end with the run
-  rltop check FILE ...    replay the whole file through the rules and say what fires
-  rltop replay FILE       play a recording as if it were being written
-  rltop demo              a bundled recording in which something goes wrong
-  rltop callback          print a writer for trainers that leave no file: rltop callback > rltop_callback.py
+  rltop [PATH ...]        watch runs: files, directories or globs (default: the current directory)
+  rltop watch FILE ...    no screen: run a command on each alert, exit when the run ends
+  rltop check FILE ...    apply all rules to the whole file and print the alerts
+  rltop replay FILE       play back a recorded run as if it were live
+  rltop demo              play back a bundled run in which things go wrong
+  rltop callback          print a metrics writer for trainers without one: rltop callback > rltop_callback.py
 """
-_CODES = "exit codes: 0 nothing firing, 1 something is (check), 2 usage or unreadable, 3 no metrics found"
+_CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics found"
 
 _WATCH_NOTES = """\
-A command runs at most once per verdict. It learns of it from its environment: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY,
+A command runs at most once per alert, with these environment variables: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY,
 RLTOP_LEVEL, RLTOP_STEP, RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH.
-exit codes: 0 the run is over, 1 a CRIT has fired, 2 usage, 3 given up without a record, 4 the run died or was given
-up, 128 + N stopped by signal N"""
+exit codes: 0 the run ended, 1 a CRIT alert was raised, 2 usage error, 3 gave up without a single record, 4 the run
+died or went silent (--give-up), 128 + N stopped by signal N"""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Refuses what was typed without handing its control characters on to the terminal."""
+    """Reports usage errors with control characters escaped."""
 
     def error(self, message: str) -> NoReturn:
         from rltop.model import Label
@@ -39,11 +39,11 @@ class _Parser(argparse.ArgumentParser):
         super().error(Label.of(shortened(message)).display)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; of what it does not know it is said here what may have been meant.
+        """As argparse does, with a suggestion for a mistyped option.
 
         Raises:
-            RltopError: a command was mistyped, or does not stand first.
-            SystemExit: for what argparse refuses, and for options that there are not.
+            RltopError: a command was mistyped, or is not the first word.
+            SystemExit: for what argparse refuses, and for unknown options.
         """
         known, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -89,7 +89,7 @@ def _show_parser() -> argparse.ArgumentParser:
         f"{_COMMANDS}\n{_CODES}",
     )
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="metric files, run directories or globs; - is standard input"
+        "paths", nargs="*", metavar="PATH", help="metric files, run directories or globs; - for standard input"
     )
     _add_once(parser)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
@@ -99,38 +99,39 @@ def _show_parser() -> argparse.ArgumentParser:
 
 
 def _add_once(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--once", action="store_true", help="print the overview once and leave")
-    parser.add_argument("--json", action="store_true", help="the same as one JSON document")
-    parser.add_argument("--live", action="store_true", help="with --once: judge silence by the clock too")
+    parser.add_argument("--once", action="store_true", help="print the overview once and exit")
+    parser.add_argument("--json", action="store_true", help="print the overview as JSON and exit")
     parser.add_argument(
-        "--width", type=int, metavar="N", help="with --once: columns (default: the terminal's, else 100)"
+        "--live", action="store_true", help="with --once: use the current time, so that a silent run is reported"
+    )
+    parser.add_argument(
+        "--width", type=int, metavar="N", help="with --once: columns (default: terminal width, else 100)"
     )
 
 
 def _check_parser() -> argparse.ArgumentParser:
     parser = _parser(
         "rltop check",
-        "Replay whole files through the rules and say what fires at their end.",
-        f"{_CODES};\nof several files the worst: 1, then 2, then 3",
+        "Apply all rules to whole files and print the alerts that are active at their end.",
+        f"{_CODES};\nwith several files, the first of 1, 2, 3 that applies",
     )
     parser.add_argument(
-        "paths", nargs="*", metavar="FILE", help="metric files, or directories of one run each; - is standard "
-        "input",
+        "paths", nargs="*", metavar="FILE", help="metric files, run directories or globs; - for standard input",
     )  # fmt: skip
     parser.add_argument(
         "--json", action="store_true",
-        help="verdicts and every transition, as one JSON document; of several files an array of them",
+        help="print alerts and events as a JSON document; an array of documents for several files",
     )  # fmt: skip
+    parser.add_argument("--explain", metavar="RULE", help="explain a rule; with a file, also what it found there")
     parser.add_argument(
-        "--explain", metavar="RULE", help="explain a rule, and with a file what it saw there; no file needed"
+        "--rules", action="store_true", help="list all rules; with a file, also which could be evaluated"
     )
-    parser.add_argument("--rules", action="store_true", help="the table of all rules; no file needed")
+    parser.add_argument("--since", type=_step, metavar="STEP", help="only events from this step on, for --ever too")
     parser.add_argument(
-        "--since", type=_step, metavar="STEP", help="only events from this step on, with --ever for the exit code too"
+        "--fail-on", choices=("warn", "crit"), default="crit", help="level that sets exit code 1 (default: crit)"
     )
-    parser.add_argument("--fail-on", choices=("warn", "crit"), default="crit", help="level that makes the exit code 1")
-    parser.add_argument("--ever", action="store_true", help="exit 1 also for what has recovered by the end")
-    parser.add_argument("--width", type=int, metavar="N", help="columns (default: the terminal's, else 100)")
+    parser.add_argument("--ever", action="store_true", help="also exit with 1 for alerts that have recovered")
+    parser.add_argument("--width", type=int, metavar="N", help="columns (default: terminal width, else 100)")
     add_flags(parser)
     parser.set_defaults(command=_check)
     return parser
@@ -139,33 +140,33 @@ def _check_parser() -> argparse.ArgumentParser:
 def _watch_parser() -> argparse.ArgumentParser:
     parser = _parser(
         "rltop watch",
-        "Watch runs without a screen: run a command when a verdict fires, log what happens, end with the run.",
+        "Watch runs without a screen: log events, run a command on each alert, exit when the run ends.",
         _WATCH_NOTES,
     )
     parser.add_argument(
-        "paths", nargs="+", metavar="FILE", help="metric files, which need not exist yet, or run directories; - is "
-        "standard input",
+        "paths", nargs="+", metavar="FILE", help="metric files (need not exist yet) or run directories; - for standard "
+        "input",
     )  # fmt: skip
     for flag, what in (
-        ("--on-crit", "shell command to run when a CRIT verdict fires"),
-        ("--on-warn", "the same for WARN; also for CRIT where there is no --on-crit"),
-        ("--on-stall", "the same when the run has fallen silent, whatever the level"),
+        ("--on-crit", "shell command to run on a CRIT alert"),
+        ("--on-warn", "the same for WARN, and for CRIT if --on-crit is not given"),
+        ("--on-stall", "the same when the run has gone silent, whatever the level"),
     ):
         parser.add_argument(flag, type=_command, metavar="CMD", help=what)
-    parser.add_argument("--json", action="store_true", help="log JSON objects, one a line")
+    parser.add_argument("--json", action="store_true", help="log as JSON lines")
     parser.add_argument(
-        "--from-now", action="store_true", help="run nothing for what already fires at the end of the history"
+        "--from-now", action="store_true", help="no commands for alerts that are already active at the start"
     )
-    parser.add_argument("--pid", type=_pid, metavar="N", help="the run is over when this process has ended")
+    parser.add_argument("--pid", type=_pid, metavar="N", help="exit when process N has ended")
     parser.add_argument(
-        "--give-up", type=_seconds, metavar="S", help="end after so many seconds without a record (default: never)"
+        "--give-up", type=_seconds, metavar="S", help="exit after S seconds without a record (default: never)"
     )
     parser.add_argument(
         "--timeout", dest="hook_timeout", type=_seconds, default=60.0, metavar="S",
-        help="seconds after which a command is ended (default 60)",
+        help="kill a command after S seconds (default 60)",
     )  # fmt: skip
     parser.add_argument(
-        "--per-hour", type=_whole, default=20, metavar="N", help="how often each command runs at most (default 20)"
+        "--per-hour", type=_whole, default=20, metavar="N", help="maximum runs of each command per hour (default 20)"
     )
     add_flags(parser)
     parser.set_defaults(command=_watch)
@@ -173,7 +174,7 @@ def _watch_parser() -> argparse.ArgumentParser:
 
 
 def _replay_parser() -> argparse.ArgumentParser:
-    parser = _parser("rltop replay", "Play a recorded run as if it were being written now.")
+    parser = _parser("rltop replay", "Play back a recorded run as if it were live.")
     parser.add_argument("path", metavar="FILE", help="a metric file")
     _add_speed(parser, 60.0)
     add_flags(parser)
@@ -182,7 +183,7 @@ def _replay_parser() -> argparse.ArgumentParser:
 
 
 def _demo_parser() -> argparse.ArgumentParser:
-    parser = _parser("rltop demo", "Play a bundled recording in which something goes wrong.")
+    parser = _parser("rltop demo", "Play back a bundled run in which things go wrong.")
     _add_speed(parser, None)
     add_flags(parser)
     parser.set_defaults(command=_demo)
@@ -192,18 +193,18 @@ def _demo_parser() -> argparse.ArgumentParser:
 def _callback_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="rltop callback",
-        description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (a loop of your own) as one file "
-        "that needs nothing but Python 3.9: rltop callback > rltop_callback.py",
+        description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (your own training loop) as one "
+        "file that needs only Python 3.9 or newer: rltop callback > rltop_callback.py",
     )
     parser.set_defaults(command=_callback)
     return parser
 
 
 def _add_speed(parser: argparse.ArgumentParser, default: float | None) -> None:
-    parser.add_argument("--speed", type=_speed, default=default, metavar="X", help="times as fast as it was recorded")
+    parser.add_argument("--speed", type=_speed, default=default, metavar="X", help="times the recorded speed")
     parser.add_argument(
         "--from", dest="warm_start", type=_fraction, default=0.5, metavar="F",
-        help="fraction of the recording that is there from the start (default 0.5)",
+        help="start with this fraction of the recording already written (default 0.5)",
     )  # fmt: skip
     _add_once(parser)
 
@@ -211,39 +212,39 @@ def _add_speed(parser: argparse.ArgumentParser, default: float | None) -> None:
 def _speed(text: str) -> float:
     value = _number(text)
     if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1,000,000")
+        raise argparse.ArgumentTypeError(f"must be above 0 and at most 1,000,000, not {text}")
     return value
 
 
 def _command(text: str) -> str:
     if not text.strip() or "\0" in text:
-        raise argparse.ArgumentTypeError("there is no command in it")
+        raise argparse.ArgumentTypeError("must be a shell command, not empty and without NUL characters")
     return text
 
 
 def _seconds(text: str) -> float:
     value = _number(text)
     if not 0 < value <= 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {text}")
     return value
 
 
 def _whole(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 1,000,000, not {text!r}")
     return int(text)
 
 
 def _step(text: str) -> int:
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdecimal() or len(digits) > 18:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a step")
+        raise argparse.ArgumentTypeError(f"must be a step number, not {text!r}")
     return int(text)
 
 
 def _pid(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 0 < int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a process")
+        raise argparse.ArgumentTypeError(f"must be a process id, not {text!r}")
     return int(text)
 
 
@@ -251,13 +252,13 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
 
 
 def _fraction(text: str) -> float:
     value = _number(text)
     if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+        raise argparse.ArgumentTypeError(f"must be between 0 and 1, not {text}")
     return value
 
 

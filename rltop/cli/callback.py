@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 HEADER = f"""\
-# rltop_callback.py: printed by `rltop callback` of rltop {__version__}; made to be copied. Python 3.9 or newer.
+# rltop_callback.py: printed by `rltop callback` of rltop {__version__}; copy it anywhere. Python 3.9 or newer.
 #
 #     from rltop_callback import JsonlCallback  # transformers, TRL, unsloth
 #     trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))
 #
-#     from rltop_callback import JsonlWriter  # a loop of your own
+#     from rltop_callback import JsonlWriter  # your own training loop
 #     log = JsonlWriter("logs/metrics.jsonl")
 #     log.log(step, {{"loss": 0.5}})
 #
-# Then, anywhere that sees the file: rltop logs/metrics.jsonl
+# Then, on any machine that sees the file: rltop logs/metrics.jsonl
 """
 
 
@@ -29,7 +29,7 @@ def callback(arguments: Namespace) -> int:
     """Print the file; 0.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
     """
     del arguments
     say(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))

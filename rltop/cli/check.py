@@ -1,4 +1,4 @@
-"""`rltop check`: whole files through the rules, without a clock."""
+"""`rltop check`: apply the rules to whole files, without a clock."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _WORST_FIRST = (EXIT_FIRING, EXIT_USAGE, EXIT_NO_METRICS)
 
 
 def check(arguments: Namespace) -> int:
-    """Judge files and print what fires at their end; the exit code says whether anything does.
+    """Apply the rules to files and print the alerts at their end; alerts set the exit code.
 
-    Several files are judged one after the other; one that cannot be read is said
-    and does not keep the others from being judged.
+    Files are checked one after the other; one that cannot be read is reported and
+    skipped.
 
     Raises:
-        RltopError: a setting, the only file, or the rule to be explained cannot be used.
+        RltopError: a setting, the only file, or the rule to explain is invalid.
     """
     config = load_config(arguments)
     spec = None
@@ -39,7 +39,7 @@ def check(arguments: Namespace) -> int:
         spec = find_rule(arguments.explain)
     if not arguments.paths:
         if spec is None and not arguments.rules:
-            raise RltopError("no file to check", "name a metric file; --rules and --explain RULE go without")
+            raise RltopError("no file given", "name a metric file; only --rules and --explain RULE work without one")
         _put(_about_rules(arguments, config, spec, None))
         return EXIT_OK
     runs = runs_of(arguments.paths[0]) if len(arguments.paths) == 1 else []
@@ -60,7 +60,7 @@ def _each(paths: Iterable[str]) -> Iterator[Found | tuple[str, RltopError]]:
 
 
 def _many(arguments: Namespace, config: Config, spec: Any, runs: Iterable[Found | tuple[str, RltopError]]) -> int:
-    """Each run in turn, none of them kept: an array in JSON, else one text under the other."""
+    """Each run in turn, none kept in memory: an array in JSON, else one text after the other."""
     codes = set()
     for number, found in enumerate(runs):
         try:
@@ -114,7 +114,7 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
 
 
 def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot | None) -> str:
-    """The table of rules, or one of them, in general or as judged in a run."""
+    """The table of rules, or one rule, in general or as evaluated in a run."""
     options = config.ingest.health
     if arguments.json:
         from rltop.report.document import check_document
@@ -167,12 +167,12 @@ def _code(arguments: Namespace, run: Run) -> int:
 
 
 def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = lambda _: True) -> Level:
-    """The worst level firing at the end, or with `has_ever` at any time.
+    """The worst active level at the end, or with `has_ever` at any time.
 
     Args:
         run: the run, read to its end.
         has_ever: count what has recovered too.
-        counts: which events of the past are meant.
+        counts: which past events count.
     """
     levels = [verdict.level for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
     if has_ever:

@@ -1,7 +1,7 @@
 """The newest rows of a file, read at once for the first frame.
 
 Runs in a thread that may be abandoned, so it shares nothing with the session: it
-reads the last rows with a pipeline of its own, and throws it away.
+reads the last rows with its own pipeline, which is then dropped.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Unread:
 
 
 class _Once:
-    """A budget that is spent only when there is nothing left to read."""
+    """A time budget that never runs out before the end of the data."""
 
     @staticmethod
     def is_spent() -> bool:
@@ -58,7 +58,7 @@ class _Once:
 
 
 def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
-    """The overview of the newest rows, read at once; none where they cannot be had without the ones before."""
+    """The overview of the newest rows; None if they cannot be read without earlier ones."""
     if found.awaits or (found.kind is not None and found.kind is not JSONL):
         return ()
     run = read_newest(found, config, clock)

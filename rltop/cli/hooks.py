@@ -1,8 +1,8 @@
-"""The commands that `rltop watch` runs on verdicts.
+"""The commands that `rltop watch` runs on alerts.
 
-Owns which command a verdict calls for, how often, for how long, and that nothing
-of it is left behind. A verdict reaches a command through its environment only:
-text that a trainer wrote never becomes part of a command line.
+Owns which command an alert runs, how often and for how long, and that no process of
+it is left behind. The alert is passed in environment variables only: text that a
+trainer wrote never becomes part of a command line.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PER_HOUR = 20
 MOST_AT_ONCE = 4
 MOST_WAITING = 64
 KILL_AFTER_S = 3.0
-"""How long a command that was asked to end has for it."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 _SHELL = "/bin/sh"
 _LONGEST = 2000
@@ -46,8 +46,8 @@ class HookOptions(Struct):
 
     Attributes:
         commands: flag (`--on-crit`, `--on-warn`, `--on-stall`) → shell command.
-        timeout_s: seconds after which a command is ended.
-        per_hour: how often each command runs within an hour at most.
+        timeout_s: seconds after which a command is killed.
+        per_hour: maximum runs of each command per hour.
     """
 
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class HookOptions(Struct):
 
 
 class _Call(NamedTuple):
-    """A command that is to run."""
+    """A queued command."""
 
     flag: str
     level: Level
@@ -65,7 +65,7 @@ class _Call(NamedTuple):
 
 
 class _Running(Struct, frozen=False):
-    """A command that runs; its process leads a process group of its own."""
+    """A running command; its process leads its own process group."""
 
     call: _Call
     process: subprocess.Popen[bytes]
@@ -75,13 +75,13 @@ class _Running(Struct, frozen=False):
 
 
 class Hooks:
-    """Runs commands beside the watching, each at most once per verdict.
+    """Runs commands while watching, each at most once per alert.
 
     Args:
         options: what to run.
         clock: for time-outs and the limit per hour.
-        say: told in words what was run, and what went wrong.
-        warden: told what is to be ended if this process has no time to; see `group_warden`.
+        say: logs what was run, and what went wrong.
+        warden: kills the commands if this process cannot; see `group_warden`.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Hooks:
         self._running: list[_Running] = []
 
     def call_for(self, notice: Notice, run: str, path: str) -> None:
-        """Have the command run that this verdict calls for, if it has not been yet.
+        """Queue the command for this alert, if it has not run yet.
 
         Args:
-            notice: a verdict that begins or gets worse.
+            notice: an alert that was raised or escalated.
             run: the run's name, raw.
             path: its file, raw.
         """
@@ -110,13 +110,13 @@ class Hooks:
         self._called.add((flag, path, notice.episode))
         about = f"{flag} for {notice.rule}"
         if len(self._waiting) >= MOST_WAITING:
-            self._say(f"{about}: not run, {MOST_WAITING} commands are waiting")
+            self._say(f"{about}: not run, {MOST_WAITING} commands are already queued")
             return
         self._waiting.append(_Call(flag, notice.level, environment_of(notice, run, path), about))
         self._start_waiting()
 
     def _flag(self, notice: Notice) -> str | None:
-        """The command for a verdict: a silence's own, else its level's, else that of the lower level."""
+        """The command for an alert: that for silence, else that of its level, else that of the lower level."""
         commands = self._options.commands
         if notice.level < Level.WARN:
             return None
@@ -128,11 +128,11 @@ class Hooks:
 
     @property
     def is_idle(self) -> bool:
-        """Neither runs a command nor waits one."""
+        """No command is running or queued."""
         return not self._running and not self._waiting
 
     def tend(self) -> None:
-        """See which commands have ended, end those that take too long, start those that wait."""
+        """Collect ended commands, kill those that take too long, start queued ones."""
         now = self._clock.monotonic()
         for each in list(self._running):
             if has_ended(each.process):
@@ -153,12 +153,12 @@ class Hooks:
         while starts and now - starts[0] >= _HOUR_S:
             starts.popleft()
         if len(starts) >= self._options.per_hour:
-            often = "once" if len(starts) == 1 else f"{len(starts)} times"
-            self._say(f"{call.about}: not run, it has run {often} within the hour")
+            often = "once" if len(starts) == 1 else f"{len(starts)} runs"
+            self._say(f"{call.about}: not run, limit of {often} per hour reached")
             return
         starts.append(now)
         try:
-            # A session of its own: one signal reaches all that it starts, and the terminal's reach none of it.
+            # Its own session: one signal reaches all its processes, and signals of the terminal reach none.
             process = subprocess.Popen(
                 [_SHELL, "-c", self._options.commands[call.flag]],
                 stdin=subprocess.DEVNULL,
@@ -168,14 +168,14 @@ class Hooks:
                 start_new_session=True,
             )
         except OSError as error:
-            self._say(f"{call.about}: cannot be run: {error.strerror or error}")
+            self._say(f"{call.about}: cannot start: {error.strerror or error}")
             return
         self._running.append(_Running(call, process, now, now + self._options.timeout_s))
         self._tell_warden()
         self._say(f"{call.about}: started, process {process.pid}")
 
     def _reap(self, each: _Running, now_s: float) -> None:
-        """Take the exit code; what the command left in the background goes with it."""
+        """Take the exit code; kill what the command left in the background."""
         signal_group(each.process, signal.SIGKILL)
         code = each.process.wait()
         self._running.remove(each)
@@ -188,11 +188,11 @@ class Hooks:
             signal_group(each.process, signal.SIGKILL)
             return
         each.is_ended, each.ends_s = True, now_s + KILL_AFTER_S
-        self._say(f"{each.call.about}: ended, it took longer than {self._options.timeout_s:g} s")
+        self._say(f"{each.call.about}: killed, took longer than {self._options.timeout_s:g} s")
         signal_group(each.process, signal.SIGTERM)
 
     def close(self) -> None:
-        """End every command, politely first; returns within about `KILL_AFTER_S`."""
+        """End every command, SIGTERM first; returns within about `KILL_AFTER_S`."""
         self._waiting.clear()
         for each in self._running:
             signal_group(each.process, signal.SIGTERM)
@@ -204,7 +204,7 @@ class Hooks:
         for each in self._running:
             signal_group(each.process, signal.SIGKILL)
             each.process.wait()
-            self._say(f"{each.call.about}: ended with the watch")
+            self._say(f"{each.call.about}: killed, the watch is ending")
         self._running.clear()
         if self._warden is not None:
             self._warden.dismiss()
@@ -215,16 +215,16 @@ class Hooks:
 
 
 def group_warden() -> Warden | None:
-    """Ends the commands that run when this process is killed or crashes; to be begun before there are threads."""
+    """Kills the running commands if this process is killed or crashes; start it before any thread."""
     try:
         return Warden(_end_groups)
     except OSError:
-        # No more processes: the watch may still do its work.
+        # No more processes: the watch works without it.
         return None
 
 
 def _end_groups(leaders: bytes) -> None:
-    """End process groups, politely first; in the warden's process, whose children they are not."""
+    """End process groups, SIGTERM first; in the warden's process, whose children they are not."""
     groups = [int(each) for each in leaders.split()]
     for number in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
@@ -255,7 +255,7 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to a command that has not been reaped and to all that it started."""
+    """Send a signal to a command that has not been reaped and to all its processes."""
     if process.returncode is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
@@ -264,16 +264,16 @@ def signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> No
 def outcome(code: int) -> str:
     """An exit code in words."""
     if code < 0:
-        return f"ended by signal {-code}"
+        return f"killed by signal {-code}"
     if code == _NOT_FOUND:
-        return "failed, exit code 127: there is no such command"
+        return "failed, exit code 127: command not found"
     if code == _NOT_EXECUTABLE:
-        return "failed, exit code 126: the command cannot be executed"
+        return "failed, exit code 126: command not executable"
     return "done" if code == 0 else f"failed, exit code {code}"
 
 
 def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
-    """A verdict as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
+    """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
         notice.metric, notice.key, notice.headline, run, path,

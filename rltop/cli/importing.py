@@ -1,4 +1,4 @@
-"""Imports of a whole command at once, without looking for garbage among what stays."""
+"""Imports without garbage collection in between."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """What is made in here is neither searched for garbage meanwhile nor ever after.
+    """Disable garbage collection inside, and freeze what was created.
 
-    Otherwise it is a hundred times while modules are imported, a tenth of the time
-    that takes, and again with every full collection of a long run.
+    Otherwise the collector runs a hundred times during the imports, a tenth of their
+    time, and scans the modules again with every full collection of a long run.
     """
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""`--once` and `--json`: the overview as text or as one document."""
+"""`--once` and `--json`: the overview as text or JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def print_once(found: Found, config: Config, arguments: Namespace) -> int:
-    """Read a file, print it and leave; what was read is all there is, unless `--live`.
+    """Read a file, print it and exit; without `--live` silence is not judged.
 
     Raises:
         SourceError: the file cannot be read.
@@ -31,7 +31,7 @@ def print_once(found: Found, config: Config, arguments: Namespace) -> int:
 
 
 def _read(found: Found, config: Config, arguments: Namespace) -> Session:
-    """A session in which a run has been read as far as it goes."""
+    """A session in which a run has been read to its end."""
     clock = SystemClock()
     session = Session([found], direct(clock, ONCE), clock, config.ingest._replace(has_preview=False))
     if arguments.live:
@@ -74,14 +74,14 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
         has_terminal = is_terminal()
         looks = {"use_color": config.use_color(has_terminal), "is_ascii": _is_ascii(config)}
         say(runs_text(in_order(entries), text_width(arguments.width), **looks))
-        complain(f"{len(entries)} runs, a line each; name one to see its overview")
+        complain(f"{len(entries)} runs; name one to see its overview")
     if not is_whole:
         return EXIT_USAGE
     return EXIT_OK if any(one.level is not Level.NO_DATA for one in entries) else EXIT_NO_METRICS
 
 
 def print_piped(pipe: int, config: Config, arguments: Namespace) -> int:
-    """Read a pipe to its end, print it and leave."""
+    """Read a pipe to its end, print it and exit."""
     session = read_pipe(pipe, SystemClock(), config.ingest._replace(has_preview=False))
     return _print(session, config, arguments)
 
@@ -110,5 +110,5 @@ def _print(session: Session, config: Config, arguments: Namespace) -> int:
 
 
 def _is_ascii(config: Config) -> bool:
-    """ASCII where it was asked for, or where the output cannot say anything else."""
+    """ASCII if it was asked for, or if the output encoding has nothing else."""
     return config.ui.is_ascii or is_ascii_only()

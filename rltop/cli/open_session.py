@@ -1,4 +1,4 @@
-"""Sessions over what was found."""
+"""Opens a session over the runs that were found."""
 
 from __future__ import annotations
 
@@ -58,20 +58,21 @@ def runs_of(path: str) -> list[Found]:
     """
     if path != STANDARD_INPUT:
         stand_somewhere([path])
-    # A Path raises where it may not look; what is wrong then comes out where the file is opened.
+    # A Path raises without permission; here the error comes from opening the file, with its reason.
     if os.path.isdir(path) or (glob.has_magic(path) and not os.path.exists(path)):  # noqa: PTH110, PTH112
         looked = look([path])
         say_left_out(looked.left_out)
         if not looked.found:
             raise NoMetricsError(
-                f"nothing matches {path}" if looked.missing else f"no metric stream in {path}", "name the file"
+                f"no file matches {path}" if looked.missing else f"no metric file found in {path}",
+                "name the metric file itself",
             )
         return looked.found
     if path == STANDARD_INPUT:
         return [piped_found()]
     try:
         size = file_size(path)
-        # Some files of /proc and /sys wait for the kernel to say something; nothing here waits for them.
+        # Reading some files of /proc and /sys blocks; O_NONBLOCK avoids that.
         with open(path, "rb", opener=_without_waiting) as file:
             kind = kind_of(file.read(HEAD_BYTES) or b"", path, is_all=True)
     except OSError as error:
@@ -89,11 +90,11 @@ def file_size(path: str) -> int:
 
     Raises:
         OSError: there is none.
-        SourceError: it is a pipe or a device: opening one may wait for ever, and what was read of it is gone.
+        SourceError: it is a pipe or a device: opening one may block, and it cannot be read twice.
     """
     info = Path(path).stat()
     if not stat.S_ISREG(info.st_mode):
-        hint = f"read it through standard input: {STANDARD_INPUT} < {path}"
+        hint = f"pass it on standard input: {STANDARD_INPUT} < {path}"
         raise SourceError(f"{path} is not a regular file", hint)
     return info.st_size
 
@@ -101,7 +102,7 @@ def file_size(path: str) -> int:
 def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     """A session in which one run has been read to its end and judged; `run` as found, or the path of its file.
 
-    Standard input is read until whoever writes to it has closed it.
+    Standard input is read until the writer closes it.
 
     Raises:
         SourceError: a path that cannot be read.
@@ -116,11 +117,13 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
 
 
 def not_read(run: Run) -> SourceError | None:
-    """Why a run that was to be read to its end has not been; None where it has."""
+    """Why a run could not be read to its end; None if it was."""
     error = run.trouble
     if error is None or not run.stream.rows:
         return error
-    read = f"{units.count(run.stream.rows)} records before that, up to step {units.step(run.stream.last_step or 0)}"
+    read = (
+        f"{units.count(run.stream.rows)} records read before that, up to step {units.step(run.stream.last_step or 0)}"
+    )
     return SourceError(f"{error.message}; {read}", error.hint)
 
 

@@ -1,4 +1,4 @@
-"""What rltop says on standard output and standard error.
+"""All text that goes to standard output and standard error.
 
 The one place that writes there when there is no screen: text from outside (paths,
 arguments, what the operating system says) cannot reach the terminal but through it,
@@ -17,18 +17,18 @@ from rltop.errors import RltopError
 DEFAULT_WIDTH = 100
 MIN_WIDTH = 40
 MAX_WIDTH = 10_000
-"""No terminal is wider; what is asked for beyond that is a slip."""
+"""No terminal is wider; a larger request is a typo."""
 _LONGEST = 4_096
 _DIGITS = 5
 _LAST_STANDARD = 2
 
 
 class OutputError(RltopError):
-    """Standard output is closed, or what is behind it takes no more."""
+    """Standard output is closed, or can no longer be written."""
 
 
 def complain(*lines: str) -> None:
-    """Write a message of one or more lines to standard error, made harmless.
+    """Write a message of one or more lines to standard error, control characters escaped.
 
     A line break inside one of `lines` is shown as its escape: a path with a line
     break in it cannot pass for a second message.
@@ -38,7 +38,7 @@ def complain(*lines: str) -> None:
     from rltop.model import Label
 
     text = "rltop: " + "\n".join(Label.of(shortened(line)).display for line in lines)
-    # Nothing is left to be said where even this cannot be written.
+    # If even standard error fails, there is nowhere left to report it.
     with contextlib.suppress(OSError, ValueError):
         try:
             print(text, file=sys.stderr, flush=True)  # noqa: T201
@@ -47,24 +47,24 @@ def complain(*lines: str) -> None:
 
 
 def shortened(line: str) -> str:
-    """A line without its middle where it is longer than any path: a value of a megabyte helps nobody."""
+    """A line with its middle cut out if it is longer than any path."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 def complain_of(error: RltopError) -> None:
-    """Say what went wrong, and the remedy under it."""
+    """Print what went wrong, and the remedy under it."""
     complain(error.message, *([f"  {error.hint}"] if error.hint else []))
 
 
 def say(text: str) -> None:
-    """Write to standard output what has been made harmless before; what its encoding lacks is escaped.
+    """Write already escaped text to standard output; characters that its encoding lacks are escaped too.
 
     Raises:
-        OutputError: it is closed, or takes no more.
+        OutputError: it is closed, or cannot be written.
         BrokenPipeError: whoever read it has gone.
     """
     if sys.stdout is None:
-        raise OutputError("standard output is closed", "open it, or send it to a file: rltop … > FILE")
+        raise OutputError("standard output is closed", "redirect it to a file: rltop … > FILE")
     with _said():
         try:
             sys.stdout.write(text)
@@ -87,10 +87,10 @@ def _within(encoding: str, text: str) -> str:
 
 
 def finish_saying() -> None:
-    """Hand on what still waits to be written: only then does a full disk show.
+    """Flush: a full disk only shows here.
 
     Raises:
-        OutputError: standard output takes no more.
+        OutputError: standard output cannot be written.
         BrokenPipeError: whoever read it has gone.
     """
     if sys.stdout is not None:
@@ -99,14 +99,14 @@ def finish_saying() -> None:
 
 
 def stop_saying() -> None:
-    """Let go of what could not be written, so that the interpreter does not try again at its end."""
+    """Drop unwritten output, so that the interpreter does not try again at exit."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def hold_standard_streams() -> None:
-    """Keep the places of standard streams that are closed from being taken by a file that is opened later."""
+    """Reserve the descriptors of closed standard streams, so that no later file gets them."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _LAST_STANDARD:
         pass
     os.close(descriptor)
@@ -136,7 +136,7 @@ def _terminal_columns() -> int:
 
 
 def is_ascii_only() -> bool:
-    """Can standard output say nothing but ASCII?"""
+    """Is standard output limited to ASCII?"""
     encoding = getattr(sys.stdout, "encoding", None) or "ascii"
     return not encoding.lower().replace("-", "").startswith("utf")
 
@@ -148,8 +148,8 @@ def _said() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        what = f"standard output cannot be written: {error.strerror or error}"
-        raise OutputError(what, "make room where it goes, or send it elsewhere") from error
+        what = f"cannot write to standard output: {error.strerror or error}"
+        raise OutputError(what, "free some space there, or redirect it elsewhere") from error
     except (UnicodeError, LookupError) as error:
-        what = f"standard output cannot be written in its encoding {sys.stdout.encoding}: {error}"
+        what = f"cannot write to standard output in its encoding {sys.stdout.encoding}: {error}"
         raise OutputError(what, "unset PYTHONIOENCODING, or set it to utf-8") from error

@@ -24,10 +24,10 @@ def take_standard_input() -> int:
         The descriptor of the pipe.
 
     Raises:
-        SourceError: standard input is the terminal, so that nothing would ever come.
+        SourceError: standard input is the terminal, so there is nothing to read.
     """
     if os.isatty(0):
-        raise SourceError("standard input is this terminal", "pipe a log into it: ssh node tail -F train.log | rltop -")
+        raise SourceError("standard input is the terminal", "pipe a log into it: ssh node tail -F train.log | rltop -")
     pipe = os.dup(0)
     if os.isatty(1):
         try:

@@ -1,4 +1,4 @@
-"""The command line as it is typed most: `rltop`, or `rltop PATH ...`, and no option.
+"""The most common command lines: `rltop` and `rltop PATH ...`, without options.
 
 `argparse`, with what it imports to translate its messages and to measure the
 terminal, takes a tenth of the time to the first frame, and has nothing to do here.
@@ -21,7 +21,7 @@ COMMANDS = ("callback", "check", "watch", "replay", "demo")
 
 
 def plain(argv: Sequence[str]) -> Namespace | None:
-    """What `arguments.parse` makes of paths alone; None where there is anything else."""
+    """The result of `arguments.parse` for paths alone; None if there is anything else."""
     if any(word.startswith("-") for word in argv) or (argv and argv[0] in COMMANDS):
         return None
     found = SimpleNamespace(command=show, paths=list(argv), config=None, once=False, json=False, live=False, width=None)
@@ -29,7 +29,7 @@ def plain(argv: Sequence[str]) -> Namespace | None:
 
 
 def refuse_mistyped(paths: Sequence[str]) -> None:
-    """Refuse a first path that is no file and looks like a command, and a command that does not stand first.
+    """Refuse a mistyped command, and a command that is not the first word.
 
     Raises:
         RltopError: names the command.
@@ -41,12 +41,12 @@ def refuse_mistyped(paths: Sequence[str]) -> None:
             continue
         if path in COMMANDS:
             raise RltopError(
-                f"{path} is a command, and commands come first", f"rltop {path} …; a run of that name: ./{path}"
+                f"{path} is a command; commands come first", f"rltop {path} …; for a file of that name: ./{path}"
             )
         close = nearest_of(path.lower(), COMMANDS) if place == 0 else ""
         if close:
             raise RltopError(
-                f"no such command or file: {path}", f"did you mean rltop {close}? a run of that name: ./{path}"
+                f"no such command or file: {path}", f"did you mean rltop {close}? for a file of that name: ./{path}"
             )
 
 

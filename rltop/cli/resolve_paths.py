@@ -1,6 +1,6 @@
-"""What was asked for: the configuration, and the files that paths mean.
+"""Resolves the configuration and the paths from the command line.
 
-Light on purpose: all that stands between the typed command and the first frame.
+Light on purpose: it runs before the first frame.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
 LOOK_DEADLINE_S = 2.0
-"""How long the first look at a path may take before the screen comes up without it, or text says how far it is."""
+"""How long the first scan of a path may take before the screen comes up without it, or text shows progress."""
 SAY_S = 10.0
-"""How often text says so again."""
+"""How often the text progress is repeated."""
 GIVE_UP_S = 60.0
-"""Without a screen, a file system that has shown nothing more for so long is given up."""
+"""Without a screen, give up on a file system that has not answered for this long."""
 _MOST_LEFT_OUT = 12
 
 
@@ -42,7 +42,7 @@ def load_config(arguments: Namespace) -> Config:
 
 
 def look(paths: Sequence[str]) -> Discovery:
-    """Find what `paths` mean, however long that takes, and say so where it does.
+    """Find the runs behind `paths`; report progress if it takes long.
 
     Raises:
         SourceError: the paths cannot be used, or the file system has not answered for long.
@@ -53,7 +53,7 @@ def look(paths: Sequence[str]) -> Discovery:
         if begun.silent_s >= GIVE_UP_S:
             raise SourceError(
                 f"no answer from the file system for {begun.silent_s:.0f} s while looking in {', '.join(paths) or '.'}",
-                "see whether `ls` gets an answer there; name the metric file itself and the screen waits for it",
+                "check that `ls` works there, or name the metric file itself: the screen then waits for it",
             )
         from rltop.run.discover import progress_words
 
@@ -63,7 +63,7 @@ def look(paths: Sequence[str]) -> Discovery:
 
 
 def look_each(paths: Sequence[str]) -> list[tuple[str, Discovery]]:
-    """What each of the paths means; one of several that cannot be used is said, and does not stop the others.
+    """The runs behind each path; a path that fails is reported and skipped if there are others.
 
     Raises:
         SourceError: none of them can be used, or standard input is among them.
@@ -84,7 +84,7 @@ def look_each(paths: Sequence[str]) -> list[tuple[str, Discovery]]:
 
 
 def begin_look(paths: Sequence[str]) -> Look:
-    """Begin to find what `paths` mean, in a thread: a dead server must hang nobody.
+    """Begin to find the runs behind `paths`, in a thread: a dead server must not block.
 
     Raises:
         SourceError: standard input is among them.
@@ -95,25 +95,25 @@ def begin_look(paths: Sequence[str]) -> Look:
 
 def _refuse_standard_input(paths: Sequence[str]) -> None:
     if "-" in paths:
-        raise SourceError("standard input cannot be watched together with files", "name - alone")
+        raise SourceError("standard input cannot be combined with files", "pass - alone")
     stand_somewhere(paths)
 
 
 def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
-    """Say what could not be read, and why; a few of many."""
+    """Report the files that could not be read, and why; the first few of many."""
     if not left_out:
         return
     lines = [f"  {path}: {reason}" if reason else f"  {path}" for path, reason in left_out[:_MOST_LEFT_OUT]]
     if len(left_out) > _MOST_LEFT_OUT:
         lines.append(f"  and {len(left_out) - _MOST_LEFT_OUT:,} more")
-    complain(f"left out, because it cannot be read ({len(left_out):,}):", *lines)
+    complain(f"skipped, unreadable ({len(left_out):,}):", *lines)
 
 
 def stand_somewhere(paths: Sequence[str]) -> None:
-    """See that relative paths mean something: that the current directory has not been deleted.
+    """Check that the current directory still exists, if a path is relative.
 
     Raises:
-        SourceError: it has.
+        SourceError: it has been deleted.
     """
     if paths and all(os.path.expanduser(path).startswith("/") for path in paths):  # noqa: PTH111
         return
@@ -121,29 +121,30 @@ def stand_somewhere(paths: Sequence[str]) -> None:
         os.getcwd()  # noqa: PTH109
     except OSError as error:
         raise SourceError(
-            f"the current directory cannot be used: {error.strerror}", "cd into one that exists, or name whole paths"
+            f"the current directory cannot be used: {error.strerror}", "cd to an existing one, or use absolute paths"
         ) from error
 
 
 def one_of_several(found: Sequence[Found]) -> str:
-    """Which run is taken where only one can be, and which others there are."""
+    """Which run was chosen of several, and the others."""
     others = [Label.of(each.path).display for each in found[1:4]]
     more = f" and {len(found) - 4} more" if len(found) > 4 else ""
-    return f"this is {Label.of(found[0].path).display}, one of {len(found)} runs; also: {', '.join(others)}{more}"
+    newest = Label.of(found[0].path).display
+    return f"watching {newest}, the newest of {len(found)} runs; others: {', '.join(others)}{more}"
 
 
 def nothing_found(paths: Sequence[str], discovery: Discovery) -> list[str]:
-    """What was looked at, and how each trainer is made to write metrics."""
-    lines = [f"no metric stream in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
-    lines += [f"nothing matches {path}" for path in discovery.missing]
+    """Which files were rejected, and how to make each trainer write metrics."""
+    lines = [f"no metric file found in {', '.join(discovery.looked_in) or ', '.join(paths) or 'the current directory'}"]
+    lines += [f"no file matches {path}" for path in discovery.missing]
     if discovery.passed_over:
-        lines.append("looked at:")
+        lines.append("these files are not metric files:")
         lines += [f"  {path}: {reason}" for path, reason in discovery.passed_over[:12]]
         if len(discovery.passed_over) > 12:
             lines.append(f"  and {len(discovery.passed_over) - 12} more")
-    lines.append("how each trainer writes one:")
+    lines.append("how to make each trainer write one:")
     width = max(len(each.trainer) for each in SETUP_HINTS)
     for each in sorted(SETUP_HINTS, key=lambda each: not each.is_followed):
-        what = each.summary if each.is_followed else f"{each.kind.value}, not read yet: {each.summary}"
+        what = each.summary if each.is_followed else f"{each.kind.value}, not supported yet: {each.summary}"
         lines.append(f"  {each.trainer:<{width}}  {what}")
     return lines

@@ -1,7 +1,7 @@
 """The screen: first the newest rows as plain cells, then Textual over them.
 
-Owns the order of imports between the typed command and the first frame: nothing
-that the first frame does not need comes before it.
+Owns the order of imports up to the first frame: nothing is imported before it that
+it does not need.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def watch(
     left_out: Sequence[tuple[str, str]] = (),
     first: Look | None = None,
 ) -> int:
-    """Follow files until the person leaves.
+    """Follow files until the user quits.
 
     Args:
-        found: what the paths mean now.
+        found: the runs that were found so far.
         config: settled options.
-        paths: directories and globs that are looked at again, for what appears later.
+        paths: directories and globs that are rescanned for new runs.
         left_out: what could not be read, and why.
-        first: the look that found it, where it has not come to its end.
+        first: the scan that found them, if it is not done yet.
     """
     clock = SystemClock()
 
@@ -79,7 +79,7 @@ def watch(
 
 
 def watch_pipe(pipe: int, config: Config) -> int:
-    """Follow what comes through a pipe until the person leaves."""
+    """Follow a pipe until the user quits."""
     from rltop.cli.pipe import piped_found
     from rltop.sources.pipe import PipeFeed
 
@@ -94,7 +94,7 @@ def watch_pipe(pipe: int, config: Config) -> int:
 
 
 def play(found: Found, config: Config, *, speed: float, warm_start: float) -> int:
-    """Play a recording until the person leaves."""
+    """Play back a recording until the user quits."""
     from rltop.sources.replay import ReplayFeed, ReplayOptions
 
     clock = SystemClock()
@@ -109,7 +109,7 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
 
 @contextmanager
 def _terminal(config: Config, build: Build) -> Iterator[TerminalGuard]:
-    """The terminal with the first frame on it; given back whatever happens."""
+    """The terminal with the first frame on it; restored in any case."""
     palette = load_palette(config.ui.theme, config.ui.themes_folder)
     if not config.ui.has_colour:
         palette = palette.without_colour()

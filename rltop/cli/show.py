@@ -1,4 +1,4 @@
-"""`rltop`, `rltop replay`, `rltop demo`: which run, and whether as a screen or as text."""
+"""`rltop`, `rltop replay`, `rltop demo`: which run, and screen or text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DEMO_SPEED = 180.0
 
 
 def show(arguments: Namespace) -> int:
-    """Watch what was named, or what the current directory has."""
+    """Watch the given paths, or the current directory."""
     config = load_config(arguments)
     if arguments.paths == [STANDARD_INPUT]:
         return _show_pipe(config, arguments)
@@ -69,7 +69,7 @@ def _print(discovery: Discovery, config: Config, arguments: Namespace) -> int:
 
 
 def _show_pipe(config: Config, arguments: Namespace) -> int:
-    """Watch what comes through standard input."""
+    """Watch standard input."""
     pipe = take_standard_input()
     if _is_text(arguments):
         from rltop.cli.once import print_piped
@@ -81,12 +81,12 @@ def _show_pipe(config: Config, arguments: Namespace) -> int:
 
 
 def replay(arguments: Namespace) -> int:
-    """Play a recording as if it were being written now."""
+    """Play back a recorded run as if it were live."""
     return _play(arguments.path, name_of(arguments.path), arguments)
 
 
 def demo(arguments: Namespace) -> int:
-    """Play the bundled recording in which something goes wrong."""
+    """Play back the bundled run in which things go wrong."""
     arguments.speed = arguments.speed or DEMO_SPEED
     return _play(str(folder("fixtures") / DEMO), Label.of(f"demo {DEMO.parent.name}"), arguments)
 
@@ -114,15 +114,15 @@ def _play(path: str, name: Label, arguments: Namespace) -> int:
 
 
 def _is_text(arguments: Namespace) -> bool:
-    """Is it to be text: because that was asked for, or because there is no screen? The latter is said to a person."""
+    """Print text instead of a screen: on request, or because the terminal has none, which is reported?"""
     if arguments.once or arguments.json or not is_terminal() or not _has_keys():
         return True
     if not is_plain_terminal(os.environ):
         return False
     what = f"TERM={term}" if (term := os.environ.get("TERM", "")) else "TERM is not set"
     complain(
-        f"{what}: no live screen in such a terminal; the overview follows as text",
-        "  if it can do more, say so: TERM=xterm-256color rltop …",
+        f"{what}: this terminal cannot show the live screen; printing the overview once",
+        "  if it can, set TERM: TERM=xterm-256color rltop …",
     )
     return True
 

@@ -1,7 +1,7 @@
-"""`rltop watch`: no screen; commands run when verdicts fire; ends with the run.
+"""`rltop watch`: no screen; runs commands on alerts; ends with the run.
 
-Owns the loop, the log on standard output and the exit code. What is new in a run
-is said by `report.notices`, what is run on it by `cli.hooks`.
+Owns the loop, the log on standard output and the exit code. `report.notices` finds
+new alerts and events, `cli.hooks` runs the commands.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 SLICE_MS = 50.0
 TICK_S = 0.25
 TURN_S = 1.0
-"""How long is read before it is said what has happened: a file may be written as fast as it is read."""
+"""How long to read before reporting: a file may be written as fast as it is read."""
 SETTLED_S = 5.0
-"""How long the newest row of a run that says it is over must be old: what follows it is often a summary."""
+"""Age of the newest row before a finished run counts as over: a summary often follows."""
 _KILLED = 128
 
 
@@ -57,7 +57,7 @@ class WatchOptions(Struct):
 
     Attributes:
         is_json: log JSON objects, one a line.
-        is_from_now: what fires at the end of the history runs nothing.
+        is_from_now: no commands for alerts that are active at the end of the history.
         pid: the run is over when this process has ended, or None.
         give_up_s: seconds without a row after which the watch ends, or None.
     """
@@ -69,7 +69,7 @@ class WatchOptions(Struct):
 
 
 class Log:
-    """One line for each thing that happens, as text or JSON; survives whoever reads it."""
+    """One line per event, as text or JSON; a closed output does not stop the watch."""
 
     def __init__(self, clock: Clock, *, is_json: bool, names_runs: bool) -> None:
         self._clock = clock
@@ -90,7 +90,7 @@ class Log:
             self._put(Label.of(f"{time}  {name}{words}").display)
 
     def notice(self, notice: Notice, run: Run) -> None:
-        """Write what has happened in a run."""
+        """Log an alert or event of a run."""
         document = notice_document(notice)
         self.write(document.pop("event"), notice_words(notice), run, **document)
 
@@ -101,7 +101,7 @@ class Log:
             say(f"{text}\n")
             finish_saying()
         except (OutputError, BrokenPipeError):
-            # Whoever read the log has gone, or its disk is full: that ends the log, not the watching.
+            # The reader of the log has gone, or the disk is full: the log ends, the watch goes on.
             self._is_read = False
             stop_saying()
 
@@ -112,7 +112,7 @@ class Vigil:
     Args:
         session: the runs.
         hooks: commands to run.
-        log: where it is said.
+        log: where events are logged.
         clock: for ages.
         options: when to act and when to end.
     """
@@ -134,7 +134,7 @@ class Vigil:
         self._gone_s: float | None = None
 
     def turn(self) -> bool:
-        """Read what has come, say and do what follows, see what is over; True if there is more to be read at once."""
+        """Read new rows, report and act on them, note which runs ended; True if there is more to read now."""
         stop_s = self._clock.monotonic() + TURN_S
         while (has_more := self._session.step(SLICE_MS)) and self._clock.monotonic() < stop_s:
             pass
@@ -151,7 +151,7 @@ class Vigil:
         return has_more
 
     def _take_over(self) -> None:
-        """Go on with runs that are read anew because they have got further streams, perhaps by joining."""
+        """Switch to the runs that replaced others, because they have got further streams."""
         kept: dict[Run, Announcer] = {}
         for announcer in self._announcers:
             run = announcer.run
@@ -162,7 +162,7 @@ class Vigil:
             elif run is not announcer.run:
                 announcer.take_over(run)
             kept.setdefault(run, announcer)
-        # Of a pattern that matched nothing, several may have come at once.
+        # A pattern that matched nothing may now match several runs.
         self._announcers = [kept.get(run) or Announcer(run) for run in self._session.runs]
 
     def _tell(self, announcer: Announcer, *, is_over: bool = False) -> None:
@@ -183,29 +183,27 @@ class Vigil:
                 self._hooks.call_for(notice, run.name.raw, run.path.raw)
 
     def _tell_backlog(self, announcer: Announcer) -> None:
-        """Say when the writer has got ahead, and when it has been caught up with."""
+        """Report when reading falls behind the trainer, and when it has caught up."""
         run, was_behind = announcer.run, announcer in self._behind
         behind = run.behind_bytes
         if bool(behind) is was_behind:
             return
         (self._behind.add if behind else self._behind.discard)(announcer)
-        words = (
-            f"{units.size(behind)} behind: written faster than it is read" if behind else "caught up with the writer"
-        )
+        words = f"reading is {units.size(behind)} behind the trainer" if behind else "caught up with the trainer"
         self._log.write("behind" if behind else "caught up", words, run, behind_bytes=behind)
 
     def _tell_sight(self, announcer: Announcer) -> None:
-        """Say when a file cannot be reached any more, and when it can again."""
+        """Report when a file becomes unreadable, and when it is readable again."""
         run = announcer.run
         is_lost = run.state is RunState.LOST
         if is_lost == (announcer in self._lost):
             return
         (self._lost.add if is_lost else self._lost.discard)(announcer)
         if is_lost:
-            words = f"lost sight of {run.path.display}: {run.state_note}; still trying"
+            words = f"cannot read {run.path.display}: {run.state_note}; retrying"
             self._log.write("lost", words, run, reason=run.state_note)
         else:
-            self._log.write("found", f"{run.path.display} can be read again", run)
+            self._log.write("found", f"{run.path.display} is readable again", run)
 
     def _say_begun(self, announcer: Announcer) -> None:
         run, stream = announcer.run, announcer.run.stream
@@ -217,7 +215,7 @@ class Vigil:
         if announcer.past_events:
             words += f", {units.count(announcer.past_events)} past event{'' if announcer.past_events == 1 else 's'}"
         if run.main.silenced:
-            words += f", muted in the settings: {', '.join(sorted(run.main.silenced))}"
+            words += f", muted in the config: {', '.join(sorted(run.main.silenced))}"
         self._log.write(
             "watching", words, run, records=stream.rows, step=stream.last_step, past_events=announcer.past_events
         )
@@ -253,8 +251,8 @@ class Vigil:
         if state is RunState.FINISHED and (age_s is None or age_s >= SETTLED_S):
             return "finished", "finished", EXIT_OK
         if state is RunState.ENDED and age_s is None:
-            return "finished", "the stream has ended", EXIT_OK
-        # An error that was logged may be one that the trainer survives: only silence after it tells.
+            return "finished", "end of input", EXIT_OK
+        # A trainer may survive an error that it logs: only silence after it counts.
         if run.failure.raw and state in (RunState.QUIET, RunState.STALLED, RunState.ENDED, RunState.DIED):
             return "died", f"died: {run.failure.display}", EXIT_DIED
         if self._is_process_gone(run):
@@ -262,18 +260,18 @@ class Vigil:
         return self._given_up(announcer, silent_s)
 
     def _given_up(self, announcer: Announcer, silent_s: float) -> tuple[str, str, int] | None:
-        """Whether nothing has come for so long that it is not waited any more."""
+        """Has `--give-up` expired?"""
         run, give_up_s = announcer.run, self._options.give_up_s
         why = run.state_note if run.state is RunState.LOST else f"no record for {units.duration(silent_s)}"
         code = EXIT_DIED if run.stream.rows else EXIT_NO_METRICS
         if give_up_s is not None and silent_s >= give_up_s:
-            return "given up", f"given up: {why}", code
+            return "given up", f"gave up: {why}", code
         if run.state is RunState.LOST and self._is_process_gone(run):
-            return "given up", f"given up: {why}, and process {self._options.pid} has ended", code
+            return "given up", f"gave up: {why}, and process {self._options.pid} has ended", code
         return None
 
     def _still_s(self, announcer: Announcer) -> float:
-        """For how long nothing of a run has been read, its history included."""
+        """Seconds since anything of a run was read, its history included."""
         now, at = self._clock.monotonic(), (announcer.run.version, announcer.run.loading)
         if announcer not in self._moved or self._moved[announcer][0] != at:
             self._moved[announcer] = (at, now)
@@ -349,7 +347,7 @@ def watch(arguments: Namespace) -> int:
 
 
 def of_these(session: Session, news: Sequence[Found] | None) -> Sequence[Found] | None:
-    """What another look has found of the runs that are watched: of a directory that is one, not those begun later."""
+    """What a rescan has found of the watched runs; of a directory one run is watched, not later ones."""
     if news is None:
         return None
     if all(run.is_awaited for run in session.runs):
@@ -362,9 +360,9 @@ def _ingest(config: Config) -> IngestOptions:
 
 
 def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
-    """The runs that were named, of a directory the newest one, which is said; and paths that may have more later.
+    """The named runs (of a directory the newest one), and the paths that may get more later.
 
-    Where there is none at all, the one that is awaited; else those that are there will do, and what is empty is said.
+    If there is none at all, a placeholder that waits; else the existing ones, and empty paths are reported.
     """
     looked = look_each(paths)
     together = Discovery(
@@ -390,7 +388,7 @@ def _found(paths: Sequence[str]) -> tuple[list[Found], list[str]]:
 
 
 def _commands(arguments: Namespace) -> dict[str, str]:
-    """Flag → the command that was named with it."""
+    """Flag → its command."""
     flags = {ON_CRIT: arguments.on_crit, ON_WARN: arguments.on_warn, ON_STALL: arguments.on_stall}
     return {flag: command for flag, command in flags.items() if command is not None}
 
@@ -423,7 +421,7 @@ def _watch(session: Session, arguments: Namespace, clock: Clock, notifier: Notif
 
 @contextmanager
 def _signalled(wake: Callable[[], None]) -> Iterator[list[int]]:
-    """Signals that would end the process are noted instead; those that are ignored stay so (`nohup`)."""
+    """Collect signals that would end the process; ignored ones stay ignored (`nohup`)."""
     received: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""How much memory a file may be unpacked into: one budget, whatever it is packed with.
+"""The memory budget for data unpacked from one file, whatever the compression.
 
 A few bytes of a zip file or of a parquet page can stand for gigabytes. Streams (gzip,
 bzip2, zstd) need no budget: they are unpacked and decoded a piece at a time.
@@ -33,4 +33,4 @@ class Allowance:
         """
         self._spent += max(0, size)
         if self._spent > self._limit:
-            raise DecodeError(f"{what}: {self._spent:,} bytes unpacked; {self._limit:,} are held at most")
+            raise DecodeError(f"{what}: {self._spent:,} bytes unpacked, limit {self._limit:,}")

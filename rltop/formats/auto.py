@@ -1,4 +1,4 @@
-"""A decoder that finds out from the first bytes what it is reading.
+"""A decoder that detects the format from the first bytes.
 
 So a file that does not exist yet, a pipe and a file with the wrong name are all
 decoded as what they turn out to be.
@@ -162,7 +162,7 @@ class AutoDecoder:
         if self._inner is None or self._damage:
             return []
         try:
-            with refusing("it cannot be read any further"):
+            with refusing("cannot read any further"):
                 return read(self._inner)
         except DecodeError as error:
             self._damage = error.message
@@ -174,7 +174,7 @@ class AutoDecoder:
         from rltop.formats.compressed import CompressedDecoder  # noqa: PLC0415
 
         if self._layers >= MOST_LAYERS:
-            raise SourceError(f"compressed more than {MOST_LAYERS} times over", "unpack it first")
+            raise SourceError(f"compressed more than {MOST_LAYERS} times", "decompress it first")
         return CompressedDecoder(codec, AutoDecoder(self._name, self._options, self._layers + 1))
 
     def _refuse(self, error: SourceError) -> list[Record]:

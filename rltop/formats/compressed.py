@@ -197,7 +197,7 @@ class CompressedDecoder:
         while self.has_more:
             records += self.go_on()
         if self._inflater is not None and not self._is_broken:
-            self.note = f"the {self.codec} stream ends early; what was whole has been read"
+            self.note = f"the {self.codec} stream is truncated; all complete data was read"
         return records + self.inner.finish()
 
     def reset(self, *, is_restart: bool = True) -> None:
@@ -222,7 +222,7 @@ class CompressedDecoder:
         try:
             out, piece = inflater.pull(piece)
         except self._errors as error:
-            self._break(f"the {self.codec} stream is damaged ({error}); what came before has been read")
+            self._break(f"the {self.codec} stream is damaged ({error}); the data before that was read")
             return
         self._unpacked = memoryview(out)
         # A codec that has filled a slice may hold more, whether or not it has taken all of its input.
@@ -256,8 +256,8 @@ def _zstd_package() -> Any:
         return importlib.import_module("zstandard")
     except ImportError:
         raise SourceError(
-            "compressed with zstd, and the package zstandard cannot be imported",
-            "install rltop again: it brings zstandard along; or decompress it first: zstd -d FILE",
+            "compressed with zstd, but the package zstandard cannot be imported",
+            "reinstall rltop (zstandard is a dependency), or decompress the file: zstd -d FILE",
         ) from None
 
 

@@ -75,7 +75,7 @@ class CsvDecoder:
             records.extend(self._take_line(*last, is_ended=False))
         if self._open:
             self._open.clear()
-            self._refuse("a record that was cut off")
+            self._refuse("incomplete row")
         return records
 
     def reset(self, *, is_restart: bool = True) -> None:
@@ -95,7 +95,7 @@ class CsvDecoder:
         self._open_bytes += len(line)
         if self._open_bytes > MAX_RECORD_BYTES:
             self._open.clear()
-            self._refuse("a quote that is never closed")
+            self._refuse("unclosed quote")
             return
         self._is_quoted ^= line.count(b'"') % 2 == 1
         if self._is_quoted:
@@ -128,10 +128,10 @@ class CsvDecoder:
     def _why_not(self, cells: list[str] | None, *, is_ended: bool) -> str:
         """Why a record is no row; empty if it is one."""
         if cells is None:
-            return "a record that is no CSV"
+            return "not a CSV row"
         if len(cells) > len(self._header):
-            return "more cells than the header has"
-        return "a record that was cut off" if len(cells) < len(self._header) and not is_ended else ""
+            return "more cells than the header"
+        return "incomplete row" if len(cells) < len(self._header) and not is_ended else ""
 
     def _record(self, cells: list[str]) -> Record | None:
         row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell}
@@ -146,7 +146,7 @@ class CsvDecoder:
         self._delimiter = max(_DELIMITERS, key=text.count)
         names = self._cells(text)
         if names is None or len(names) > MAX_COLUMNS:
-            self._refuse("a header that is no CSV")
+            self._refuse("not a CSV header")
             return
         self._header = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
         wanted = (self._step_key,) if self._step_key else STEP_KEYS

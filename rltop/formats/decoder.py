@@ -1,4 +1,4 @@
-"""What every decoder of a byte stream promises."""
+"""The protocol of all decoders."""
 
 from __future__ import annotations
 

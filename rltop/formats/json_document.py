@@ -128,7 +128,7 @@ class DocumentDecoder:
             return records
         records = [*self._try(), *self._to_end()]
         if not self._is_done:
-            self._refuse("a JSON document that is not whole")
+            self._refuse("incomplete JSON document")
         return records
 
     def _to_end(self) -> list[Record]:
@@ -146,7 +146,7 @@ class DocumentDecoder:
         """Only white space may follow a document; anything else is counted, once."""
         if not self._is_overfull and data.strip():
             self._is_overfull = True
-            self._refuse("text behind the JSON document")
+            self._refuse("extra text after the JSON document")
 
     def _may_be_whole(self) -> bool:
         """Does it end as a document ends: a bracket at the margin, or on the only line?"""
@@ -192,7 +192,7 @@ class DocumentDecoder:
         self._bytes = bytearray()
         rows, total = _rows_of(parsed)
         if not rows:
-            self._refuse(f"a JSON document without rows: {_found_in(parsed)}")
+            self._refuse(f"JSON document without rows: {_found_in(parsed)}")
         self.envelope = self.envelope or "flat"
         self._rows = self._records(rows, total)
 
@@ -200,7 +200,7 @@ class DocumentDecoder:
         """What is new in each row; None where nothing is."""
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
-                self._refuse("an entry that is no object")
+                self._refuse("entry is not a JSON object")
                 self._note_row(number, 0)
                 yield None
                 continue
@@ -263,9 +263,9 @@ def _found_in(document: object) -> str:
     columns = {key: len(value) for key, value in document.items() if isinstance(value, list)}
     if len(columns) > 1:
         told = ", ".join(f"{key[:_LONGEST_KEY]} {size:,}" for key, size in list(columns.items())[:_TOLD])
-        return f"{len(columns)} lists that are not of one length ({told}{', …' if len(columns) > _TOLD else ''})"
+        return f"{len(columns)} lists of different lengths ({told}{', …' if len(columns) > _TOLD else ''})"
     told = ", ".join(key[:_LONGEST_KEY] for key in list(document)[:_TOLD])
-    return f"an object of {told}{', …' if len(document) > _TOLD else ''}" if told else "an empty object"
+    return f"an object with {told}{', …' if len(document) > _TOLD else ''}" if told else "an empty object"
 
 
 def _rows_of(document: object) -> tuple[Sequence[object], int | None]:

@@ -1,4 +1,4 @@
-"""JSON text → values, by the parser that suits the amount.
+"""JSON lines → records, with the parser that suits the amount.
 
 orjson is four times as fast as the standard library, but importing it, with the
 `inspect`, `dataclasses` and `uuid` that it asks for, takes as long as parsing 130
@@ -50,7 +50,7 @@ def ready_loads() -> Loads:
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def patient_loads(text: bytes) -> tuple[object, int]:
@@ -124,7 +124,7 @@ class DocumentParser:
         self._skip_space()
         found = yield from self._value(0)
         if self._skip_space():
-            raise ValueError("text behind the document")
+            raise ValueError("extra text after the document")
         return found
 
     def _value(self, depth: int) -> Parsing:
@@ -172,10 +172,10 @@ class DocumentParser:
         found: dict[str, object] = {}
         while self._goes_on("}", is_first=not found):
             if self._text[self._at : self._at + 1] != '"':
-                raise ValueError("a key that is no string")
+                raise ValueError("key is not a string")
             key, self._at = self._decode(self._text, self._at)
             if self._skip_space() != ":":
-                raise ValueError("a key without a value")
+                raise ValueError("key without a value")
             self._at += 1
             self._skip_space()
             found[key] = yield from self._value(depth)
@@ -195,10 +195,10 @@ class DocumentParser:
             return False
         self._entries += 1
         if self._entries > MAX_ENTRIES:
-            raise ValueError("more entries than are read")
+            raise ValueError("too many entries")
         if not is_first:
             if sign != ",":
-                raise ValueError("entries without a comma between them")
+                raise ValueError("missing comma between entries")
             self._at += 1
             self._skip_space()
         return True
@@ -292,7 +292,7 @@ class JsonlDecoder:
                 return
         counts.lines += 1
         if type(row) is not dict:
-            self._refuse("a JSON value that is no object")
+            self._refuse("not a JSON object")
             return
         record = self._record(row, FilePosition(self._generation, start), records)
         if record is not None:

@@ -1,4 +1,4 @@
-"""Every format that is read, one row each, and how a file tells which one it is of.
+"""Every supported format, one row each, and how a file is recognised.
 
 A row says all that the rest of the program knows of a format: how its decoder is made, by
 what its files are found and recognised, and what a run is to be when it has several. The

@@ -39,7 +39,7 @@ def varint(data: bytes, pos: int, stop: int) -> tuple[int, int]:
         if byte < 0x80:
             return result & 0xFFFF_FFFF_FFFF_FFFF, at + 1
         shift += 7
-    raise MalformedMessageError("a number that does not end")
+    raise MalformedMessageError("unterminated number")
 
 
 def encode_varint(number: int) -> bytes:
@@ -96,7 +96,7 @@ def fields(data: bytes, pos: int, stop: int) -> Iterator[tuple[int, int, int, in
         else:
             raise MalformedMessageError(f"wire type {wire}")
         if end > stop:
-            raise MalformedMessageError("a field longer than its message")
+            raise MalformedMessageError("field longer than its message")
         if key < 8:
             raise MalformedMessageError("field number 0")
         yield key >> 3, wire, pos, end

@@ -100,7 +100,7 @@ class EventReader:
         self._counts.lines += 1
         event = _event(text)
         if event is None:
-            self._refuse("a line that is no event")
+            self._refuse("line is not a trace event")
         else:
             yield event, start
 
@@ -138,7 +138,7 @@ class EventReader:
         event = _event(text)
         self._counts.lines += 1
         if event is None:
-            self._refuse("an object that is no event")
+            self._refuse("object is not a trace event")
         else:
             yield event, start
 

@@ -1,10 +1,10 @@
-"""What a trainer imports: a metric file for training loops that leave none.
+"""Imported by trainers: a metric file for training loops that write none.
 
 from rltop.integrations import JsonlCallback  # transformers, TRL, unsloth
-from rltop.integrations import JsonlWriter  # a loop of your own
+from rltop.integrations import JsonlWriter  # your own training loop
 
-Standard library only; `rltop callback` prints the same as one file, for an
-environment in which rltop is not installed.
+Standard library only; `rltop callback` prints the same as one file, for
+environments without rltop.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["JsonlCallback", "JsonlWriter"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a writer when it is first asked for.
+    """Import a writer on first use.
 
     Raises:
         ImportError: `JsonlCallback`, and transformers is not installed.

@@ -1,11 +1,11 @@
-"""A metric file for a training loop that leaves none: JSON lines, appended.
+"""A metric file for a training loop that writes none: JSON lines, appended.
 
     trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))  # transformers, TRL, unsloth
-    log = JsonlWriter("logs/metrics.jsonl"); log.log(step, {"loss": 0.5})  # a loop of your own
+    log = JsonlWriter("logs/metrics.jsonl"); log.log(step, {"loss": 0.5})  # your own loop
 
-Owns how a row is written; must not know how rltop reads it. Nothing is imported
-but the standard library, and the syntax is that of Python 3.9: this file is
-copied as it is into environments in which rltop is not installed.
+Owns how a row is written; must not know how rltop reads it. Only the standard library
+is imported, and the syntax is that of Python 3.9: this file is copied as it is into
+environments without rltop.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ class JsonlWriter:
     """Appends one JSON object per step to a file.
 
     Every row is one write to a descriptor opened for appending, so a reader sees
-    it at once, a crash loses no row that `log` has taken, and a run that is
-    resumed continues in the same file. A half line that a killed process or a full
-    disk left behind is ended first, so that it spoils no row but itself. A file
-    that is deleted is begun anew, so that the rows are where a reader finds them.
+    it at once, a crash loses no row that was logged, and a resumed run continues in
+    the same file. An incomplete last line, left by a killed process or a full disk, is
+    ended first, so that only that row is lost. A deleted file is created again.
 
     Numbers that are not finite are written as `NaN`, `Infinity` and `-Infinity`,
     the literals of Python's json module: `null` could not tell them apart, nor
@@ -46,18 +45,18 @@ class JsonlWriter:
         lost: rows that could not be written.
     """
 
-    _lock = threading.RLock()  # of all writers: one that had its own could not be copied
+    _lock = threading.RLock()  # shared by all writers: a lock of their own would prevent copying
 
     def __init__(
         self,
         path: str | os.PathLike[str] = DEFAULT_PATH,
         now: Callable[[], float] = time.time,  # noqa: TID251 - stands alone: there is no other clock
     ) -> None:
-        """Open `path` for appending; its folder is made when it is missing.
+        """Open `path` for appending; a missing folder is created.
 
         Args:
             path: the file, usually `metrics.jsonl` in the run's folder.
-            now: where the time of a row comes from, in seconds since the epoch.
+            now: clock for the time of a row, in seconds since the epoch.
 
         Raises:
             OSError: the file cannot be opened for writing.
@@ -79,15 +78,15 @@ class JsonlWriter:
         return descriptor
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append the row of `step`. Never raises: a row that cannot be written is counted in `lost` and warned of once.
+        """Append the row of `step`. Never raises: a row that cannot be written is counted in `lost`, with one warning.
 
-        Only what ends a program passes: KeyboardInterrupt, SystemExit. Where warnings
-        are errors (`-W error`), what would be a warning goes to standard error.
+        Only KeyboardInterrupt and SystemExit pass. If warnings are errors (`-W error`),
+        the warning goes to standard error.
 
         Args:
             step: the optimiser step; rows of one step may come in several calls.
-            metrics: key to value. Scalars of array libraries become numbers; what
-                JSON cannot say becomes its text. `step` and `time` (seconds since
+            metrics: key to value. Scalars of array libraries become numbers; other
+                values that JSON lacks become text. `step` and `time` (seconds since
                 the epoch) are the writer's own and win over keys of that name.
         """
         try:
@@ -99,7 +98,7 @@ class JsonlWriter:
             self.lost += 1
             if not self._is_failing:
                 self._is_failing = True
-                what = "the row of step {} could not be written to {}: {}; the next ones are tried"
+                what = "step {} could not be written to {}: {}; later rows will still be tried"
                 _warn(what, step, self.path, error)
         else:
             self._is_failing = False
@@ -112,14 +111,14 @@ class JsonlWriter:
             try:
                 os.close(descriptor)
             except OSError as error:
-                _warn("{} could not be closed: {}", self.path, error)
+                _warn("could not close {}: {}", self.path, error)
 
     def _append(self, line: bytes) -> None:
-        """Write a whole line, or raise and remember that a part of it may stand there.
+        """Write a whole line, or raise and remember that a part of it may have been written.
 
         Raises:
             ValueError: the writer is closed.
-            OSError: the file takes no more.
+            OSError: the file cannot be written.
         """
         descriptor = self._descriptor
         if descriptor is None:
@@ -135,7 +134,7 @@ class JsonlWriter:
         self._is_torn = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy opens the file for itself: in another process the number of a descriptor is another file's."""
+        """A copy opens the file again: in another process the descriptor is a different file."""
         return type(self), (self.path, self._now)
 
     def __enter__(self) -> JsonlWriter:
@@ -148,7 +147,7 @@ class JsonlWriter:
 
 
 def _renew_lock() -> None:
-    """Whoever held the lock when this process was forked is not here to let go of it."""
+    """After a fork nobody would release a lock that another thread held."""
     JsonlWriter._lock = threading.RLock()
 
 
@@ -161,8 +160,8 @@ class LogRows:
 
     A row is all that the trainer logs, with `step`, `time` and, when the trainer
     knows it, `total_steps`. Only the process that the trainer calls world process
-    zero opens the file. Watching a run must not end it: a file that cannot be
-    opened is a warning, once.
+    zero opens the file. A file that cannot be opened is one warning, and never
+    ends the training.
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class LogRows:
 
         Args:
             path: the file to append to.
-            now: where the time of a row comes from, in seconds since the epoch.
+            now: clock for the time of a row, in seconds since the epoch.
         """
         super().__init__()
         self._path = path
@@ -183,7 +182,7 @@ class LogRows:
         self._has_failed = False
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        """Append what the trainer has just logged, under the state's global step; never raises."""
+        """Append the trainer's log, under the state's global step; never raises."""
         if self._has_failed:
             return
         try:
@@ -197,12 +196,12 @@ class LogRows:
             step = state.global_step
         except Exception as error:
             self._has_failed = True
-            _warn("no metrics are written to {}: {}", self._path, error)
+            _warn("metrics are not being written to {}: {}", self._path, error)
             return
         self._writer.log(step, row)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Close the file; a log that comes later opens it again."""
+        """Close the file; a later log opens it again."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -215,7 +214,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Make `JsonlCallback` when it is first asked for: a loop of its own need not have transformers.
+    """Create `JsonlCallback` on first use: other loops need no transformers.
 
     Raises:
         ImportError: transformers is not installed.
@@ -227,8 +226,8 @@ def __getattr__(name: str) -> Any:
         base = importlib.import_module("transformers").TrainerCallback
     except ImportError as error:
         raise ImportError(
-            "JsonlCallback is for trainers of transformers, which is not installed in this environment; "
-            "JsonlWriter needs nothing else: log = JsonlWriter(path), log.log(step, metrics)"
+            "JsonlCallback needs transformers, which is not installed in this environment; "
+            "JsonlWriter works without it: log = JsonlWriter(path), log.log(step, metrics)"
         ) from error
     made = type(
         name,
@@ -243,7 +242,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _warn(message: str, *details: object) -> None:
-    """Warn, or where warnings are errors or nobody can be warned any more, say it or keep quiet; never raises."""
+    """Warn; if warnings are errors, write to standard error instead; never raises."""
     try:
         text = "rltop: " + message.format(*map(_text, details))
         try:
@@ -261,16 +260,16 @@ def _ends_in_half_line(descriptor: int) -> bool:
 
 
 def _line_of(row: dict[str, Any]) -> bytes:
-    """A row as one line; a value that JSON cannot take apart is written as its text."""
+    """A row as one line; a value that JSON cannot encode is written as text."""
     try:
         text = json.dumps(row, default=_plain, separators=(",", ":"))
-    except Exception:  # keys that are tuples, an object that holds itself, one that cannot be asked
+    except Exception:  # tuple keys, an object that contains itself, one whose methods raise
         text = "{" + ",".join(f"{json.dumps(key)}:{_json_of(value)}" for key, value in row.items()) + "}"
     return text.encode() + b"\n"
 
 
 def _json_of(value: Any) -> str:
-    """A value as JSON, whatever it does when it is asked."""
+    """A value as JSON, whatever its methods raise."""
     for said in (_plain, _text):
         try:
             return json.dumps(said(value), default=_plain, separators=(",", ":"))
@@ -280,7 +279,7 @@ def _json_of(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say of `value`: a scalar's number, an array's list, else its text."""
+    """`value` for JSON: a scalar's number, an array's list, else its text."""
     if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict)):
         return value
     for name in ("item", "tolist", "__float__"):
@@ -294,8 +293,8 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """The text of `value`, or where it has none, what it is an object of."""
+    """The text of `value`, or its type if it has none."""
     try:
         return str(value)
     except Exception:
-        return f"<{type(value).__name__} object without a text>"
+        return f"<{type(value).__name__} object>"

@@ -1,7 +1,7 @@
-"""What `rltop check` prints for a person: what fires at the end, and what happened.
+"""The text of `rltop check`: the alerts at the end of a run, and its events.
 
-Written to be pasted into an issue: every verdict with its numbers and with what to
-look at, no colour unless asked for, nothing that needs the screen.
+Made to be pasted into an issue: every alert with its numbers and the metrics to check
+next, no colour unless asked for, nothing that needs the screen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WIDTH = 100
 _SHOWN = 40
 _SHOWN_FACTS = 10
 _ROUTINE = frozenset({"F2", "F3", "F4"})
-"""Facts that every run is full of: checkpoints, validations, metrics that come later."""
+"""Routine events of every run: checkpoints, validations, new metrics."""
 _SHOWN_STEPS = 3
 _MOST_LINES = 6
 _LABEL = 10
@@ -37,14 +37,14 @@ _LABEL = 10
 def check_text(
     snapshot: Snapshot, *, use_color: bool = False, is_ascii: bool = False, width: int = WIDTH, since: int | None = None
 ) -> str:
-    """The verdicts at the end of a run and its events, as lines of text without a last newline.
+    """The alerts at the end of a run and its events, as lines of text without a last newline.
 
     Args:
         snapshot: the run, read to its end.
         use_color: write escape codes.
         is_ascii: write ASCII only.
         width: cells of a line.
-        since: leave out what happened before this step; what still fires is said all the same.
+        since: leave out events before this step; active alerts are always printed.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = [_title(snapshot, width, glyphs)]
@@ -53,9 +53,9 @@ def check_text(
         rows.append(paint_streams(streams, width, glyphs))
     firing = [verdict for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING]
     if not any(each.stream.rows for each in snapshot.streams):
-        rows.append(text_row("no metrics in it", width, glyphs, "warn"))
+        rows.append(text_row("no metrics found", width, glyphs, "warn"))
     elif not firing:
-        rows.append(text_row("nothing fires at the end", width, glyphs, "ok"))
+        rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)
     events = events_since(snapshot.events, since)
     if events or since is not None:
@@ -66,12 +66,12 @@ def check_text(
     facts = [event for event in snapshot.events if _explains(event, since)]
     if facts:
         more = f", the last {_SHOWN_FACTS}" if len(facts) > _SHOWN_FACTS else ""
-        rows += [Row(()), text_row(f"facts: {units.count(len(facts))}{more}", width, glyphs, "dim")]
+        rows += [Row(()), text_row(f"info events: {units.count(len(facts))}{more}", width, glyphs, "dim")]
         rows += paint_events(facts[-_SHOWN_FACTS:], width, glyphs, lines=_MOST_LINES)
     words = count_words(snapshot.counts)
     notes = [f"file: {' · '.join(words)}"] if words else []
     if snapshot.verdicts.silenced:
-        notes.append(f"muted in the settings: {', '.join(sorted(snapshot.verdicts.silenced))}")
+        notes.append(f"muted in the config: {', '.join(sorted(snapshot.verdicts.silenced))}")
     if notes:
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
@@ -79,12 +79,12 @@ def check_text(
 
 
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
-    """Transitions, facts left out, from a step on; the step is the trainer's."""
+    """Alert transitions from a step on, without INFO facts."""
     return [event for event in events if event.state is not EventState.FACT and (since is None or event.step >= since)]
 
 
 def _explains(event: Event, since: int | None) -> bool:
-    """Is it a fact that explains what rules say: a restart, a new phase, another learning rate, a profile?"""
+    """Is it an INFO event that explains alerts: a restart, a new phase, a learning-rate change, a profile?"""
     if event.state is not EventState.FACT or event.rule in _ROUTINE:
         return False
     return since is None or event.step >= since
@@ -99,8 +99,8 @@ def explain_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """A rule explained, and with a run what it saw there; lines of text without a last newline."""
-    from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
+    """A rule explained, and with a run what it found there; lines of text without a last newline."""
+    from rltop.report import explain  # noqa: PLC0415 - rarely needed
 
     glyphs = glyph_set(is_ascii=is_ascii)
     rows = explain.rule_rows(spec, options, width, glyphs, explain.profiles_of(options, snapshot))
@@ -117,8 +117,8 @@ def rules_text(
     is_ascii: bool = False,
     width: int = WIDTH,
 ) -> str:
-    """The table of all rules, and with a run which of them were judged; text without a last newline."""
-    from rltop.report import explain  # noqa: PLC0415 - most checks explain nothing
+    """The table of all rules, and with a run which were evaluated; text without a last newline."""
+    from rltop.report import explain  # noqa: PLC0415 - rarely needed
 
     rows = explain.table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
     return _as_text(rows, use_color=use_color)
@@ -143,7 +143,7 @@ def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:
 
 
 def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
-    """What fires, one below the other; below each, indented to its title, what it rests on."""
+    """The alerts, one per row; below each, indented to its title, its details."""
     columns: Sequence[Column[Verdict]] = (
         Column("", lambda one: (one.level.word.upper(), LEVEL_ROLES[one.level]), is_right=False),
         Column("", lambda one: (one.rule, "dim"), least=4, is_right=False, gap=1),
@@ -161,7 +161,7 @@ def _verdicts(snapshot: Snapshot, verdicts: Sequence[Verdict], width: int, glyph
 
 
 def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs: Glyphs) -> list[Row]:
-    """What a verdict says, the numbers behind it, and what to look at."""
+    """An alert's sentence, its evidence, and the metrics to check next."""
     rows = [
         RowBuilder(width, glyphs).to(indent).add(piece).row()
         for piece in wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
@@ -169,12 +169,12 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
     if verdict.evidence:
         rows += _labelled("evidence", evidence_words(verdict.evidence), indent, width, glyphs)
     for i, step in enumerate(_logged(snapshot, verdict)[:_SHOWN_STEPS]):
-        rows += _labelled("look at" if not i else "", step, indent, width, glyphs)
+        rows += _labelled("check" if not i else "", step, indent, width, glyphs)
     return rows
 
 
 def evidence_words(evidence: Iterable[Evidence]) -> str:
-    """The numbers behind a verdict, by name."""
+    """The evidence of an alert, by name."""
     return ", ".join(f"{one.name} {units.measure(one.value, one.unit)}" for one in evidence)
 
 
@@ -187,7 +187,7 @@ def _labelled(label: str, text: str, indent: int, width: int, glyphs: Glyphs) ->
 
 
 def _logged(snapshot: Snapshot, verdict: Verdict) -> list[str]:
-    """What to look at next, with the trainer's key, of that which this run logs."""
+    """The related metrics that this run logs, under the trainer's keys."""
     lines = []
     for step in next_steps(verdict):
         signal = None if snapshot.identity is None else snapshot.identity.primary(step.metric)

@@ -1,7 +1,7 @@
 """The JSON document of `check`, and what every document has in common.
 
 Owns their shape, that of the overview excepted; numbers are as logged or in the metric's own unit, never
-rounded. What is not finite or not known is null.
+rounded. Values that are not finite or not known are null.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ _MAYBE_UNSAFE = re.compile("[^ -~\\n]")
 def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
-    `records` is the number of distinct training rows, `level` the worst level that
-    fires at the end, `verdicts` what fires then, and `events` every transition in
-    the order of the file; facts about the run, which are no transitions, are not
-    among them, nor are transitions before the step `since`. Of a run of several streams,
-    a verdict or event of another than the main one names it and counts in its steps;
-    `streams` says how far each of them has come, `ranks` who makes the others wait.
+    `records` is the number of distinct training rows, `level` the worst active level at
+    the end, `verdicts` the active alerts, and `events` every alert transition in file
+    order; INFO facts and transitions before the step `since` are left out. In a run with
+    several streams, a verdict or event of a secondary stream names it and uses its steps;
+    `streams` has the progress of each, `ranks` the slowest ranks.
     """
     identity = snapshot.identity
     transitions = [
@@ -53,7 +52,7 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
 
 
 def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Document:
-    """The other streams and the ranks, where a run has any."""
+    """The other streams and the ranks, if a run has any."""
     _, *others = snapshot.streams
     if not others:
         return {}
@@ -61,7 +60,7 @@ def beside(snapshot: Snapshot, describe: Callable[[Snapshot], Document]) -> Docu
 
 
 def stream_head(snapshot: Snapshot) -> Document:
-    """How far one of the other streams has come, in its own steps."""
+    """The progress of a secondary stream, in its own steps."""
     identity = snapshot.identity
     return {
         "stream": snapshot.role,
@@ -74,7 +73,7 @@ def stream_head(snapshot: Snapshot) -> Document:
 
 
 def _ranks(snapshot: Snapshot) -> Document | None:
-    """Every stage of the ranks, furthest behind first; None where no rank says what it did."""
+    """Every stage of the ranks, slowest first; None if no rank logs stages."""
     history = snapshot.ranks
     if history is None:
         return None
@@ -101,9 +100,9 @@ def _ranks(snapshot: Snapshot) -> Document | None:
 def dumps(document: Document) -> bytes:
     r"""A document as indented JSON, UTF-8, without a last newline.
 
-    Keys and names come from outside: what UTF-8 cannot carry is escaped, and what
-    does not fit into 64 bits becomes a float. What could command a terminal or
-    break a line stands as `\uXXXX`, which every parser reads as the same text.
+    Keys and names come from outside: what UTF-8 cannot encode is escaped, and integers
+    beyond 64 bits become floats. Control characters and line separators are written as
+    `\uXXXX`, which every parser reads as the same text.
     """
     return _written(document, orjson.OPT_INDENT_2)
 
@@ -141,14 +140,14 @@ def _encodable(value: Any) -> Any:
 
 
 def level_of(snapshot: Snapshot) -> Level:
-    """The worst level that fires now; NO_DATA while there is no row to judge."""
+    """The worst active level; NO_DATA while there is no row."""
     if not snapshot.stream.rows:
         return Level.NO_DATA
     return max((v.level for v in snapshot.verdicts.standing if v.state is VerdictState.FIRING), default=Level.OK)
 
 
 def verdict_document(verdict: Verdict) -> Document:
-    """A verdict; the stream is named where it is not the main one."""
+    """An alert; names its stream if that is not the main one."""
     return {
         "rule": verdict.rule,
         **({"stream": verdict.stream} if verdict.stream else {}),
@@ -167,7 +166,7 @@ def verdict_document(verdict: Verdict) -> Document:
 
 
 def event_document(event: Event) -> Document:
-    """An event; the stream is named where it is not the main one, and that it is provisional where it is."""
+    """An event; names its stream if that is not the main one, and says if it is provisional."""
     return {
         "record": event.record,
         "step": event.step,
@@ -183,5 +182,5 @@ def event_document(event: Event) -> Document:
 
 
 def finite(value: float | None) -> float | None:
-    """The value if it is a finite number, else None: JSON knows no other."""
+    """The value if it is a finite number, else None: JSON has no NaN or infinity."""
     return value if value is not None and math.isfinite(value) else None

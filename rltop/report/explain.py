@@ -1,7 +1,7 @@
-"""Rules explained: what fires, why it matters, what to do, and what a rule saw in a run.
+"""Rules explained: the condition, why it matters, what to do, and what a rule found in a run.
 
-Owns the words around a rule's own; used by `rltop check --explain`, `--rules` and
-the generated page. Without a run it needs no file at all.
+Used by `rltop check --explain`, `--rules` and the generated page. Without a run it
+needs no file.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ _TRAITS = (
     Traits(has_critic=True, is_group_relative=True, has_reference=True, is_single_update=False, is_async=True),
     Traits(is_preference=True),
 )
-"""Every trait that a rule may ask for, and those of a run without rollouts."""
+"""Every trait that a rule may require, and those of a run without rollouts."""
 
 
 def find_rule(name: str) -> RuleSpec:
-    """The rule of an id, in any case.
+    """The rule with an id, case-insensitive.
 
     Raises:
-        RltopError: there is no such rule; names those that are near.
+        RltopError: there is no such rule; suggests similar ones.
     """
     spec = registry.BY_ID.get(name) or {each.upper(): one for each, one in registry.BY_ID.items()}.get(name.upper())
     if spec is not None:
         return spec
-    from difflib import get_close_matches  # noqa: PLC0415 - only who has mistyped pays for it
+    from difflib import get_close_matches  # noqa: PLC0415 - needed after a typo only
 
     titles = {one.title: each for each, one in registry.BY_ID.items()}
     near = [titles.get(each, each) for each in get_close_matches(name, [*registry.BY_ID, *titles], n=3, cutoff=0.4)]
     raise RltopError(
-        f"there is no rule {Label.of(name).display!r}",
-        (f"did you mean {', '.join(near)}? " if near else "") + "rltop check --rules lists them all",
+        f"no such rule: {Label.of(name).display}",
+        (f"did you mean {', '.join(near)}? " if near else "") + "rltop check --rules lists all rules",
     )
 
 
 def lasting(spec: RuleSpec) -> str:
-    """How long each level must last, where it is more than one record."""
+    """How long the condition of each level must last, if more than one record."""
     parts = [
         f"{level.name} {patience}"
         for level in (Level.INFO, Level.WARN, Level.CRIT)
@@ -65,7 +65,7 @@ def lasting(spec: RuleSpec) -> str:
 
 
 def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> list[str]:
-    """Thresholds as they hold under `profiles`, each with its default where that is another."""
+    """Thresholds under `profiles`, each with its default if that differs."""
     limits = options.thresholds(spec.id, profiles)
     return [
         f"{name} = {limits[name]:g}" + (f" (default {usual:g})" if limits[name] != usual else "")
@@ -74,12 +74,12 @@ def thresholds(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] =
 
 
 def profiles_of(options: EngineOptions, snapshot: Snapshot | None) -> Sequence[str]:
-    """The profiles that hold: those of the run, else those that are configured."""
+    """The active profiles: those of the run, else the configured ones."""
     return (options.profiles or ()) if snapshot is None else snapshot.verdicts.profiles
 
 
 def algorithms(spec: RuleSpec) -> list[str]:
-    """The algorithms that a rule makes sense for, at least with some traits; all of them where it does not ask."""
+    """The algorithms that a rule applies to, at least with some traits."""
     return [
         algorithm.display_name
         for algorithm in Algorithm
@@ -88,7 +88,7 @@ def algorithms(spec: RuleSpec) -> list[str]:
 
 
 def applies_to(spec: RuleSpec) -> str:
-    """What a rule applies to, in words."""
+    """What a rule applies to, as text."""
     names = algorithms(spec)
     if len(names) == len(Algorithm) - 1:
         return "every run"
@@ -99,23 +99,23 @@ def applies_to(spec: RuleSpec) -> str:
 def rule_rows(
     spec: RuleSpec, options: EngineOptions, width: int, glyphs: Glyphs, profiles: Sequence[str] = ()
 ) -> list[Row]:
-    """Everything about a rule but what it saw; thresholds as they hold under `profiles`."""
+    """Everything about a rule apart from a run; thresholds under `profiles`."""
     head = RowBuilder(width, glyphs).add(f" {spec.id}  ", "strong").add(spec.title, "strong")
     head.add(f"   {spec.family}, {spec.group.value}", "dim")
     if not options.is_enabled(spec.id, profiles):
-        head.add("   switched off" + (f" by profile {', '.join(profiles)}" if profiles else ""), "warn")
-    calm = f"; over after {max(spec.clear_after, *(each.m for each in spec.n_of_m.values()), 1)} good records"
+        head.add("   disabled" + (f" by profile {', '.join(profiles)}" if profiles else ""), "warn")
+    calm = f"; recovers after {max(spec.clear_after, *(each.m for each in spec.n_of_m.values()), 1)} good records"
     fields: list[tuple[str, Iterable[str]]] = [
-        ("fires", [spec.condition]),
+        ("condition", [spec.condition]),
         ("thresholds", thresholds(spec, options, profiles)),
         ("profile", [", ".join(profiles)] if profiles else []),
-        ("lasts", [(lasting(spec) or "at once") + calm] if spec.detector is not None and not spec.is_fact else []),
+        ("must last", [(lasting(spec) or "1 record") + calm] if spec.detector is not None and not spec.is_fact else []),
         ("warm-up", [f"{spec.warm_up} records"] if spec.warm_up else []),
         ("metrics", [f"{name}: {CATALOG[name].title}" for name in spec.metrics if name in CATALOG]),
         ("applies to", [applies_to(spec)]),
         ("why", [spec.why]),
         ("causes", spec.causes),
-        ("look next", [_step(spec, name) for name in spec.next]),
+        ("check next", [_step(spec, name) for name in spec.next]),
         ("sources", [spec.sources]),
     ]
     rows = [head.row()]
@@ -123,7 +123,7 @@ def rule_rows(
         rows += field_rows(name, texts, width, glyphs)
     if spec.thresholds:
         setting = f"[rules.{spec.id}] {next(iter(spec.thresholds))} = …, mute = true"
-        rows += field_rows("to change", [f"in the config file: {setting}"], width, glyphs)
+        rows += field_rows("config", [setting], width, glyphs)
     return rows
 
 
@@ -143,29 +143,29 @@ def field_rows(name: str, texts: Iterable[str], width: int, glyphs: Glyphs) -> l
 
 
 def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> list[Row]:
-    """What a rule had to go by in a run, and what it said."""
+    """The data that a rule had in a run, and its alerts."""
     rows = [Row(()), RowBuilder(width, glyphs).add(" in ").add(snapshot.name.display, "strong").row()]
     identity = snapshot.identity
     if identity is None:
-        return [*rows, text_row("no metrics in it", width, glyphs, "warn")]
+        return [*rows, text_row("no metrics found", width, glyphs, "warn")]
     if not spec.applies(identity.algorithm, identity.traits):
-        told = f"does not apply: it is a run of {identity.algorithm.display_name}; the rule is for {applies_to(spec)}"
+        told = f"no: the algorithm is {identity.algorithm.display_name}; the rule is for {applies_to(spec)}"
         return rows + field_rows("applies", [told], width, glyphs)
     for name in spec.metrics:
         for signal in identity.signals.get(name, ())[:1]:
-            rows += field_rows("saw" if len(rows) == 2 else "", [_seen(snapshot, signal)], width, glyphs)
+            rows += field_rows("data" if len(rows) == 2 else "", [_seen(snapshot, signal)], width, glyphs)
     absent = [name for name in spec.metrics if not identity.signals.get(name)]
     rows += field_rows("not logged", [", ".join(absent)] if absent else [], width, glyphs)
     verdict = next((each for each in snapshot.verdicts.standing if each.rule == spec.id), None)
     if verdict is not None:
         word = verdict.level.word.upper() if verdict.state is VerdictState.FIRING else "recovered"
         rows += field_rows(
-            "verdict", [f"{word}, since step {units.step(verdict.since_step)}: {verdict.headline}"], width, glyphs
+            "alert", [f"{word}, since step {units.step(verdict.since_step)}: {verdict.headline}"], width, glyphs
         )
         rows += field_rows("evidence", [evidence_words(verdict.evidence)] if verdict.evidence else [], width, glyphs)
     events = [event for event in snapshot.events if event.rule == spec.id]
     if not events:
-        never = "none: it never fired" if spec.detector is not None else "none"
+        never = "none: never raised" if spec.detector is not None else "none"
         return rows + field_rows("events", [never], width, glyphs)
     more = f", the last {_SHOWN_EVENTS}" if len(events) > _SHOWN_EVENTS else ""
     rows += field_rows("events", [f"{units.count(len(events))}{more}"], width, glyphs)
@@ -173,16 +173,16 @@ def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> 
 
 
 def _seen(snapshot: Snapshot, signal: Signal) -> str:
-    """One signal over the whole run: how much of it, from where to where."""
+    """One signal over the whole run: count, range, last value."""
     stream, unit = snapshot.stream, signal.metric.unit
     start, last = stream.first_step, stream.last_step
     head = f"{signal.metric.name} ({signal.key})"
     if start is None or last is None:
-        return f"{head}: no value"
+        return f"{head}: no values"
     (whole,) = stream.buckets(signal.key, last - start + 1, start, last + 1)
     point = stream.latest(signal.key)
     if not whole.count or point is None:
-        return f"{head}: no number; {units.count(stream.mark_count(signal.key))} values that were none"
+        return f"{head}: no finite value, {units.count(stream.mark_count(signal.key))} NaN, Inf or null"
     low, high = sorted((signal.read(whole.low), signal.read(whole.high)))
     parts = [
         f"{units.count(whole.count)} values from {units.measure(low, unit)} to {units.measure(high, unit)}",
@@ -190,14 +190,14 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
     ]
     base = baseline_of(snapshot, signal)
     if base is not None:
-        parts.insert(1, f"{units.measure(base, unit)} at the start")
+        parts.insert(1, f"{units.measure(base, unit)} early on")
     if marks := stream.mark_count(signal.key):
-        parts.append(f"{units.count(marks)} not {'a number' if marks == 1 else 'numbers'}")
+        parts.append(f"{units.count(marks)} not finite")
     return f"{head}: {', '.join(parts)}"
 
 
 def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Snapshot | None = None) -> list[Row]:
-    """All rules, one in a row: id, name, family, metrics, thresholds as configured, what it applies to."""
+    """All rules, one per row: id, name, family, metrics, configured thresholds, what it applies to."""
     specs, profiles = registry.ALL_SPECS, profiles_of(options, snapshot)
     ids = max(len(spec.id) for spec in specs) + 2
     titles = max(len(spec.title) for spec in specs) + 2
@@ -221,22 +221,22 @@ def table_rows(options: EngineOptions, width: int, glyphs: Glyphs, snapshot: Sna
 
 def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) -> str:
     if not options.is_enabled(spec.id, profiles_of(options, snapshot)):
-        return "switched off"
+        return "disabled"
     if snapshot is None or snapshot.identity is None:
         return applies_to(spec)
     if not spec.applies(snapshot.identity.algorithm, snapshot.identity.traits):
         return "does not apply to this run"
     count = sum(1 for event in snapshot.events if event.rule == spec.id and event.state is not EventState.RECOVERED)
-    said = f"{'told' if spec.is_fact else 'fired'} {count}×" if count else "quiet"
+    said = f"{'logged' if spec.is_fact else 'raised'} {count}×" if count else "no alerts"
     if spec.detector is None:
-        return said if count else f"{said}; not judged from records"
+        return said if count else f"{said}; not evaluated per record"
     if spec.metrics and not spec.runs_always and not any(snapshot.identity.signals.get(name) for name in spec.metrics):
-        return "its metrics are not logged here"
-    return f"judged; {said}"
+        return "not evaluated: its metrics are not logged"
+    return f"evaluated; {said}"
 
 
 def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:
-    """A rule as JSON: everything that it is, thresholds as they hold under `profiles`."""
+    """A rule as JSON; thresholds under `profiles`."""
     return {
         "rule": spec.id,
         "title": spec.title,

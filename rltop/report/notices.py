@@ -1,8 +1,8 @@
-"""What has newly happened in a run that is being watched without a screen.
+"""New alerts and events of a run that is watched without a screen.
 
-Owns the difference between two looks: each verdict is announced when it begins,
-when it gets worse and when it is over, once each, whether it was first seen in a
-closed row, in the open one, or in a silence. Prints nothing and runs nothing.
+Owns the difference between two polls: each alert is announced when it is raised, when
+it escalates and when it recovers, once each, whether it was first seen in a closed
+row, in the open row, or in a silence. Prints nothing and runs nothing.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class NoticeKind(enum.StrEnum):
 
 
 class Notice(Struct):
-    """One thing that has happened.
+    """One announcement.
 
     Attributes:
-        kind: what.
+        kind: raised, escalated, recovered, or a fact.
         rule, title, family, level: as in the verdict.
         step: the newest step when it was noticed.
-        since_step: where it began.
+        since_step: the step at which it began.
         metric, key: canonical name and the trainer's key, or "".
         headline: the sentence with the numbers, raw.
-        episode: number of the verdict within this run, the same until it is over; 0 for facts.
+        episode: number of the alert within this run, the same until it recovers; 0 for facts.
         stream: the stream of the run whose steps are meant; "" for the main one.
-        is_past: it fired at the end of what was there before anyone watched.
+        is_past: it was already active when watching started.
     """
 
     kind: NoticeKind
@@ -61,7 +61,7 @@ class Notice(Struct):
 
 
 class _Episode(Struct, frozen=False):
-    """A verdict that has been announced and is not over."""
+    """An alert that was announced and has not recovered."""
 
     number: int
     level: Level
@@ -71,10 +71,10 @@ class _Episode(Struct, frozen=False):
 
 
 class Announcer:
-    """Announces what happens in one run, each thing once.
+    """Announces alerts and events of one run, each once.
 
-    Nothing is announced before the history has been read. What fires at its end
-    is announced then, as past; what had recovered by then is not.
+    Nothing is announced before the history has been read. Alerts that are active at its
+    end are announced then, as past; those that had recovered are not.
     """
 
     def __init__(self, run: Run) -> None:
@@ -88,21 +88,21 @@ class Announcer:
         self._is_reread = False
 
     def take_over(self, run: Run) -> None:
-        """Go on with the same run read anew: what it tells again of its past is not announced again."""
+        """Switch to the same run after a reread, without announcing its past again."""
         self.run = run
         self._told.clear()
         self._is_reread = self._has_begun
 
     @property
     def has_begun(self) -> bool:
-        """Has the history been told?"""
+        """Has the history been announced?"""
         return self._has_begun
 
     def news(self) -> list[Notice]:
-        """What has happened since the last look, in order.
+        """What has happened since the last call, in order.
 
-        Rows that came together are told by their events, so that a verdict that
-        began and ended between two looks is not missed.
+        Rows that came together are announced by their events, so that an alert that
+        began and recovered between two calls is not missed.
         """
         run = self.run
         if not run.has_caught_up:
@@ -125,8 +125,8 @@ class Announcer:
         return notices
 
     def _new_events(self) -> list[Event]:
-        """Events that were not there at the last look: those of several streams are told in one order, each its own."""
-        # What the newest row would make is told by its verdicts.
+        """Events since the last call, of all streams."""
+        # Provisional events of the newest row are announced by its verdicts.
         events = [event for event in self.run.events if not event.is_provisional]
         if len(events) == self._told.total():
             return []
@@ -189,12 +189,12 @@ class Announcer:
             stream, rule = name
             yield Notice(
                 NoticeKind.RECOVERED, rule, episode.title, episode.family, episode.level, step, episode.since_step,
-                "", "", f"over, since step {units.step(episode.since_step)}", episode.number, stream,
+                "", "", f"recovered; began at step {units.step(episode.since_step)}", episode.number, stream,
             )  # fmt: skip
 
 
 def _verdict_of(event: Event) -> Verdict:
-    """What is left of a verdict that is long over: its event."""
+    """A recovered alert, rebuilt from its event."""
     return Verdict(
         event.rule, "", event.family, "", event.level, VerdictState.RECOVERED, "", "", event.step, event.record,
         event.message, stream=event.stream,
@@ -202,15 +202,15 @@ def _verdict_of(event: Event) -> Verdict:
 
 
 def notice_words(notice: Notice) -> str:
-    """A notice in one line of plain text: level, rule, step, what, and that it is past."""
+    """A notice as one line of text: level, rule, step, title and sentence."""
     level = notice.level.word.upper() if notice.kind is not NoticeKind.RECOVERED else "ok"
     if notice.kind is NoticeKind.FACT:
-        level = "fact"
+        level = "info"
     what = f"{notice.title}: {notice.headline}" if notice.title else notice.headline
     since = f", since step {units.step(notice.since_step)}" if notice.since_step < notice.step else ""
     if notice.kind is NoticeKind.RECOVERED:
         since = ""
-    past = " (before the watch began)" if notice.is_past else ""
+    past = " (before watching started)" if notice.is_past else ""
     return f"{level:<4}  {notice.rule:<4}  step {units.step(notice.step)}  {Label.of(what).display}{since}{past}"
 
 

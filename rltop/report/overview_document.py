@@ -15,7 +15,7 @@ from rltop.run.snapshot import Snapshot
 
 
 def _stream(snapshot: Snapshot) -> Document:
-    """Another stream of the run: its head and all its keys."""
+    """A secondary stream of the run: its head and all its keys."""
     identity = snapshot.identity
     signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
     known = {signal.key for signal in signals}
@@ -33,8 +33,8 @@ def _stream(snapshot: Snapshot) -> Document:
 def once_document(snapshot: Snapshot) -> Document:
     """What `rltop --once --json` prints: the whole overview.
 
-    `signals` has every key that the catalogue knows, primary ones first within
-    their metric; `other_keys` has the rest, so that no key is hidden.
+    `signals` has every key with a catalogue metric, primary ones first within
+    their metric; `other_keys` has the rest, so that no key is missing.
     """
     identity, stream = snapshot.identity, snapshot.stream
     view = build_overview(snapshot, width=40, height=1)
@@ -106,7 +106,7 @@ def _other(snapshot: Snapshot, key: str) -> Document:
 
 
 def _nonfinite(snapshot: Snapshot, key: str) -> Document | None:
-    """How many values of a key were not finite, where first, and where last; None if all were."""
+    """How many values of a key were not finite, the first and the last step; None if all were finite."""
     marks = snapshot.stream.marks(key)
     if not marks:
         return None
@@ -173,7 +173,7 @@ def _stragglers(view: StragglerView | None) -> Document | None:
 
 
 def _counts(snapshot: Snapshot) -> Document:
-    """Every counter, zeros included, and where the first bad line stands."""
+    """Every counter, zeros included, and the place of the first bad line."""
     counts = snapshot.counts
     document: Document = {name: getattr(counts, name) for name in counts.names()}
     document["first_unreadable"] = counts.first_unreadable or None

@@ -1,8 +1,8 @@
 """The overview as text: the rows of the screen, plain or coloured.
 
-Owns the writing of rows where there is no screen. Colours are the terminal's own
-sixteen, because nobody knows its ground; without colour nothing is lost, since
-every level has a sign and a word.
+Owns the writing of rows without a screen. Colours are the terminal's own sixteen,
+because its background is unknown; without colour nothing is lost, since every level
+has a sign and a word.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rltop.rows.themes import Palette, load_palette, sgr
 from rltop.run.snapshot import Snapshot
 
 PALETTE = "terminal"
-"""The theme that output without a screen is coloured in."""
+"""The theme for output without a screen."""
 
 _RESET = "\x1b[0m"
 
@@ -29,7 +29,7 @@ def once_text(
     Args:
         snapshot: the run, and its step.
         width: cells of a line; at least 40.
-        height: how many lines; None is as many as there is something to say.
+        height: number of lines; None: as many as needed.
         use_color: write escape codes.
         is_ascii: write ASCII only.
     """
@@ -42,7 +42,7 @@ def once_text(
 
 
 def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
-    """Several runs as lines of text, one each, under a title and a head."""
+    """Several runs as lines of text, one each, under a title and column heads."""
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
     return rows_text(rows, load_palette(PALETTE) if use_color else None)
 

@@ -1,4 +1,4 @@
-"""A whole segment in bounded memory: downsampled rows, coarser the older they are.
+"""A whole segment in bounded memory: downsampled rows, coarser with age.
 
 Each level holds buckets of twice the rows of the level below it. A full level
 hands its oldest buckets, joined in pairs, to the next one: a run of any length

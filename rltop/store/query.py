@@ -1,4 +1,4 @@
-"""What readers ask of a stream: newest values, series, buckets.
+"""Queries on a stream: newest values, series, buckets.
 
 Owns the joining of segments: a segment is seen up to the first step of any later
 one, so that after a restart the old part stays visible up to the restart.
@@ -95,7 +95,7 @@ class StreamQueries:
 
     @property
     def seen_restarts(self) -> tuple[int, ...]:
-        """Those of `restarts` that show: one that went back further hides what came before it."""
+        """The visible `restarts`: one that went back further hides earlier ones."""
         seen: list[int] = []
         for step in reversed(self.restarts):
             if not seen or step < seen[-1]:
@@ -209,9 +209,9 @@ class StreamQueries:
     def around(self, step: int, before: int, after: int) -> Stretch:
         """Every key over `before` rows before a step and `after` rows from it on.
 
-        Stays inside the segment that is seen at the step: what was before a restart
-        is no measure of what came after it. Costs as much as the rows that it
-        returns, however long the run is.
+        Stays inside the segment that is visible at the step: rows before a restart are no
+        baseline for rows after it. The cost depends on the rows returned, not on the
+        length of the run.
 
         Args:
             step: in the middle.

@@ -1,7 +1,7 @@
-"""Which column a key has, and where the cells of a row go.
+"""The columns of a stream, and blocks of rows.
 
-Owns the columns of a stream: a key gets the next free one when it first appears,
-and keeps it. Knows keys, not what they mean, save whether training writes them.
+A key gets the next free column when it first appears, and keeps it. Knows keys, not
+their meaning, except whether training writes them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One stretch of a run between restarts: its ring, its pyramid, its file index.
+"""The part of a run between two restarts: its ring, its pyramid, its file index.
 
 Owns which rows are raw and which are downsampled; the stream above owns the meaning
 of columns and decides when a segment ends.

@@ -1,7 +1,7 @@
-"""What a reader of the store gets back: small frozen values.
+"""Results of queries on the store: small frozen values.
 
-`NaN` in a series is a gap: nothing was logged on that step. What was logged but
-was not finite is a `Mark`.
+`NaN` in a series is a gap: nothing was logged on that step. A logged value that was not
+finite is a `Mark`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One writer's step axis: rows merged by step, split into segments at restarts.
 
-The single place that decides what a row that goes back in time means. It knows
-keys, not their meaning, save for one question that `layout` asks of `metrics.keys`:
-is this key written by training or by an evaluation that may come late?
+The only place that decides what a row with a lower step means. It knows keys, not
+their meaning, except whether a key is written by training or by an evaluation that may
+come late.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SEGMENTS_KEPT = 64
 
 
 class ClosedRow(NamedTuple):
-    """A row to be judged: its step will not change any more.
+    """A closed row, ready for the rules: its step will not change any more.
 
     Attributes:
         segment: number of the segment, from 0.
@@ -57,9 +57,8 @@ class RawRow(NamedTuple):
 class Stream(StreamQueries):
     """All rows of one writer.
 
-    `append` is the only way in. Whoever judges rows takes them from `closed`, in
-    the order of the file: a row is closed when a later step arrives or `finish`
-    is called.
+    `append` is the only way in. The rules take rows from `closed`, in file order: a row
+    is closed when a later step arrives or `finish` is called.
     """
 
     def __init__(self, name: str = "", options: StoreOptions | None = None) -> None:
@@ -110,7 +109,7 @@ class Stream(StreamQueries):
             self._go_back(segment, record, layout)
 
     def expect_restart(self) -> None:
-        """The file was begun anew: the next training row opens a segment."""
+        """The file was rewritten: the next training row opens a segment."""
         if self.segments:
             self._must_restart = True
 
@@ -178,7 +177,7 @@ class Stream(StreamQueries):
     def _keep_budget(self) -> None:
         """Downsample the oldest rows while the raw ones exceed the memory budget.
 
-        A row that waits in `closed` to be judged is never downsampled: whoever judges must keep up.
+        A row in `closed` is never downsampled: the rules must keep up.
         """
         while sum(segment.raw_bytes() for segment in self.segments) > self.options.memory_bytes:
             oldest = next((segment for segment in self.segments if len(segment.blocks) > 1), None)
@@ -215,7 +214,7 @@ class Stream(StreamQueries):
     ) -> None:
         """Begin a segment, unless another writer of this file wrote the row: it is put where its step belongs.
 
-        Each of its rows would begin a segment, and what is learned from the rows would begin anew with it.
+        Otherwise each of its rows would begin a segment and reset the baselines.
         """
         was_certain = self._crossing.is_certain
         is_other = self._crossing.note(record.step, self.rows - self._rows_at_return)
@@ -268,11 +267,11 @@ class Stream(StreamQueries):
     def _close_late(self, segment: Segment, step: int, layout: Layout) -> None:
         self.counts.late_rows += 1
         self._recalled.pop(step, None)
-        # A row that waits to be judged will be judged with what has come late.
+        # A queued row is evaluated with the values that came late.
         if ClosedRow(segment.number, step) not in self.closed:
             self.closed.append(ClosedRow(segment.number, step, layout.columns))
 
-    # -- what the judge and the reader of the file need --------------------------------------------------------
+    # -- for the rules and the reader of the file --------------------------------------------------------------
 
     def column(self, key: str) -> int | None:
         """The column of a key; columns never move."""

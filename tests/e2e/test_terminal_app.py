@@ -77,7 +77,9 @@ def test_a_terminal_of_mere_lines_gets_the_overview_once(tmp_path: Path, term: s
         assert b"\x1b" not in terminal.output
         said = terminal.output.decode()
         assert said.startswith(
-            f"rltop: TERM={term}: no live screen" if term else "rltop: TERM is not set: no live screen"
+            f"rltop: TERM={term}: this terminal cannot show the live screen"
+            if term
+            else "rltop: TERM is not set: this terminal cannot show the live screen"
         )
         assert "KL to reference" in said and "STEP 150" in said
         terminal.assert_untouched()

@@ -55,7 +55,7 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
     [
         ("theem = 'x'", ["`theem`", "`theme`"]),
         ("pool_s = 1", ["`pool_s`", "`poll_s`"]),
-        ("zzzzzzzz = 1", ["`zzzzzzzz`", "known are", "theme"]),
+        ("zzzzzzzz = 1", ["`zzzzzzzz`", "known:", "theme"]),
         ("poll_s = 'fast'", ["`poll_s`", '"fast"', "a number from 0.05 to 60", "0.25"]),
         ("poll_s = 0.001", ["`poll_s`", "0.001", "from 0.05 to 60"]),
         ("poll_s = nan", ["`poll_s`", "nan"]),
@@ -64,7 +64,7 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
         ("group_size = 0", ["`group_size`", "from 1 to"]),
         ("ascii = 'yes'", ["`ascii`", '"yes"', "true or false"]),
         ("color = 'sometimes'", ["`color`", "sometimes", "auto, always, never"]),
-        ("theme = 3", ["`theme`", "a text", '"terminal"']),
+        ("theme = 3", ["`theme`", "a string", '"terminal"']),
         ("theme = 'x'\npoll_s = fast\nascii = true\n", ["not valid TOML", "line 2"]),
         ("rules = 3", ["`rules`", "[rules.O1]"]),
         ("[rules]\nO1 = 3", ["`rules.O1`", "[rules.O1]"]),
@@ -96,9 +96,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [setting.name for setting in SETTINGS if setting.kind is Kind.TEXT])
 def test_no_text_may_hold_a_nul_which_no_path_can(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"`{name}` has a NUL"):
+    with pytest.raises(ConfigError, match=f"`{name}` contains a NUL"):
         gather({}, {}, written(tmp_path, f'{name} = "a\\u0000"\n'))
-    with pytest.raises(ConfigError, match="has a NUL"):
+    with pytest.raises(ConfigError, match="contains a NUL"):
         gather({name: "\0"}, {}, None)
 
 

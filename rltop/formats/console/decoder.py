@@ -167,7 +167,7 @@ class ConsoleDecoder:
             self.counts.no_step_lines += 1
 
     def _note_lost(self, found: Found, number: int) -> None:
-        reason = f"a metric line was cut or run into; {len(found.row)} values were whole"
+        reason = f"incomplete metric line; {len(found.row)} values could be read"
         self.counts.refuse(number, reason, is_lost=False)
 
     def _count_row(self, found: Found, position: FilePosition, records: list[Record]) -> None:

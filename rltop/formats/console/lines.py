@@ -1,4 +1,4 @@
-"""What stands in one line of a trainer's console output, if it is a metric line.
+"""Parses one line of a trainer's console output, if it is a metric line.
 
 Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`.
 Everything is cut out with patterns; nothing that a log holds is ever evaluated.

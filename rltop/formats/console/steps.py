@@ -1,4 +1,4 @@
-"""Which step a console row belongs to that names none.
+"""The step of console rows that do not name one.
 
 The rows that transformers and TRL print have an epoch but no step. They come at
 regular steps, so a row's number in the order of logging, times the distance

@@ -37,17 +37,17 @@ def plain(data: bytes, kind: int, count: int, size: int = 0) -> list[Value]:
     if kind in _FORMATS:
         letter, width = _FORMATS[kind]
         if count * width > len(data):
-            raise ValueError("a page that ends early")
+            raise ValueError("truncated page")
         return list(struct.unpack_from(f"<{count}{letter}", data))
     if kind == BYTE_ARRAY:
         return _byte_arrays(data, count)
     if kind == BOOLEAN:
         if count > 8 * len(data):
-            raise ValueError("a page that ends early")
+            raise ValueError("truncated page")
         return [bool(data[i >> 3] >> (i & 7) & 1) for i in range(count)]
     if kind == FIXED and size > 0 and count * size <= len(data):
         return [data[i * size : (i + 1) * size] for i in range(count)]
-    raise ValueError(f"values of type {kind}")
+    raise ValueError(f"unsupported value type {kind}")
 
 
 def _byte_arrays(data: bytes, count: int) -> list[Value]:
@@ -55,11 +55,11 @@ def _byte_arrays(data: bytes, count: int) -> list[Value]:
     at, end = 0, len(data)
     for _ in range(count):
         if at + 4 > end:
-            raise ValueError("a page that ends early")
+            raise ValueError("truncated page")
         size = int.from_bytes(data[at : at + 4], "little")
         at += 4
         if at + size > end:
-            raise ValueError("a page that ends early")
+            raise ValueError("truncated page")
         found.append(data[at : at + size])
         at += size
     return found
@@ -77,7 +77,7 @@ def hybrid(data: bytes, bits: int, count: int) -> list[int]:
         ValueError: the data ends early, or numbers that wide are not read.
     """
     if not 0 <= bits <= _MAX_BITS:
-        raise ValueError(f"numbers of {bits} bits")
+        raise ValueError(f"unsupported bit width {bits}")
     found: list[int] = []
     at, width = 0, (bits + 7) // 8
     while len(found) < count:
@@ -86,13 +86,13 @@ def hybrid(data: bytes, bits: int, count: int) -> list[int]:
             groups = head >> 1
             stop = at + groups * bits
             if not groups or stop > len(data) + 8 * bits:
-                raise ValueError("a page that ends early")
+                raise ValueError("truncated page")
             _unpack(data[at:stop], bits, min(8 * groups, count - len(found)), found)
             at = stop
         else:
             run = min(head >> 1, count - len(found))
             if not run or at + width > len(data):
-                raise ValueError("a page that ends early")
+                raise ValueError("truncated page")
             found += [int.from_bytes(data[at : at + width], "little")] * run
             at += width
     return found
@@ -107,7 +107,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if byte < 0x80:
             return value, at
-    raise ValueError("a page that ends early")
+    raise ValueError("truncated page")
 
 
 def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
@@ -116,7 +116,7 @@ def _unpack(data: bytes, bits: int, count: int, found: list[int]) -> None:
         found += [0] * count
         return
     if count * bits > 8 * len(data):
-        raise ValueError("a page that ends early")
+        raise ValueError("truncated page")
     mask = (1 << bits) - 1
     shifts = range(0, 8 * bits, bits)
     groups = (int.from_bytes(data[at : at + bits], "little") for at in range(0, len(data), bits))
@@ -138,7 +138,7 @@ def spread(values: Sequence[Value], levels: Sequence[int]) -> list[Value]:
         ValueError: there are fewer values than such places.
     """
     if sum(levels) > len(values):
-        raise ValueError("a page that ends early")
+        raise ValueError("truncated page")
     each = iter(values)
     return [next(each) if level else None for level in levels]
 
@@ -194,7 +194,7 @@ class ThriftReader:
             return self._map(depth + 1)
         if kind in _SIZES:
             return self._take(_SIZES[kind])
-        raise ValueError(f"a field of unknown type {kind}")
+        raise ValueError(f"field of unknown type {kind}")
 
     def _list(self, depth: int) -> list[Any]:
         if depth > _MAX_DEPTH:
@@ -205,7 +205,7 @@ class ThriftReader:
             count = self._varint()
         # Every element takes at least a byte: a count that the rest cannot hold is a lie.
         if count > len(self._data) - self.at:
-            raise ValueError("a list that is longer than the data")
+            raise ValueError("list longer than the data")
         return [self._value(kind, depth) for _ in range(count)]
 
     def _map(self, depth: int) -> list[tuple[Any, Any]]:
@@ -213,19 +213,19 @@ class ThriftReader:
         if not count:
             return []
         if depth > _MAX_DEPTH or count > len(self._data) - self.at:
-            raise ValueError("a map that is longer than the data")
+            raise ValueError("map longer than the data")
         kinds = self._byte()
         return [(self._value(kinds >> 4, depth), self._value(kinds & 0x0F, depth)) for _ in range(count)]
 
     def _byte(self) -> int:
         if not 0 <= self.at < len(self._data):
-            raise ValueError("the data ends within a header")
+            raise ValueError("truncated header")
         self.at += 1
         return self._data[self.at - 1]
 
     def _take(self, count: int) -> bytes:
         if count > len(self._data) - self.at:
-            raise ValueError("the data ends within a header")
+            raise ValueError("truncated header")
         self.at += count
         return self._data[self.at - count : self.at]
 
@@ -236,7 +236,7 @@ class ThriftReader:
             value |= (byte & 0x7F) << (7 * i)
             if byte < 0x80:
                 return value
-        raise ValueError("a number without end")
+        raise ValueError("unterminated number")
 
     def _zigzag(self) -> int:
         value = self._varint()
@@ -262,7 +262,7 @@ def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
     """
     length, at = _length(data)
     if length > min(most, _MAX_RATIO * len(data)):
-        raise ValueError("a snappy stream that promises more than it can hold")
+        raise ValueError("snappy stream declares an impossible length")
     out = bytearray()
     end = len(data)
     while at < end:
@@ -271,16 +271,16 @@ def decompress_snappy(data: bytes, most: int = _MAX_SNAPPY_BYTES) -> bytes:
         if not tag & 3:
             size, at = _literal(data, tag, at)
             if at + size > end:
-                raise ValueError("a snappy stream that ends early")
+                raise ValueError("truncated snappy stream")
             out += data[at : at + size]
             at += size
         else:
             size, back, at = _copy(data, tag, at)
             _repeat(out, back, size)
         if len(out) > length:
-            raise ValueError("a snappy stream that is longer than it says")
+            raise ValueError("snappy stream longer than declared")
     if len(out) != length:
-        raise ValueError("a snappy stream that ends early")
+        raise ValueError("truncated snappy stream")
     return bytes(out)
 
 
@@ -290,7 +290,7 @@ def _length(data: bytes) -> tuple[int, int]:
         value |= (byte & 0x7F) << (7 * at)
         if byte < 0x80:
             return value, at + 1
-    raise ValueError("no snappy stream")
+    raise ValueError("not a snappy stream")
 
 
 def _literal(data: bytes, tag: int, at: int) -> tuple[int, int]:
@@ -307,7 +307,7 @@ def _copy(data: bytes, tag: int, at: int) -> tuple[int, int, int]:
     kind = tag & 3
     width = (1, 2, 4)[kind - 1]
     if at + width > len(data):
-        raise ValueError("a snappy stream that ends early")
+        raise ValueError("truncated snappy stream")
     back = int.from_bytes(data[at : at + width], "little")
     if kind == 1:
         return 4 + ((tag >> 2) & 7), back | (tag >> 5) << 8, at + width
@@ -317,7 +317,7 @@ def _copy(data: bytes, tag: int, at: int) -> tuple[int, int, int]:
 def _repeat(out: bytearray, back: int, size: int) -> None:
     start = len(out) - back
     if back <= 0 or start < 0:
-        raise ValueError("a snappy copy from before the beginning")
+        raise ValueError("snappy copy before the start of the data")
     if back >= size:
         out += out[start : start + size]
     else:

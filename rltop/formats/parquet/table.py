@@ -64,13 +64,13 @@ class ParquetTable:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        with refusing("a parquet file whose header cannot be read"):
+        with refusing("unreadable parquet header"):
             meta = _footer(data)
             self._columns = _columns(meta.get(2, ()))
             self._groups: list[ThriftStruct] = meta.get(4, [])
             self.rows = sum(int(group.get(3, 0)) for group in self._groups)
         if not 0 <= self.rows <= MAX_ROWS:
-            raise DecodeError(f"a parquet file of {self.rows} rows; {MAX_ROWS} are read at most")
+            raise DecodeError(f"parquet file with {self.rows} rows, limit {MAX_ROWS}")
         self.columns = tuple(self._columns)
 
     def read(self, names: Iterable[str]) -> dict[str, list[Value]]:
@@ -85,24 +85,24 @@ class ParquetTable:
 
     def _read(self, column: _Column, allowance: Allowance) -> list[Value]:
         found: list[Value] = []
-        with refusing(f"column {column.name} of a parquet file cannot be read"):
+        with refusing(f"parquet column {column.name} cannot be read"):
             for group in self._groups:
                 if not group.get(3):
                     continue
                 chunk = next((each for each in group[1] if _path(each) == column.name), None)
                 rows = int(group.get(3, 0))
                 if chunk is None or rows < 0:
-                    raise ValueError("a part of the column is missing")
+                    raise ValueError("column is incomplete")
                 found += _ChunkReader(self._data, column, chunk[3], rows, allowance).read()
         return found
 
 
 def _footer(data: bytes) -> ThriftStruct:
     if len(data) < 12 or not data.startswith(MAGIC) or not data.endswith(MAGIC):
-        raise ValueError("it is not whole")
+        raise ValueError("incomplete file")
     size = int.from_bytes(data[-8:-4], "little")
     if size > len(data) - 12:
-        raise ValueError("its footer is longer than the file")
+        raise ValueError("footer longer than the file")
     return ThriftReader(data, len(data) - 8 - size).struct()
 
 
@@ -152,7 +152,7 @@ class _ChunkReader:
         starts = [int(meta[number]) for number in (9, 11) if meta.get(number)]
         self._at = min(starts, default=-1)
         if self._at < 0:
-            raise ValueError("it has no page")
+            raise ValueError("no data page")
         self._dictionary: list[Value] = []
 
     def read(self) -> list[Value]:
@@ -162,7 +162,7 @@ class _ChunkReader:
             header = reader.struct()
             stored, size = int(header[3]), int(header[2])
             if stored < 0 or not 0 <= size <= MAX_PAGE_BYTES or reader.at + stored > len(self._data):
-                raise ValueError("a page that ends early")
+                raise ValueError("truncated page")
             page = self._data[reader.at : reader.at + stored]
             self._at = reader.at + stored
             if header[1] == _DICTIONARY_PAGE:
@@ -180,7 +180,7 @@ class _ChunkReader:
             else:
                 continue
             if count <= 0:
-                raise ValueError("a page without values")
+                raise ValueError("page without values")
             found += cells
         return found[: self._rows]
 
@@ -200,7 +200,7 @@ class _ChunkReader:
         level_bytes, repeat_bytes = int(header.get(5, 0)), int(header.get(6, 0))
         head = level_bytes + repeat_bytes
         if level_bytes < 0 or repeat_bytes < 0:
-            raise ValueError("levels of a negative length")
+            raise ValueError("negative length of levels")
         body = page[head:]
         if header.get(7, True):
             body = self._inflate(body, max(0, size - head))
@@ -221,7 +221,7 @@ class _ChunkReader:
         if encoding == _RLE and self._column.kind == BOOLEAN:
             length = int.from_bytes(data[:4], "little")
             return [bool(bit) for bit in hybrid(data[4 : 4 + length], 1, count)]
-        raise ValueError(f"encoding {encoding} is not read")
+        raise ValueError(f"unsupported encoding {encoding}")
 
     def _as_text(self, values: list[Value]) -> list[Value]:
         if self._column.kind != BYTE_ARRAY or not self._column.is_text:
@@ -240,7 +240,7 @@ class _ChunkReader:
                 raise ValueError(str(error)) from error
         if self._codec == _ZSTD:
             return _zstd(page, size)
-        raise ValueError(f"compressed with {_CODECS.get(self._codec, f'codec {self._codec}')}, which is not read")
+        raise ValueError(f"compressed with {_CODECS.get(self._codec, f'codec {self._codec}')}, which is not supported")
 
 
 def _zstd(page: bytes, size: int) -> bytes:
@@ -248,8 +248,8 @@ def _zstd(page: bytes, size: int) -> bytes:
         package = importlib.import_module("zstandard")
     except ImportError:
         raise SourceError(
-            "a column of this parquet file is compressed with zstd, and the package zstandard cannot be imported",
-            "install rltop again: it brings zstandard along",
+            "a parquet column is compressed with zstd, but the package zstandard cannot be imported",
+            "reinstall rltop: zstandard is a dependency",
         ) from None
     try:
         # Not `decompress`: it makes room for whatever length the frame itself claims.

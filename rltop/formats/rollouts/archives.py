@@ -276,8 +276,8 @@ def _inflated(content: Value) -> str:
         package = importlib.import_module("zstandard")
     except ImportError:
         raise SourceError(
-            "the texts are compressed with zstd, and the package zstandard cannot be imported",
-            "install rltop again: it brings zstandard along",
+            "the texts are compressed with zstd, but the package zstandard cannot be imported",
+            "reinstall rltop: zstandard is a dependency",
         ) from None
     try:
         text: bytes = package.ZstdDecompressor().stream_reader(content).read(MAX_TEXT_BYTES)

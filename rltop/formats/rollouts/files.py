@@ -209,7 +209,7 @@ def table_text(place: TextPlace) -> RolloutText | None:
         if name not in ("prompt", "completion") and isinstance(value, (int, float, str))
     ]
     is_missing = "completion" not in row
-    return RolloutText(tuple(passages), tuple(facts), "the table holds conversations, not text" if is_missing else "")
+    return RolloutText(tuple(passages), tuple(facts), "the table has conversations, not text" if is_missing else "")
 
 
 def _table(path: str) -> ParquetTable:

@@ -1,4 +1,4 @@
-"""Which reader a dump of rollouts takes, by its name and its first bytes."""
+"""Selects the reader of a rollout dump, by its name and its first bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dumps_in(path: str) -> list[RolloutSource]:
         return [_one_table(where)]
     if head.startswith((b"PK\x03\x04", b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         raise SourceError(
-            f"{path} is compressed", "unpack it; of Telescope's archives name the folder that holds steps/"
+            f"{path} is compressed", "decompress it; for Telescope's archives name the folder that contains steps/"
         )
     return [LinesDump(path)]
 
@@ -49,7 +49,7 @@ def _one_table(where: Path) -> RolloutSource:
     for (kind, prefix), names in numbered(str(where.parent)).items():
         if kind == "parquet" and where.name in names.values():
             return StepFiles(str(where.parent), kind, prefix)
-    raise SourceError(f"{where} names no step", "tables are called completions_<step>.parquet")
+    raise SourceError(f"{where} has no step in its name", "expected completions_<step>.parquet")
 
 
 def _in_folder(folder: Path) -> list[RolloutSource]:
@@ -70,8 +70,8 @@ def _in_folder(folder: Path) -> list[RolloutSource]:
     found += [LinesDump(str(each)) for each in lines[:MAX_SHARDS]]
     if not found:
         raise SourceError(
-            f"no rollouts in {folder}",
-            "name the file, or the folder that holds <step>.jsonl or completions_<step>.parquet",
+            f"no rollouts found in {folder}",
+            "name the file, or the folder with <step>.jsonl or completions_<step>.parquet",
         )
     return found
 

@@ -163,7 +163,7 @@ class LinesDump:
         too_long = self._done_too_long + sum(each.too_long for each in self._passes)
         found = [f"{self.path}: {self._error}"] if self._error else []
         for number, what in (
-            (self._bad, "no JSON"),
+            (self._bad, "not valid JSON"),
             (self._no_step, "without a step"),
             (too_long, f"longer than {MAX_LINE_BYTES // 1024 // 1024} MiB"),
         ):

@@ -1,4 +1,4 @@
-"""One row of a rollout dump → a step and a `Completion`: which trainer calls what how.
+"""One row of a rollout dump → a step and a `Completion`: the field names of each trainer.
 
 Owns the names. Rows name their step, their group and their numbers in one of the
 ways below; the first name that a row has counts. What is written down here for

@@ -1,4 +1,4 @@
-"""Trinity's buffer in SQLite → completions of a step, read beside whoever writes it.
+"""Trinity's buffer in SQLite → completions of a step, while it is being written.
 
 Owns the columns, and which rows hold which step. The experience itself is a pickle of the trainer's own classes:
 it is never loaded, only its opcodes are read for the texts and the lengths, so
@@ -87,7 +87,7 @@ class ExperienceBuffer:
         except (DecodeError, OSError) as error:
             self._error = _said(error)
             return False
-        self._error = "" if self._table is not None else "no table of experiences in it"
+        self._error = "" if self._table is not None else "no table of experiences"
         for step, number in found:
             self._take(step, number)
         return bool(found) and self._last[0] != self._newest
@@ -201,7 +201,7 @@ class ExperienceBuffer:
             return None
         except DecodeError as error:
             return RolloutText(tuple(passages), (), error.message)
-        return RolloutText(tuple(passages), (), "" if passages else "the experience holds no text")
+        return RolloutText(tuple(passages), (), "" if passages else "the experience has no text")
 
     def _texts_at(self, number: int, pages: Pages) -> tuple[str, str]:
         row = None if self._table is None else next(rows(pages, self._table, number - 1), None)

@@ -1,4 +1,4 @@
-"""A SQLite file as its last commit left it, read so that no writer can notice: pages, tables, rows.
+"""A SQLite file as of its last commit, read without affecting a writer: pages, tables, rows.
 
 Owns the three files: the database, its write-ahead log and its rollback journal.
 SQLite itself, asked to read only, takes locks that a writer without patience fails
@@ -182,18 +182,18 @@ class Pages:
         self.header = self.page(1)[:HEADER_BYTES]
         self.usable = self.size - self.header[20]
         if self.usable < 480:
-            raise DecodeError("its header is damaged")
+            raise DecodeError("damaged header")
 
     def _page_size(self) -> int:
         head = self._bytes("", HEADER_BYTES, 0)
         if not head and self._log.page_size:
             return self._log.page_size
         if not head.startswith(MAGIC):
-            raise DecodeError("it is no SQLite database" if head else "it is empty")
+            raise DecodeError("not a SQLite database" if head else "empty file")
         size = int.from_bytes(head[16:18])
         size = 65536 if size == 1 else size
         if not _is_page_size(size) or self._log.page_size not in (0, size):
-            raise DecodeError("its header is damaged")
+            raise DecodeError("damaged header")
         return size
 
     def page(self, number: int) -> bytes:
@@ -210,7 +210,7 @@ class Pages:
             suffix, at = "-journal", self._journal.pages[number]
         data = self._bytes(suffix, self.size, at) if number > 0 else b""
         if len(data) < self.size:
-            raise DecodeError(f"its page {number} is missing")
+            raise DecodeError(f"page {number} is missing")
         self._used.setdefault(number, (suffix, at, _mark(number, data)))
         return data
 
@@ -263,7 +263,7 @@ class DatabaseFile:
         for _ in range(_TRIES):
             pages = Pages(self.path, self._log)
             try:
-                with refusing("it is damaged"):
+                with refusing("damaged database"):
                     pages.begin()
                     found = read(pages)
                 if pages.is_current:
@@ -275,7 +275,7 @@ class DatabaseFile:
             finally:
                 pages.close()
             time.sleep(_PAUSE_S)
-        raise DecodeError("it is being written without a pause; it is looked at again")
+        raise DecodeError("being written without a pause; retrying")
 
 
 @contextmanager
@@ -389,7 +389,7 @@ class TableRow:
     def _bytes(self, start: int, stop: int) -> bytes:
         """A part of the row, from its page and those on which it goes on."""
         if stop > self._size:
-            raise DecodeError("a row ends early")
+            raise DecodeError("truncated row")
         found = [self._local[start:stop]]
         at, page = len(self._local), self._next
         while at < stop:
@@ -478,7 +478,7 @@ def newest(pages: Pages, table: Table) -> int | None:
         if page[at] == _LEAF:
             return TableRow(pages, table, page, _cells(page, at, count)[-1]).number if count else None
         number = int.from_bytes(page[at + 8 : at + 12])
-    raise DecodeError("its tree is too deep")
+    raise DecodeError("damaged: tree too deep")
 
 
 def rows(pages: Pages, table: Table, after: int | None = None) -> Iterator[TableRow]:
@@ -497,7 +497,7 @@ def _below(
     pages: Pages, table: Table, number: int, after: int | None, met: set[int], depth: int = 0
 ) -> Iterator[TableRow]:
     if number in met or depth > _MAX_DEPTH:
-        raise DecodeError("its tree runs in a circle")
+        raise DecodeError("damaged: loop in the tree")
     met.add(number)
     page, at = _tree_page(pages, number)
     count = int.from_bytes(page[at + 3 : at + 5])
@@ -521,14 +521,14 @@ def _tree_page(pages: Pages, number: int) -> tuple[bytes, int]:
     page = pages.page(number)
     at = HEADER_BYTES if number == 1 else 0
     if page[at] not in (_LEAF, _INTERIOR):
-        raise DecodeError("a table in a form that is not read" if page[at] in (0x0A, 0x02) else "its tree is damaged")
+        raise DecodeError("unsupported table format" if page[at] in (0x0A, 0x02) else "damaged: invalid tree")
     return page, at
 
 
 def _cells(page: bytes, at: int, count: int) -> list[int]:
     start = at + (8 if page[at] == _LEAF else 12)
     if start + 2 * count > len(page):
-        raise DecodeError("its tree is damaged")
+        raise DecodeError("damaged: invalid tree")
     return list(struct.unpack_from(f">{count}H", page, start))
 
 
@@ -550,4 +550,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
             return value, at + i + 1
-    raise DecodeError("a row ends early")
+    raise DecodeError("truncated row")

@@ -91,7 +91,7 @@ class TelescopeDecoder:
             return []
         if len(self._archive) + len(data) > MEMORY_BYTES:
             self._is_taken, self._archive = True, bytearray()
-            self.counts.refuse(self.counts.lines + 1, f"an archive of more than {MEMORY_BYTES:,} bytes")
+            self.counts.refuse(self.counts.lines + 1, f"archive larger than the limit of {MEMORY_BYTES:,} bytes")
             return []
         if not self._archive:
             self._position = FilePosition(generation, offset)

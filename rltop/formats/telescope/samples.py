@@ -1,4 +1,4 @@
-"""Samples of a step → the numbers that stand for them.
+"""Samples of a step → aggregate metrics.
 
 Owns the formulas; knows nothing of tables. Source of all of them: the server of
 Telescope's own interface, so that both show the same value under the same name.

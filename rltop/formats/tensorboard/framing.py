@@ -198,7 +198,7 @@ class TfRecordFramer:
                 length = self._read_length(header)
                 if length is None:
                     self._window.drop(pos)
-                    self._give_up("the length of a record does not match its checksum")
+                    self._give_up("record length does not match its checksum")
                     return False
             end = pos + FRAME_BYTES + length
             if length > MAX_RECORD_BYTES:
@@ -215,7 +215,7 @@ class TfRecordFramer:
                 if size - end < HEADER_BYTES:
                     wanted = end - pos + HEADER_BYTES
                     break
-                self._count_bad("a record of which a part is missing", end - pos)
+                self._count_bad("incomplete record", end - pos)
             else:
                 counts.lines += 1
                 take(data[pos + HEADER_BYTES : end - 4], start + pos)
@@ -247,7 +247,7 @@ class TfRecordFramer:
                 self.bad_bytes += passed
                 self._zeros_from = None
                 return True
-        self._give_up("no record follows a region of zeros")
+        self._give_up("no record after a region of zeros")
         return False
 
     def _give_up(self, reason: str) -> None:

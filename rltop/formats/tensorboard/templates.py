@@ -1,4 +1,4 @@
-"""Events that look as others did before: recognised and read as a whole.
+"""Templates of repeated events: recognised and read as a whole.
 
 A trainer writes the same tags in the same order at every step, so the bytes of a
 step differ from those of the step before in wall times, steps, numbers and checksums

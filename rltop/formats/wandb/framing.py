@@ -150,7 +150,7 @@ class BlockLogFramer:
         """One good chunk: a record, or a piece of one."""
         if kind in (_FULL, _FIRST):
             if self._parts:
-                self._lose_parts("a record without an end")
+                self._lose_parts("incomplete record")
             if kind == _FULL:
                 found.append((part, at))
             else:
@@ -176,12 +176,12 @@ class BlockLogFramer:
             self._counts.nul_bytes += len(rest)
             self.bad_bytes += len(rest)
         elif self._is_synced:
-            self._count_bad("a block whose checksum is wrong", len(rest))
+            self._count_bad("block with a wrong checksum", len(rest))
         else:
             # Reading began in the middle of the file: the first whole block is looked for.
             self.bad_bytes += len(rest)
         if self._parts:
-            self._lose_parts("a record without an end")
+            self._lose_parts("incomplete record")
 
     def _lose_parts(self, reason: str) -> None:
         self._count_bad(reason, self._parts_bytes)

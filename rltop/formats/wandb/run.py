@@ -1,4 +1,4 @@
-"""What a `.wandb` file says of its run: names, and the few settings that help to read it."""
+"""Run information in a `.wandb` file: names and a few settings."""
 
 from __future__ import annotations
 

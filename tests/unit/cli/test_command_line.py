@@ -188,16 +188,16 @@ def test_since_leaves_out_what_happened_before(tmp_path: Path, capsys: pytest.Ca
 def test_rules_are_explained_with_and_without_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = rows(tmp_path / "metrics.jsonl", 40, range(38, 41))
     code, out, _ = run(["check", "--explain", "l1"], capsys)
-    assert code == 0 and out.startswith(" L1  not a number") and "look next" in out and "\x1b" not in out
+    assert code == 0 and out.startswith(" L1  not a number") and "check next" in out and "\x1b" not in out
     code, out, _ = run(["check", "--explain", "L1", path], capsys)
-    assert code == 1 and "verdict     CRIT, since step 38" in out
+    assert code == 1 and "alert       CRIT, since step 38" in out
     code, out, _ = run(["check", "--explain", "L1", "--json", path], capsys)
     document = json.loads(out)
     assert [each["rule"] for each in document["verdicts"]] == ["L1"] and document["events"]
     assert {each["rule"] for each in json.loads(run(["check", "--rules", "--json"], capsys)[1])} > {"L1", "O1"}
     code, out, _ = run(["check", "--rules", path], capsys)
-    assert code == 1 and "judged; fired 1×" in out
-    for argv, words in ((["--explain", "nope"], "'nope'"), ([], "name a metric file")):
+    assert code == 1 and "evaluated; raised 1×" in out
+    for argv, words in ((["--explain", "nope"], "no such rule: nope"), ([], "name a metric file")):
         code, out, err = run(["check", *argv], capsys)
         assert (code, out) == (2, "") and words in err
 

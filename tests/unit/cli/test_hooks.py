@@ -106,7 +106,7 @@ def test_the_environment_tells_the_verdict() -> None:
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [("exit 3", "exit code 3"), ("no-such-command-here", "no such command"), ("kill -9 $$", "ended by signal 9")],
+    [("exit 3", "exit code 3"), ("no-such-command-here", "command not found"), ("kill -9 $$", "killed by signal 9")],
 )
 def test_a_command_that_fails_is_said_and_nothing_more(command: str, words: str) -> None:
     bench = Bench(crit=command)

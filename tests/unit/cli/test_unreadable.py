@@ -126,7 +126,7 @@ def test_a_file_that_fails_in_the_middle_is_not_judged_by_its_beginning(number: 
     trouble = not_read(session.runs[0])
     assert trouble is not None
     assert trouble.message.startswith("cannot read /m.jsonl: ")
-    assert "20 records before that, up to step 20" in trouble.message
+    assert "20 records read before that, up to step 20" in trouble.message
 
 
 def spoilt(folder: Path) -> Path:

@@ -389,7 +389,7 @@ def test_a_command_may_run_rltop_itself(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (1, "")
     said = (tmp_path / "said").read_text()
-    assert "verdict" in said and "since step 38" in said and said.endswith("\n1\n")
+    assert "alert" in said and "since step 38" in said and said.endswith("\n1\n")
 
 
 def test_a_directory_is_looked_at_again_for_the_files_of_a_restart(tmp_path: Path) -> None:

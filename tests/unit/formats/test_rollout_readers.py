@@ -353,7 +353,7 @@ def test_what_is_no_row_is_counted_and_the_rest_is_read(tmp_path: Path, small_pi
     source = LinesDump(str(path))
     look_through(source)
     assert [each.reward for each in source.read(1)] == [None, 0.0]
-    assert list(source.notes) == ["2 lines no JSON", "1 line without a step", "1 line longer than 0 MiB"]
+    assert list(source.notes) == ["2 lines not valid JSON", "1 line without a step", "1 line longer than 0 MiB"]
     with path.open("ab") as file:
         file.write(b'up": 5, "reward": 2}\n')
     look_through(source)

@@ -239,16 +239,16 @@ def test_a_row_that_was_changed_ends_what_is_known():
     [
         (
             {"loss": [0.5] * 5_200, "eval_loss": [0.4] * 80},
-            "2 lists that are not of one length (eval_loss 80, loss 5,200)",
+            "2 lists of different lengths (eval_loss 80, loss 5,200)",
         ),
-        ({f"k{i}": [0.5] * i for i in range(9)}, "9 lists that are not of one length (k0 0, k1 1, k2 2, k3 3, …)"),
-        ({"experiment": "x", "results": {"loss": 1.0}}, "an object of experiment, results"),
+        ({f"k{i}": [0.5] * i for i in range(9)}, "9 lists of different lengths (k0 0, k1 1, k2 2, k3 3, …)"),
+        ({"experiment": "x", "results": {"loss": 1.0}}, "an object with experiment, results"),
     ],
 )
 def test_a_document_without_rows_is_told_by_what_it_holds(document, found) -> None:
     records, decoder = decode(dump(document))
     assert not records
-    assert decoder.counts.first_bad_reason == f"a JSON document without rows: {found}"
+    assert decoder.counts.first_bad_reason == f"JSON document without rows: {found}"
 
 
 def test_columns_may_stand_one_level_down() -> None:

@@ -85,7 +85,7 @@ def test_a_file_that_cannot_be_written_warns_once_and_lets_the_run_go_on(
 ) -> None:
     (tmp_path / "taken").write_text("a file where a folder should be")
     callback = integration.JsonlCallback(tmp_path / "taken" / "metrics.jsonl")
-    with pytest.warns(RuntimeWarning, match="no metrics are written"):
+    with pytest.warns(RuntimeWarning, match="metrics are not being written"):
         callback.on_log(None, state(1), None, logs={"loss": 0.5})
     callback.on_log(None, state(2), None, logs={"loss": 0.5})
 

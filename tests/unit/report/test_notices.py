@@ -91,5 +91,5 @@ def test_a_notice_is_one_line_and_harmless() -> None:
     run = Run(verdicts=(VERDICT._replace(headline="a\x1b[2J\nb"),))
     (notice,) = Announcer(run).news()  # type: ignore[arg-type]
     words = notice_words(notice)
-    assert words.isprintable() and "before the watch began" in words and "since step 3" in words
+    assert words.isprintable() and "before watching started" in words and "since step 3" in words
     assert notice_document(notice)["headline"] == "a\x1b[2J\nb"

@@ -71,12 +71,12 @@ def test_the_check_tells_what_fires_and_what_happened(run: FakeRun) -> None:
 def test_the_check_of_a_calm_run_says_so() -> None:
     calm = run_of(verl_lines(verl_rows(60)))
     calm.verdicts, calm.events = [], []
-    assert "nothing fires at the end" in check_text(Snapshot(calm))
+    assert "no alerts at the end" in check_text(Snapshot(calm))
 
 
 def test_the_check_of_nothing_says_so() -> None:
     text = check_text(Snapshot(run_of(b"not json\n")))
-    assert "no metrics in it" in text
+    assert "no metrics found" in text
     assert "1 bad line" in text
 
 
@@ -92,7 +92,7 @@ def test_the_check_leaves_no_word_of_an_event_out(run: FakeRun, width: int) -> N
 
 def test_the_check_says_what_the_settings_mute(run: FakeRun) -> None:
     assert "muted" not in check_text(Snapshot(run))
-    assert "muted in the settings: L1, O1" in check_text(Snapshot(replace(run, silenced=frozenset({"O1", "L1"}))))
+    assert "muted in the config: L1, O1" in check_text(Snapshot(replace(run, silenced=frozenset({"O1", "L1"}))))
 
 
 def test_the_check_tells_the_facts_that_explain_and_no_routine(run: FakeRun) -> None:

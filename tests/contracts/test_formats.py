@@ -1,0 +1,66 @@
+"""No format without a fuzz target and without a case: a new row in `KINDS` needs both."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.kinds import HEAD_BYTES, KINDS, Kind, kind_of
+
+ROOT = Path(__file__).resolve().parents[2]
+FUZZ = runpy.run_path(str(ROOT / "bench" / "fuzz_target.py"))
+LAZY = runpy.run_path(str(Path(__file__).with_name("test_lazy_imports.py")))
+TARGETS = [name for name in FUZZ["PROMISES"] if name != "anything"]
+"""`anything` reaches every decoder by way of detection, but is not about one of them."""
+
+
+def decoder_class(kind: Kind) -> type:
+    return type(kind.make(JsonlOptions()))
+
+
+def is_fed(cls: type, call: Callable[[], object]) -> bool:
+    """Does `call` give bytes to a decoder of this class?"""
+    fed: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch:
+        plain: Any = vars(cls)["feed"]
+
+        def feed(self: Any, *args: Any) -> Any:
+            fed.append(True)
+            return plain(self, *args)
+
+        patch.setattr(cls, "feed", feed)
+        call()
+    return bool(fed)
+
+
+def cases() -> list[tuple[str, bytes]]:
+    """Name and first bytes of the file of each row of `FORMATS`."""
+    found = []
+    for name, (place, _) in LAZY["FORMATS"].items():
+        path = ROOT / "fixtures" / place
+        paths = sorted(path.glob("*")) if path.is_dir() else [path]
+        heads = [LAZY["MADE"][name]] if name in LAZY["MADE"] else [each.read_bytes() for each in paths]
+        found += [(each.name, head[:HEAD_BYTES]) for each, head in zip(paths, heads, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+def test_a_format_has_a_fuzz_target_with_a_seed_of_its_own(kind: Kind) -> None:
+    """The target feeds the decoder of the format, and one of its seeds is recognised as this format."""
+    cls = decoder_class(kind)
+    for name in TARGETS:
+        own = [seed for seed in FUZZ["seeds"](name) if kind_of(seed[:HEAD_BYTES], "x", is_all=True) is kind]
+        if own and is_fed(cls, lambda name=name, own=own: FUZZ["PROMISES"][name](min(own, key=len))):
+            return
+    pytest.fail(f"{kind.name}: no target in bench/fuzz_target.py feeds {cls.__name__} a file of this format")
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+def test_a_format_has_a_case(kind: Kind) -> None:
+    """A row in `FORMATS` of test_lazy_imports.py, whose file is recognised as this format."""
+    assert any(kind_of(head, name, is_all=True) is kind for name, head in cases()), f"{kind.name}: no row in FORMATS"
