@@ -139,7 +139,7 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
         parts.append(("median ", units.number(group.middle)))
     if group.ratio is not None:
         usual = view.rollouts.usual
-        text = "" if usual is None or width < _ROOMY else f" (one group in 20 is past {units.number(usual.one_group)})"
+        text = "" if usual is None or width < _ROOMY else f" (95th percentile {units.number(usual.one_group)})"
         parts.append(("ratio ", units.number(group.ratio) + text))
     if group.gini is not None:
         parts.append(("Gini ", units.number(group.gini)))
@@ -147,7 +147,7 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
         spread = "" if group.reward_std is None else f" ± {units.number(group.reward_std)}"
         parts.append(("reward ", units.number(group.reward_mean) + spread))
     if group.cut is not None:
-        parts.append(("cut off ", f"{units.count(group.cut)} of {units.count(len(group.completions))}"))
+        parts.append(("truncated ", f"{units.count(group.cut)} of {units.count(len(group.completions))}"))
     if group.discarded:
         parts.append(("discarded ", reasons(group.discarded)))
     return parts
@@ -201,8 +201,8 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
         Column("stop", _stop, Kind.TEXT, least=8, most=stop, priority=4),
         field("turns", "turns", 6, _count, 5),
         field("tools", "tool_calls", 7, _count, 5),
-        field("behind", "off_policy_steps", 8, _count, 6),
-        Column("begins", lambda row: (flat(row.completion.opening), "dim"), Kind.TEXT, least=12, priority=2),
+        field("stale", "off_policy_steps", 8, _count, 6),
+        Column("text", lambda row: (flat(row.completion.opening), "dim"), Kind.TEXT, least=12, priority=2),
     )  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def _number(view: CompletionsView, index: int, completion: Completion) -> str:
 def _stop_text(completion: Completion) -> str:
     if completion.discarded:
         return completion.discarded
-    return completion.stop or ("cut off" if completion.is_truncated else "")
+    return completion.stop or ("truncated" if completion.is_truncated else "")
 
 
 def _paint_list(view: CompletionsView, width: int, glyphs: Glyphs) -> list[Row]:
@@ -291,7 +291,7 @@ class CompletionView(NamedTuple):
 
 
 def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
-    """What is known of it, then what it says, from the prompt to the end; the board scrolls."""
+    """What is known of it, then what it says, from the prompt to the end; the screen scrolls."""
     completion, group = view.completion, view.completions.group
     if completion is None or group is None:
         return paint_completions(view.completions, width, None, glyphs)
@@ -334,12 +334,12 @@ def _facts(view: CompletionView, completion: Completion, group: GroupSummary) ->
         if value is not None:
             parts.append((name, units.number(value)))
     if completion.stop or completion.is_truncated:
-        cut = ", cut off" if completion.is_truncated else ""
+        cut = ", truncated" if completion.is_truncated else ""
         parts.append(("stop ", (flat(completion.stop) or "limit") + cut))
     for name, number in (
         ("turns ", completion.turns),
         ("tool calls ", completion.tool_calls),
-        ("steps behind the policy ", completion.off_policy_steps),
+        ("staleness in steps ", completion.off_policy_steps),
     ):
         if number is not None:
             parts.append((name, units.count(number)))
@@ -353,7 +353,7 @@ def _lines(text: str, width: int) -> Iterator[str]:
     if len(text) > SHOWN_CHARS:
         left_out = len(text) - SHOWN_CHARS
         yield from _lines(text[: SHOWN_CHARS - _END_CHARS], width)
-        yield f"... {units.count(left_out)} characters left out ..."
+        yield f"... {units.count(left_out)} characters omitted ..."
         text = text[-_END_CHARS:]
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = Label.of(line.expandtabs(_TAB)).display
@@ -388,10 +388,10 @@ class CompletionsPage(RolloutPage):
     """The completions of a group."""
 
     help = (
-        "The answers to one prompt: length with a bar (a sign in front and the colour of a warning where it was cut "
-        "off), reward, advantage, why it ended, turns, tool calls, how many updates its policy was behind, and how it "
-        "begins. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
-        "reward or advantage instead of length."
+        "The completions of one prompt: length with a bar (truncated ones have a marker and the warning colour), "
+        "reward, advantage, stop reason, turns, tool calls, staleness (policy updates since it was sampled), and the "
+        "first line. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
+        "another column."
     )
 
     def __init__(self, group: str, order: GroupOrder = GroupOrder.RATIO) -> None:
@@ -439,9 +439,8 @@ class CompletionPage(RolloutPage):
     """The text of a completion."""
 
     help = (
-        "What the prompt was and what the policy answered, with its own line breaks; characters that would not be "
-        "seen are written out. {up}, {down} and {page-down} scroll, {previous} and {next} go to the other completions "
-        "of the group."
+        "The prompt and the completion, with their own line breaks; invisible characters are escaped. {up}, {down} "
+        "and {page-down} scroll, {previous} and {next} go to the other completions of the group."
     )
 
     def __init__(

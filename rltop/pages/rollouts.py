@@ -1,4 +1,4 @@
-"""Prompts and answers on one line, and prompts shown by where they differ.
+"""Prompts and completions on one line, and prompts shown by where they differ.
 
 Pure; knows texts, not where they come from.
 """
@@ -112,9 +112,9 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if view.step is not None and not state.has_failed:
         return _paragraph(f"reading step {units.step(view.step)} ...", width, glyphs, "dim")
     if state.places:
-        done = "" if state.progress is None else f", {units.share(state.progress)} looked through"
+        done = "" if state.progress is None else f", {units.share(state.progress)} scanned"
         where = home_of(state.places, view.run_path.raw)
-        rows = _paragraph(f"no completion of any step in {Label.of(where).display}{done}", width, glyphs, "text")
+        rows = _paragraph(f"no completions in {Label.of(where).display}{done}", width, glyphs, "text")
         return [
             *rows,
             *(row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")),
@@ -122,8 +122,8 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if state.is_given or state.has_failed:
         return [row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")]
     rows = _paragraph(
-        f"No rollouts were found beside {view.run_path.display}. They are one record per completion, which trainers "
-        "write only when asked to:",
+        f"No rollouts found next to {view.run_path.display}. Trainers write them (one record per completion) only "
+        "when configured to:",
         width, glyphs, "text",
     )  # fmt: skip
     rows.append(Row(()))
@@ -139,7 +139,9 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
             builder = RowBuilder(width, glyphs).add(" ").left("", name)
             rows.append(builder.add(f"{glyphs.arrow} {entry.writes}", "dim").row())
     rows.append(Row(()))
-    return rows + _paragraph("Elsewhere? rltop RUN --rollouts PATH, a file, a folder or a glob.", width, glyphs, "text")
+    return rows + _paragraph(
+        "If they are elsewhere: rltop RUN --rollouts PATH (file, folder or glob).", width, glyphs, "text"
+    )
 
 
 def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
@@ -163,8 +165,8 @@ class GroupOrder(enum.StrEnum):
     RATIO = "ratio"
     LONGEST = "longest"
     REWARD = "reward"
-    SPREAD = "spread of rewards"
-    CUT = "cut off"
+    SPREAD = "reward std"
+    CUT = "truncated"
 
 
 class RolloutsView(NamedTuple):
@@ -297,7 +299,7 @@ def _step_note(view: RolloutsView) -> str:
         return ""
     if view.wanted is not None and view.wanted != view.step:
         if state.progress is not None:
-            return f"step {units.step(view.wanted)} not reached yet"
+            return f"step {units.step(view.wanted)} not read yet"
         return f"nearest to step {units.step(view.wanted)}"
     if view.step == state.steps[-1]:
         return "newest step of the dump"
@@ -320,11 +322,11 @@ def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if summary.length_mean is not None:
         parts.append(("mean ", f"{units.number(summary.length_mean)} {view.unit}"))
     if summary.cut_fraction is not None:
-        parts.append(("cut off ", units.percent(summary.cut_fraction)))
+        parts.append(("truncated ", units.percent(summary.cut_fraction)))
     if summary.reward_mean is not None:
         parts.append(("reward ", units.number(summary.reward_mean)))
     if summary.zero_std_fraction:
-        parts.append(("all rewards alike in ", f"{units.share(summary.zero_std_fraction)} of groups"))
+        parts.append(("zero reward variance in ", f"{units.share(summary.zero_std_fraction)} of groups"))
     if summary.discarded:
         parts.append(("discarded ", reasons(summary.discarded)))
     return paint_parts(parts, width, glyphs)
@@ -356,20 +358,20 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if state is None:
         return []
     builder = RowBuilder(width, glyphs).add(" from ", "dim")
-    done = "" if state.progress is None else f"   {units.share(state.progress)} looked through"
+    done = "" if state.progress is None else f"   {units.share(state.progress)} scanned"
     place = Label.of(home_of(state.places, view.run_path.raw)).display
     builder.add(clip_middle(place, max(8, width - 8 - cell_width(done))), "key").add(done, "note")
     rows = [builder.row()]
     shelved = view.shelved
     if shelved is not None and not shelved.summary.has_tokens:
-        text = "this dump counts no tokens: lengths are characters, and so are ratio and Gini"
+        text = "no token counts in this dump: lengths, ratio and Gini are in characters"
         text = text if width >= _ROOMY else "lengths are characters, not tokens"
         rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
     if shelved is not None and any(not group.name for group in view.groups):
-        text = "its rows name neither group nor prompt: they stand as one group"
+        text = "rows have no group or prompt: shown as one group"
         rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
     if shelved is not None and shelved.rollouts.left_out:
-        rows.append(text_row(f"{units.count(shelved.rollouts.left_out)} more are left out", width, glyphs, "warn"))
+        rows.append(text_row(f"{units.count(shelved.rollouts.left_out)} more not shown", width, glyphs, "warn"))
     for note in state.notes[:2]:
         rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(note).display, width - 2, 2)]
     return rows
@@ -377,7 +379,7 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 HEADS: Mapping[GroupOrder, str] = MappingProxyType({
     GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
-    GroupOrder.CUT: "cut",
+    GroupOrder.CUT: "trunc",
 })  # fmt: skip
 """What stands above the column of each order."""
 
@@ -415,7 +417,7 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
             "std", lambda one: (number_or_dash(one.reward_std), "note"), least=5, priority=5,
             sort=lambda one: one.reward_std,
         ),
-        Column("cut", lambda one: _cut(one, has_cut=has_cut), least=4, priority=3, sort=lambda one: one.cut),
+        Column("trunc", lambda one: _cut(one, has_cut=has_cut), least=4, priority=3, sort=lambda one: one.cut),
         Column(
             "discarded", lambda one: (reasons(one.discarded), "note"), Kind.TEXT, least=14, most=14, priority=8,
         ),
@@ -498,12 +500,11 @@ class RolloutsPage(RolloutPage):
     """The groups of a step."""
 
     help = (
-        "The completions of the step on the screen, one row per prompt: how long the longest answer is against the "
-        "median of its group (the others wait for it), how uneven the lengths are (Gini), the rewards and their "
-        "spread, how many answers were cut off or discarded. A sign in front means: more uneven than one group in "
-        "twenty of an ordinary task. {open} opens a group, {previous} and {next} go to the steps before and after "
-        "that the dump has, {order} sorts by something else. Lengths are tokens where the dump has them, else "
-        "characters."
+        "The completions of this step, one row per prompt: longest/median length of the group (the batch waits for the "
+        "longest), Gini of the lengths, mean and std of the rewards, how many completions were truncated or discarded. "
+        "A marker in front: the ratio is above the 95th percentile of an ordinary task. {open} opens a group, "
+        "{previous} and {next} go to other steps of the dump, {order} sorts by another column. Lengths are in tokens "
+        "where the dump has them, else in characters."
     )
 
     def __init__(self) -> None:

@@ -181,7 +181,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") ->
         ),
         Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=3, sort=lambda one: one.age_s),
         Column(
-            "worst",
+            "alerts",
             _paint_verdict,
             Kind.DRAWN,
             least=_LEAST_VERDICT,
@@ -307,12 +307,12 @@ class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
     where = Where.RUNS
-    filter_hint = "part of a name, a path, a trainer, a state or a verdict"
+    filter_hint = "filter by name, path, trainer, state or alert"
     tells_counts: ClassVar[bool] = True
     help = (
-        "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
-        "attention comes first: what died, the worst level, what has fallen silent, what goes on. {open} shows a "
-        "run, {find} filters, {sort} sorts by another column, {runs} goes back to the run that was shown."
+        "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
+        "alert level, stalled, live, finished. {open} opens a run, {find} filters, {sort} sorts by the next column, "
+        "{runs} goes back to the run shown before."
     )
 
     def __init__(self) -> None:

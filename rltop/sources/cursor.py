@@ -389,7 +389,7 @@ def unreachable(error: OSError, size: int) -> Sight:
         error: that a look ended with.
         size: bytes when last seen.
     """
-    return Sight(TailState.LOST, f"lost sight of the file: {reason_of(error)}; still trying", size)
+    return Sight(TailState.LOST, f"file lost: {reason_of(error)}; retrying", size)
 
 
 class Stillness:

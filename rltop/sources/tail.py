@@ -325,7 +325,7 @@ class FolderTail:
 
     def _leave_out(self, path: str, error: OSError) -> None:
         """One archive that cannot be read must not keep the others from being read; it is tried again."""
-        self._left_out[path] = "a link to nothing" if is_missing(error) else reason_of(error)
+        self._left_out[path] = "broken link" if is_missing(error) else reason_of(error)
 
     def _begin(self) -> list[Chunk | Reset]:
         path = self._waiting.pop(0)

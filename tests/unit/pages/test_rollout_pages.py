@@ -150,13 +150,13 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_shown(tmp_path: Pat
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of([{"step": 1, "group": "g", "completion": "begin " + "y" * 900_000 + " end"}]))
     text = text_of(pages(run_with(path), 120, UNICODE)[2])
-    assert "begin" in text and text.endswith("end") and "500,010 characters left out" in text
+    assert "begin" in text and text.endswith("end") and "500,010 characters omitted" in text
 
 
 def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
     run = run_with(write_verl(tmp_path / "dump", [30], has_uid=True))
     text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
-    assert "lengths are characters" in text and "usual" not in text and "▲" not in text
+    assert "are in characters" in text and "usual" not in text and "▲" not in text
 
 
 def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:

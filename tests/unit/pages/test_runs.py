@@ -124,7 +124,7 @@ def test_columns_leave_by_what_they_are_worth():
             assert set(now) > set(order[-1])
             order.append(tuple(now))
     assert [set(now) - set(before) for before, now in pairwise(order)] == [
-        {"worst"}, {"step"}, {"age"}, {"trainer"},
+        {"alerts"}, {"step"}, {"age"}, {"trainer"},
     ]  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
     while now is not None:
         orders.append(now)
         now = next_run_order(now)
-    assert [order.head for order in orders] == ["run", "trainer", "step", "state", "age", "worst"]
+    assert [order.head for order in orders] == ["run", "trainer", "step", "state", "age", "alerts"]
     assert [one.step for one in sort_runs(UNEVEN, Sorting("step"))] == [1_234_567, 123_456, 7, None]
     assert next(one.age_s for one in sort_runs(UNEVEN, Sorting("age", is_falling=False))) == 12.0
     assert sort_runs(UNEVEN, None) == UNEVEN

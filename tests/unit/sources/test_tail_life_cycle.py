@@ -229,7 +229,7 @@ def test_errors_are_waited_out_and_nothing_is_lost(scene: Scene, number: int) ->
     scene.fs.errors = [os_error(number)] * 3
     scene.poll()
     assert scene.state is TailState.LOST
-    assert "still trying" in scene.tail.status.message
+    assert "retrying" in scene.tail.status.message
     scene.settle()
     assert (scene.text(), scene.resets) == (FIRST + OTHER, [])
 
