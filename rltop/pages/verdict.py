@@ -178,8 +178,8 @@ class VerdictPage(Page):
     footer: ClassVar[Sequence[str]] = ("alerts", "mute", "change")
     help = (
         "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
-        "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to the "
-        "next alert, {mute} mutes the rule."
+        "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "
+        "the next alert, {mute} mutes the rule."
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:
