@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from rltop import units
@@ -34,7 +33,7 @@ from rltop.pages.rollouts import (
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, paint_table
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
 
@@ -122,7 +121,7 @@ def paint_completions(
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *_paint_list(view, width, glyphs)], height)
+    return fill([*rows, *paint_table(completion_table(view, width, glyphs), width, glyphs)], height)
 
 
 def _name(group: GroupSummary, width: int) -> str:
@@ -153,10 +152,9 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
     return parts
 
 
-HEADS: Mapping[CompletionOrder, str] = MappingProxyType({
-    CompletionOrder.LENGTH: "length", CompletionOrder.REWARD: "reward", CompletionOrder.ADVANTAGE: "advantage",
-})  # fmt: skip
-"""What stands above the column of each order; that of the length is called by its unit."""
+def _heads(view: CompletionsView) -> Mapping[CompletionOrder, str]:
+    """What stands above the column of each order; lengths are called by their unit."""
+    return {**{each: each.value for each in CompletionOrder}, CompletionOrder.LENGTH: _unit(view)}
 
 
 class _Row(NamedTuple):
@@ -234,20 +232,20 @@ def _stop_text(completion: Completion) -> str:
     return completion.stop or ("truncated" if completion.is_truncated else "")
 
 
-def _paint_list(view: CompletionsView, width: int, glyphs: Glyphs) -> list[Row]:
+def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
+    """The completions of a group under their heads; arguments as in `completion_columns`."""
     shelved = view.rollouts.shelved
     rows = [
         _Row(_number(view, i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
         for i, each in enumerate(view.completions)
     ]
-    table = Table(
+    return Table(
         completion_columns(view, width, glyphs),
         rows,
         target=lambda row: Target(TargetKind.COMPLETION, _key(row.completion), view.rollouts.step),
-        sorting=Sorting(_unit(view) if view.order is CompletionOrder.LENGTH else HEADS[view.order]),
+        sorting=Sorting(_heads(view)[view.order]),
         sign=lambda row: (glyphs.threshold if row.completion.is_truncated else "", "warn"),
     )
-    return paint_table(table, width, glyphs)
 
 
 def _key(completion: Completion) -> str:
@@ -400,6 +398,7 @@ class CompletionsPage(RolloutPage):
         self._group = group
         self._group_order = order
         self._order = CompletionOrder.LENGTH
+        self._width = 0
 
     def _view(self, moment: Moment) -> CompletionsView:
         """The group on the page; of a step that has none of its name, the first."""
@@ -408,6 +407,7 @@ class CompletionsPage(RolloutPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The completions of the group."""
+        self._width = width
         view = self._view(moment)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_completions(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
@@ -429,9 +429,12 @@ class CompletionsPage(RolloutPage):
         self._group = view.rollouts.groups[at].name
         return Redraw()
 
-    def sort(self) -> Effect | None:
-        """Sort by the next column."""
-        self._order = next_of(self._order)
+    def sort(self, moment: Moment) -> Effect | None:
+        """Sort by the next column on the screen."""
+        view = self._view(moment)
+        if view.completions:
+            table = completion_table(view, self._width, moment.glyphs)
+            self._order = next_of(self._order, _heads(view), TablePainter(table, self._width, moment.glyphs).columns)
         return Redraw()
 
 

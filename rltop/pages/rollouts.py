@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, paint_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
@@ -150,7 +150,8 @@ def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
 
 LEAST = (40, 12)
 _MOST_BARS = 16
-_LEAST_BARS = len("lengths")
+_LEAST_BARS = 8
+"""The usual group has as many completions; the head takes seven."""
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
 _LEAST_NAME = 5
@@ -166,7 +167,7 @@ class GroupOrder(enum.StrEnum):
     LONGEST = "longest"
     REWARD = "reward"
     SPREAD = "reward std"
-    CUT = "truncated"
+    TRUNCATED = "truncated"
 
 
 class RolloutsView(NamedTuple):
@@ -240,7 +241,7 @@ def _sorts(group: GroupSummary, order: GroupOrder) -> float:
             value = group.reward_mean
         case GroupOrder.SPREAD:
             value = group.reward_std
-        case GroupOrder.CUT:
+        case GroupOrder.TRUNCATED:
             value = group.cut
         case _:
             value = group.ratio
@@ -264,7 +265,7 @@ def paint_rollouts(
     rows += _paint_summary(view, width, glyphs)[: 2 if is_low else None]
     rows += _paint_notes(view, width, glyphs)[1 if is_low else 0 :]
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *_paint_groups(view, width, glyphs)], height)
+    return fill([*rows, *paint_table(group_table(view, width, glyphs), width, glyphs)], height)
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
@@ -379,7 +380,7 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 HEADS: Mapping[GroupOrder, str] = MappingProxyType({
     GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
-    GroupOrder.CUT: "trunc",
+    GroupOrder.TRUNCATED: "trunc",
 })  # fmt: skip
 """What stands above the column of each order."""
 
@@ -417,13 +418,15 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
             "std", lambda one: (number_or_dash(one.reward_std), "note"), least=5, priority=5,
             sort=lambda one: one.reward_std,
         ),
-        Column("trunc", lambda one: _cut(one, has_cut=has_cut), least=4, priority=3, sort=lambda one: one.cut),
+        Column(
+            "trunc", lambda one: _cut(one, has_cut=has_cut), least=5, priority=3, gap=1, sort=lambda one: one.cut
+        ),
         Column(
             "discarded", lambda one: (reasons(one.discarded), "note"), Kind.TEXT, least=14, most=14, priority=8,
         ),
         Column(
             "lengths", lambda one, cells: _bars(one, cells, bars, glyphs), Kind.DRAWN, least=_LEAST_BARS,
-            most=max(_LEAST_BARS, bars), priority=7, wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
+            most=max(_LEAST_BARS, bars), priority=7, gap=1, wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
         ),
         Column("prompt", lambda one: (prompts[one.name], "dim"), Kind.TEXT, least=_LEAST_PROMPT, priority=6),
     )  # fmt: skip
@@ -451,15 +454,15 @@ def _bars(group: GroupSummary, cells: int, most: int, glyphs: Glyphs) -> tuple[s
     return block_bars(sorted(group.lengths)[-min(cells, most) :], glyphs), "spark"
 
 
-def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    table = Table(
+def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSummary]:
+    """The groups of a step under their heads; arguments as in `group_columns`."""
+    return Table(
         group_columns(view, width, glyphs),
         view.groups,
         target=lambda group: Target(TargetKind.GROUP, group.name, view.step),
         sorting=Sorting(HEADS[view.order]),
         sign=lambda group: (glyphs.rise if _is_uneven(view, group) else "", "warn"),
     )
-    return paint_table(table, width, glyphs)
 
 
 def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
@@ -484,11 +487,11 @@ class RolloutPage(Page):
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Show the one before or after, or sort by something else."""
         if key == "order":
-            return self.sort()
+            return self.sort(moment)
         return self.neighbour(-1 if key == "previous" else 1, moment)
 
-    def sort(self) -> Effect | None:
-        """Sort by the next of what the page can be sorted by."""
+    def sort(self, moment: Moment) -> Effect | None:
+        """Sort by the next column on the screen."""
         return None
 
     @abstractmethod
@@ -511,9 +514,11 @@ class RolloutsPage(RolloutPage):
         """The groups, the most uneven first."""
         super().__init__()
         self._order = GroupOrder.RATIO
+        self._width = 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; what is not known yet has been asked for."""
+        self._width = width
         view = build_rollouts(moment.snapshot, self._order)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
@@ -537,16 +542,30 @@ class RolloutsPage(RolloutPage):
         at = view.state.steps.index(view.step) + by
         return ShowStep(view.state.steps[at]) if 0 <= at < len(view.state.steps) else None
 
-    def sort(self) -> Effect | None:
-        """Sort by the next column."""
-        self._order = next_of(self._order)
+    def sort(self, moment: Moment) -> Effect | None:
+        """Sort by the next column on the screen."""
+        view = build_rollouts(moment.snapshot, self._order)
+        if view.groups:
+            table = group_table(view, self._width, moment.glyphs)
+            self._order = next_of(self._order, HEADS, TablePainter(table, self._width, moment.glyphs).columns)
         return Redraw()
 
 
 OrderT = TypeVar("OrderT", bound=enum.Enum)
+RowT = TypeVar("RowT")
 
 
-def next_of(order: OrderT) -> OrderT:
-    """The order after one; after the last, the first."""
-    orders = list(type(order))
-    return orders[(orders.index(order) + 1) % len(orders)]
+def next_of(order: OrderT, heads: Mapping[OrderT, str], columns: Iterable[Column[RowT]]) -> OrderT:
+    """The order after one; after the last, the first.
+
+    Args:
+        order: the order now.
+        heads: what stands above the column of each order.
+        columns: those that are shown; others are passed over.
+
+    Returns:
+        An order whose column is shown; the same where there is no such column.
+    """
+    orders, shown = list(type(order)), {column.head for column in columns}
+    at = orders.index(order) + 1
+    return next((each for each in (*orders[at:], *orders[:at]) if heads[each] in shown), order)
