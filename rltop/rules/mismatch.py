@@ -238,7 +238,7 @@ class WeightsOffOne(Detector):
 RULES = (
     RuleSpec(
         id="M1",
-        title="mismatch",
+        title="rollout/train mismatch",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("off_policy_kl",),

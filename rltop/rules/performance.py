@@ -203,7 +203,7 @@ class StepSlower(Detector):
         base = finding.baseline or 0.0
         text = f"step time {duration(base)} → {duration(finding.value)}"
         if finding.level is INFO:
-            return f"{text}: slow creep"
+            return f"{text}: gradual increase"
         name, after, before = self._blame()
         if not name:
             return text
