@@ -18,7 +18,7 @@ from typing import NamedTuple
 class Fact(enum.StrEnum):
     """What is checked on the run itself and not in one metric."""
 
-    NONFINITE = "not a number"
+    NONFINITE = "NaN/Inf"
     RESTART = "restart"
 
 

@@ -380,8 +380,8 @@ RULES = (
         measures="number of symptom families",
         detector=InfrastructureOnly,
         runs_always=True,
-        condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) are active "
-        "and no learning family has begun within `calm` records: INFO.",
+        condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) are "
+        "active and no learning family has begun within `calm` records: INFO.",
         thresholds={"families": 2, "calm": 20},
         clear_after=5,
         evidence=EvidenceNames("symptom families", "", Unit.COUNT, threshold=""),

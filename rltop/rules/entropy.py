@@ -97,7 +97,8 @@ class EarlyCollapse(Detector):
     def headline(self, finding: Finding) -> str:
         """How much is lost."""
         gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
-        return f"{percent(gone)} of entropy lost early: {number(finding.baseline or 0)} → {number(finding.value)} nats/token"
+        before, now = number(finding.baseline or 0), number(finding.value)
+        return f"{percent(gone)} of entropy lost early: {before} → {now} nats/token"
 
 
 class EntropySurge(Detector):
@@ -287,7 +288,7 @@ RULES = (
         thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005},
         n_of_m=_TWO_OF_THREE,
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
         why="A sudden rather than gradual loss of entropy is a policy collapsing onto one completion; it rarely "
         "recovers.",
         causes=FALL_CAUSES,
@@ -310,7 +311,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=3,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
         why="Entropy is traded for reward; a healthy run uses three quarters of it in some 200 steps. "
         "Lost in "
         "a fraction of that, or without reward gain, it leaves no room to explore.",
@@ -332,7 +333,7 @@ RULES = (
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
         why="Surging entropy is noise taking over: off-policy data, routing noise, or completions that never end.",
         causes=RISE_CAUSES,
         next=(
@@ -357,7 +358,7 @@ RULES = (
         thresholds={"info": 0.02, "evaluations": 3},
         n_of_m={INFO: NOfM(20, 20), WARN: NOfM(20, 20)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
         why="Little exploration is left; some runs keep learning at this level, so it is INFO.",
         causes=FALL_CAUSES,
         next=NEXT,
@@ -375,11 +376,11 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
         why="A policy that becomes less certain of every token is learning noise, however slowly.",
         causes=RISE_CAUSES,
         next=("off_policy_kl", "clip_frac_high", "staleness_mean", "reward_mean", "response_len_mean"),
-        sources="rLLM issue 116 (rising is fine below 1, degraded at 2); base models start above 1, hence the run-start baseline.",
+        sources="rLLM issue 116 (rising is fine below 1, degraded at 2); base models start above 1: hence a baseline.",
     ),
     RuleSpec(
         id="E7",
@@ -395,7 +396,7 @@ RULES = (
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=20,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
         why="Entropy is traded for reward. A run that has lost it without any gain has no exploration left to recover.",
         causes=FALL_CAUSES,
         next=NEXT,
@@ -413,7 +414,7 @@ RULES = (
         thresholds={"info": _SEQUENCE_SUM, "records": 50},
         n_of_m={INFO: NOfM(5, 5)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
         why="Some loss aggregations sum entropy over the completion; read as per-token it would mean pure noise.",
         causes=("loss aggregated as a sum over tokens", "a trainer that logs sequence entropy"),
         next=("response_len_mean", "loss"),

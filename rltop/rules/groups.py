@@ -201,8 +201,8 @@ class AdvantageScale(Detector):
             )
         if kind == "bound":
             return (
-                f"largest advantage {number(finding.value)} exceeds {number(finding.threshold or 0)}, the bound for this "
-                f"group size"
+                f"largest advantage {number(finding.value)} exceeds {number(finding.threshold or 0)}, the bound for "
+                f"this group size"
             )
         return f"largest advantage {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
@@ -345,6 +345,6 @@ RULES = (
         why="All groups have zero reward variance: only regularisers are left in the update.",
         causes=("a saturated or far too hard task", "identical completions", "a constant reward"),
         next=("reward_max", "reward_mean", "entropy", "truncated_frac", "grad_norm"),
-        sources="a transcribed SDPO run: score 0, gradient 0, and fifty more steps; veRL does not log zero-variance groups.",
+        sources="a transcribed SDPO run: score 0, gradient 0, 50 more steps; veRL does not log zero-variance groups.",
     ),
 )

@@ -69,7 +69,7 @@ class Truncation(Detector):
 
 
 class LengthExplosion(Detector):
-    """T2: mean length more than doubles against the 50 records before, or far outgrows run start without reward gain."""
+    """T2: mean length more than doubles against the 50 records before, or far outgrows run start without gain."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -131,7 +131,7 @@ class NothingEnds(Detector):
 
     def headline(self, finding: Finding) -> str:
         """What the zero means."""
-        return "no completion emits EOS"
+        return "0 completions emit EOS"
 
 
 class LengthCollapse(Detector):
@@ -182,7 +182,7 @@ RULES = (
         thresholds={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("truncated_frac", "start", Unit.FRACTION),
+        evidence=EvidenceNames("truncated_frac", "baseline (run start)", Unit.FRACTION),
         why="A truncated completion is scored unfinished, so the reward is noise.",
         causes=(
             "maximum length too small",
@@ -209,7 +209,7 @@ RULES = (
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "usual", Unit.TOKENS),
+        evidence=EvidenceNames("response_len_mean", "baseline", Unit.TOKENS),
         why="Completions that double in length within a few records are loops, not reasoning.",
         causes=("repetition loops", "EOS unlearned", "a reward for length", "a change of data"),
         next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
@@ -228,7 +228,7 @@ RULES = (
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "usual", Unit.TOKENS),
+        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS),
         why="Completions half as long as at run start have dropped content, possibly without reward loss.",
         causes=("a reward that short completions satisfy", "a length penalty", "a collapse onto one completion"),
         next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
@@ -247,8 +247,8 @@ RULES = (
         why="A policy that never stops is scored on truncated completions only.",
         causes=("EOS not learned, or stop tokens not set", "looping completions", "a collapse"),
         next=("truncated_frac", "response_len_mean", "entropy", "kl_ref", "reward_mean"),
-        sources="TRL logs the number of EOS tokens (PPO) and the mean length of finished completions (GRPO), which is 0 "
-        "where none finished.",
+        sources="TRL logs the number of EOS tokens (PPO) and the mean length of finished completions (GRPO), which is "
+        "0 where none finished.",
     ),
     RuleSpec(
         id="T5",

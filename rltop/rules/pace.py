@@ -46,7 +46,7 @@ class LongerForLonger(Detector):
         self.line = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the run's own start."""
+        """Against run start."""
         values = context.values
         seconds = values.get("time_step")
         if seconds is None:

@@ -246,7 +246,7 @@ class ThroughputDrop(Detector):
         return QUIET if value >= line else Finding(WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start."""
+        """Before and now."""
         return f"throughput {number(finding.baseline or 0)} → {number(finding.value)} tok/s since run start"
 
 
@@ -282,7 +282,7 @@ class Utilisation(Detector):
         return Finding(INFO if has_less_to_do else WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start."""
+        """Before and now."""
         fewer = ": fewer tokens per step" if finding.level is INFO else ""
         return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since run start{fewer}"
 

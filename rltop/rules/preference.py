@@ -361,14 +361,14 @@ RULES = (
     ),
     RuleSpec(
         id="D5",
-        title="chosen likelihood falling",
+        title="chosen likelihood falls",
         family="preference",
         group=Group.LEARNING,
         metrics=("logps_chosen", "dpo_chosen"),
         detector=ChosenFalls,
-        condition="Log-probability of the chosen completions (median of ten) more than `warn` of the first five records, "
-        "and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both completions alone are "
-        "normal.",
+        condition="Log-probability of the chosen completions (median of ten) more than `warn` of the first five "
+        "records, and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both completions "
+        "alone are normal.",
         thresholds={"warn": 0.3, "sigmas": 2.0},
         n_of_m={level: NOfM(5, 8) for level in (INFO, WARN, CRIT)},
         warm_up=_LEVEL,

@@ -132,7 +132,8 @@ class ScaleJump(Detector):
     def headline(self, finding: Finding) -> str:
         """The old range and the new level."""
         low, high = finding.extra
-        return f"reward {number(finding.value)}, range before {number(low)} to {number(high)}: did the reward function change?"
+        before = f"{number(low)} to {number(high)}"
+        return f"reward {number(finding.value)} (range before: {before}): did the reward function change?"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """New level and old range."""

@@ -289,7 +289,7 @@ RULES = (
         n_of_m={WARN: NOfM(3, 5)},
         clear_after=5,
         applies=applicability.has_reference_kl,
-        evidence=EvidenceNames("kl_ref", "usual", Unit.NATS),
+        evidence=EvidenceNames("kl_ref", "baseline", Unit.NATS),
         why="A policy that far from the reference usually generates garbage; and where KL is part of the "
         "objective, the "
         "penalty now dominates it.",

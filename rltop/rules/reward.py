@@ -353,8 +353,8 @@ RULES = (
         metrics=("reward_std", *_METRICS),
         detector=RewardWithoutSpread,
         condition="Standard deviation below `std` in so many records in a row that, given those before, its "
-        "probability is below `chance` (`least` at least, `most` at most), after it had been above, with the reward not "
-        "at its top, or at a top reached from one record to the next.",
+        "probability is below `chance` (`least` at least, `most` at most), after it had been above, with the reward "
+        "not at its top, or at a top reached from one record to the next.",
         thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
         clear_after=5,
         applies=applicability.has_reward,

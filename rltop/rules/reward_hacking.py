@@ -189,8 +189,8 @@ class PartTraded(Detector):
         """The component, and the total."""
         name = Label.of(finding.words[0]).display
         return (
-            f"reward component {name} {number(finding.baseline or 0)} → {number(finding.value)} while total reward rises "
-            f"to {number(finding.extra[0])}"
+            f"reward component {name} {number(finding.baseline or 0)} → {number(finding.value)} while total "
+            f"reward rises to {number(finding.extra[0])}"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
@@ -216,7 +216,7 @@ RULES = (
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "length at run start", Unit.TOKENS, threshold=""),
+        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
         why="Reward that rises while completions vanish is usually earned by something other than the task.",
         causes=("a dominating format or length term", "a reward that short completions satisfy", "a length penalty"),
         next=("reward_component", "val_score", "entropy", "response_len_mean", "kl_ref"),
@@ -237,7 +237,7 @@ RULES = (
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "length at run start", Unit.TOKENS, threshold=""),
+        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
         why="Reasoning makes completions longer and better; a reward for length only makes them longer.",
         causes=("a reward that long completions satisfy", "a loss that favours length", "repetition"),
         next=("val_score", "truncated_frac", "reward_component", "entropy", "kl_ref"),
@@ -245,7 +245,7 @@ RULES = (
     ),
     RuleSpec(
         id="R10",
-        title="reward component traded off",
+        title="component traded off",
         family="reward",
         group=Group.LEARNING,
         metrics=("reward_component", *_METRICS),

@@ -182,10 +182,10 @@ class VanishingGradient(Detector):
         return Finding(WARN, value, start.value, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start."""
+        """Before and now."""
         return (
-            f"gradient norm {number(finding.baseline or 0)} → {number(finding.value)} since run start, although the task "
-            f"is not saturated"
+            f"gradient norm {number(finding.baseline or 0)} → {number(finding.value)} since run start, although the "
+            f"task is not saturated"
         )
 
 
@@ -281,7 +281,7 @@ RULES = (
         thresholds={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
         clear_after=10,
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("grad_norm", "usual", threshold=""),
+        evidence=EvidenceNames("grad_norm", "baseline", threshold=""),
         why="Spikes precede divergence when they repeat or are huge; a lone one of ten to thirty times the "
         "baseline is "
         "routine on runs that end well.",
@@ -348,7 +348,7 @@ RULES = (
         thresholds={"warn": 10.0, "floor": 0.02, "crit": 100.0},
         n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("loss", "usual"),
+        evidence=EvidenceNames("loss", "baseline"),
         why="A loss that leaves its range and stays there is a sign of a bad update; its level alone means little.",
         causes=("learning rate too high", "a diverging KL term", "a change of data"),
         next=("grad_norm", "kl_ref", "lr", "entropy", "reward_mean"),

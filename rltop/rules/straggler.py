@@ -304,7 +304,7 @@ RULES = (
     ),
     RuleSpec(
         id="P8",
-        title="sequence-length imbalance",
+        title="seq-length imbalance",
         family="balance",
         group=Group.SYSTEM,
         metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),

@@ -98,7 +98,7 @@ class ImportanceRatio(Detector):
         return Finding(level, value, base, base * (1.0 + (self.warn if relative > 1 else -self.warn)))
 
     def headline(self, finding: Finding) -> str:
-        """Ratio now and at the start."""
+        """Ratio now and at run start."""
         return f"importance ratio {number(finding.value)} ({number(finding.baseline or 0)} at run start)"
 
 
