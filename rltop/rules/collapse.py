@@ -240,7 +240,7 @@ class SilentFailure(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Which signs."""
-        return f"not learning for 20 records: {' and '.join(finding.words)}"
+        return f"not learning for 20 records: {', '.join(finding.words)}"
 
 
 class MismatchDriven(Detector):

@@ -91,7 +91,7 @@ class LearningRateChange(Detector):
         """From what to what."""
         ratio = finding.extra[0]
         how = f"{number(ratio)}× higher" if ratio > 1 else f"{number(1 / ratio)}× lower"
-        unseen = " than ever before in this run" if finding.level >= WARN else ""
+        unseen = ", highest in this run" if finding.level >= WARN else ""
         if finding.words:
             unseen = "; optimiser unstable within a few records"
         return f"learning rate {finding.baseline:.3g} → {finding.value:.3g}: {how}{unseen}"
