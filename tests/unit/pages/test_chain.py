@@ -97,10 +97,10 @@ def test_a_symptom_alone_is_said_to_be_alone() -> None:
 def test_a_nan_before_is_a_link_of_its_own() -> None:
     view = chain(trl_run(reward=ONSET, nan_at=ONSET - 4))
     first = view.links[0]
-    assert (first.title, first.records) == ("not a number", -4)
+    assert (first.title, first.records) == ("NaN/Inf", -4)
     assert first.signal is not None
     assert first.signal.key == "loss"
-    assert view.conclusion.startswith("not a number came first, 4 records before reward")
+    assert view.conclusion.startswith("NaN/Inf came first, 4 records before reward")
 
 
 def test_a_learning_rate_that_changed_is_found() -> None:
