@@ -94,7 +94,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "collapse",
-                "policy collapses",
+                "the policy collapses",
                 (
                     _NONFINITE, _LR, _GRADIENT, _MISMATCH, _ENTROPY, _CLIP, _STEP_KL, _REF_KL, _LENGTH, _TRUNCATED,
                     _REWARD, _SYNC, _RESTART, _PART,
@@ -102,7 +102,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "kl",
-                "KL or the trust region is exceeded",
+                "KL is too large",
                 (_LR, _GRADIENT, _MISMATCH, _STALE, _STEP_KL, _CLIP, _TRUNCATED, _LENGTH, _ENTROPY, _REWARD),
             ),
             Chain(
@@ -136,7 +136,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "stuck",
-                "policy stops learning",
+                "the policy stops learning",
                 (_LR, _GRADIENT, _ALL_BAD, _ALL_GOOD, _GROUPS, _REWARD, _REF_KL, _TRUNCATED, _ENTROPY, _VALIDATION),
             ),
             Chain(
@@ -189,7 +189,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "critic",
-                "critic no longer fits the returns",
+                "the critic no longer fits the returns",
                 (
                     _link("value_loss", "is the fit lost for good"),
                     _link("return_mean", "the scale the critic has to fit"),
@@ -213,7 +213,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "rm",
-                "reward model does not rank",
+                "the reward model does not rank",
                 (
                     _LR, _GRADIENT, _LOSS, _link("rm_margin", "score gap between chosen and rejected"),
                     _link("rm_accuracy", "does it rank at all"),

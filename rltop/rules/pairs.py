@@ -221,7 +221,7 @@ class PreferenceLost(Detector):
     def headline(self, finding: Finding) -> str:
         """Level and now."""
         what = "rejected preferred" if finding.value <= 0.0 else "chosen and rejected hardly separated"
-        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)} within one record: {what}"
+        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)}: {what}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Level, now, threshold, noise."""

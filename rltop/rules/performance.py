@@ -201,9 +201,11 @@ class StepSlower(Detector):
     def headline(self, finding: Finding) -> str:
         """Before and now, and the stage that accounts for it."""
         base = finding.baseline or 0.0
-        text = f"step time {duration(base)} → {duration(finding.value)}"
         if finding.level is INFO:
-            return f"{text}: gradual increase"
+            return (
+                f"step time slightly up over many steps: now {duration(finding.value)}, {duration(base)} at run start"
+            )
+        text = f"step time {duration(base)} → {duration(finding.value)}"
         name, after, before = self._blame()
         if not name:
             return text

@@ -70,9 +70,10 @@ class RankStraggler(Detector):
         rank, stage = finding.words
         seconds, ranks, step_s = finding.extra
         usual = finding.baseline or 0.0
+        others = "the other rank" if ranks == 2 else f"the other {ranks - 1:.0f} ranks"
         part = f"; {percent(finding.value / step_s)} of step time" if step_s > 0.0 else ""
         return (
-            f"{rank} {duration(finding.value)} behind the other {ranks - 1:.0f} ranks in {stage}: {duration(seconds)} "
+            f"{rank} {duration(finding.value)} behind {others} in {stage}: {duration(seconds)} "
             f"vs median {duration(usual)}{part}"
         )
 

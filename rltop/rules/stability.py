@@ -103,7 +103,7 @@ class GradientSpike(Detector):
     def headline(self, finding: Finding) -> str:
         """Value, factor and how often."""
         ratio, often = finding.extra
-        repeated = f", {often:.0f} of 10 records" if often >= 2 else ""
+        repeated = f", {often:.0f} of the last 10 records" if often >= 2 else ""
         return (
             f"gradient norm {number(finding.value)}: {number(ratio)}× baseline "
             f"{number(finding.baseline or 0)}{repeated}"

@@ -281,5 +281,5 @@ def test_a_run_that_is_called_like_a_command_can_be_named(
     rows(tmp_path / "demo" / "metrics.jsonl", 10)
     for name in ("chek", "./demo", "chek*", "che[k]"):
         assert run(["--once", name], capsys)[0] == 0
-    assert "does not exist" in run(["--once", "./repaly"], capsys)[2]
-    assert "does not exist" in run(["--once", "run_7"], capsys)[2]
+    assert "no such file yet" in run(["--once", "./repaly"], capsys)[2]
+    assert "no such file yet" in run(["--once", "run_7"], capsys)[2]
