@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.catalog.row_sets import ROW_SETS
 from rltop.model import Direction, Metric
-from rltop.trainers import ALL
+from rltop.trainers import ALL, GENERIC
 
 TARGET = Path(__file__).with_name("metrics.md")
 
@@ -18,7 +20,9 @@ INTRODUCTION = """\
 
 Trainers log the same quantity under different keys. rltop maps them to one canonical name, which rules, the
 configuration and `--json` use; the trainer's own key is always shown next to it. Keys that are not listed here are
-shown under their own names. In a key `*` matches any text and `%` any text without a slash.
+shown under their own names. In a key `*` matches any text and `%` any text without a slash. In TensorBoard and W&B,
+keys of TRL, ms-swift and OpenRLHF start with `train/`. *Others* are names that many training loops share. Some loops
+log keys of another system next to their trainer's own: those are listed last.
 """
 
 GOOD = {
@@ -30,15 +34,31 @@ GOOD = {
 
 
 def spellings(metric: str) -> str:
-    """The trainers' keys of a metric, grouped by trainer, each key once."""
-    by_dialect: dict[str, dict[str, None]] = {}
-    seen: set[str] = set()
+    """The trainers' keys of a metric; trainers with the same keys stand together, borrowed keys last."""
+    own: dict[str, dict[str, None]] = {}
+    borrowed: dict[str, dict[str, None]] = {}
     for dialect in ALL:
+        of_main = {alias.pattern for alias in main_of(dialect).aliases if alias.metric == metric}
         for alias in dialect.aliases:
-            if alias.metric == metric and alias.pattern not in seen:
-                seen.add(alias.pattern)
-                by_dialect.setdefault(dialect.name, {})[alias.pattern] = None
-    return "; ".join(f"{name}: {', '.join(f'`{key}`' for key in keys)}" for name, keys in by_dialect.items()) or "none"
+            if alias.metric == metric:
+                name = dialect.name if alias.pattern in of_main else f"{dialect.name} ({dialect.variant})"
+                kind = borrowed if alias.is_borrowed else own
+                kind.setdefault("others" if dialect is GENERIC else name, {})[alias.pattern] = None
+    told = [*together(own), *(f"next to keys of {text}" for text in together(borrowed))]
+    return "; ".join(told) or "none"
+
+
+def main_of(dialect: Dialect) -> Dialect:
+    """The main dialect of the trainer of which this one is a variant."""
+    return next(each for each in ALL if each.name == dialect.name and not each.variant)
+
+
+def together(keys: Mapping[str, Iterable[str]]) -> list[str]:
+    """`trainer, trainer: key, key` for all trainers that have the same keys."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for name, patterns in keys.items():
+        names.setdefault(tuple(patterns), []).append(name)
+    return [f"{', '.join(each)}: {', '.join(f'`{key}`' for key in patterns)}" for patterns, each in names.items()]
 
 
 def entry(metric: Metric) -> str:

@@ -109,7 +109,7 @@ PANELS = (
     _panel("loss", "loss policy_loss nll_loss"),
     _panel("length", "response_len_mean total_len_mean episode_len"),
     _panel("truncation", "truncated_frac stop_count"),
-    _panel("group variance", "zero_std_frac zero_std_count reward_std mixed_group_frac"),
+    _panel("zero-variance groups", "zero_std_frac zero_std_count reward_std mixed_group_frac"),
     _panel("stragglers", "group_len_ratio time_gen_sample_max response_len_max slowest_gen"),
     _panel("rollout/train mismatch", "off_policy_kl rollout_prob_diff_mean rollout_logp_diff_mean is_ratio_mean"),
     _panel("staleness", "staleness_mean staleness_max stale_count"),
@@ -142,7 +142,7 @@ def has_waterfall(dialect: Dialect) -> bool:
 
 def filled(dialect: Dialect) -> set[str]:
     """Names of the panels for which a dialect has a metric."""
-    known = {alias.metric for alias in dialect.aliases}
+    known = {alias.metric for alias in dialect.aliases if not alias.is_borrowed}
     found = {panel.name for panel in PANELS if known & set(panel.metrics)}
     return found | ({WATERFALL} if has_waterfall(dialect) else set())
 
@@ -187,10 +187,10 @@ def meanings() -> str:
     lines = ["| name | trainer and key | is read as |", "|---|---|---|"]
     for name in CAUTION:
         told: dict[str, dict[str, None]] = {}
-        for dialect, key, metric in _aliases():
+        for trainer, key, metric in _aliases():
             section, _, last = key.rpartition("/")
             if name == last or (name == "val" and section.split("/")[0] == "val"):
-                told.setdefault(metric, {})[f"{dialect} `{key}`"] = None
+                told.setdefault(metric, {})[f"{trainer} `{key}`"] = None
         title = f"`{name}/…`" if name == "val" else f"`{name}`"
         for metric, keys in told.items():
             lines.append(f"| {title} | {', '.join(keys)} | {CATALOG[metric].title} |")
@@ -204,11 +204,15 @@ def meanings() -> str:
 
 
 def _aliases() -> Iterable[tuple[str, str, str]]:
-    """Trainer, key and metric of every alias without a wildcard."""
+    """Trainer, key and metric of every alias without a wildcard; a variant is named where only it reads a key so."""
     for dialect in ALL:
+        main = next(each for each in ALL if each.name == dialect.name and not each.variant)
+        of_main = {(alias.pattern, alias.metric) for alias in main.aliases}
         for alias in dialect.aliases if dialect is not GENERIC else ():
             if not set("*%") & set(alias.pattern):
-                yield dialect.name, alias.pattern, alias.metric
+                is_shared = (alias.pattern, alias.metric) in of_main
+                name = dialect.name if is_shared else f"{dialect.name} ({dialect.variant})"
+                yield name, alias.pattern, alias.metric
 
 
 def table(entries: list[SetupHint]) -> str:

@@ -41,7 +41,7 @@ class RltopPalette(CommandPalette):
     def __init__(self, provider: type[Provider], *, is_ascii: bool) -> None:
         super().__init__(
             [provider],
-            placeholder="metric, verdict, theme or action",
+            placeholder="metric, alert, theme or action",
             id="--command-palette",
             classes="-ascii" if is_ascii else None,
         )
@@ -92,7 +92,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
         if key.id not in _NOT_OFFERED:
             yield Command(key.tooltip, "", Act(action_of(key)))
     for name in themes:
-        yield Command(f"theme: {Label.of(name)}{' (now)' if name == theme else ''}", "", SetTheme(name))
+        yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
     for run in moment.runs if len(moment.runs) > 1 else ():
         target = Target(TargetKind.RUN, run.path.raw)
         yield _opening(moment, f"run: {run.name} ({run.state.value})", run.path.raw, target, is_offered=False)
@@ -104,7 +104,7 @@ def _verdicts(moment: Moment) -> Iterator[Command]:
         how = verdict.level.word
         if verdict.state is VerdictState.RECOVERED and verdict.recovered_step is not None:
             how = f"recovered @{units.step(verdict.recovered_step)}"
-        text = f"verdict: {verdict.title} ({how}, rule {verdict.rule})"
+        text = f"alert: {verdict.title} ({how}, rule {verdict.rule})"
         target = Target(TargetKind.VERDICT, verdict.rule, stream=verdict.stream)
         yield _opening(moment, text, verdict.headline, target)
 

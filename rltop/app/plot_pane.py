@@ -65,12 +65,12 @@ def paint_chart(
         markers: what happened meanwhile, for a row of signs below the steps and one that names them.
     """
     if width < LEAST[0] or height < LEAST[1]:
-        return _message(f"no room for a chart: {width}×{height} of {LEAST[0]}×{LEAST[1]}", width, height, glyphs)
+        return _message(f"too small for a chart: {width}×{height}, needs {LEAST[0]}×{LEAST[1]}", width, height, glyphs)
     has_rail = bool(markers) and height >= LEAST[1] + _RAIL_ROWS
     below = _RAIL_ROWS if has_rail else 0
     axes = axes_of(plot, width - LABEL_CELLS, height - 3 - below, has_smooth=has_smooth, has_band=has_band)
     if axes is None:
-        return _message("no value to draw yet", width, height, glyphs)
+        return _message("no values yet", width, height, glyphs)
     try:
         text = _draw(axes, width, height - 1 - below, glyphs, unit)
     except _LIBRARY_ERRORS as error:
@@ -193,9 +193,9 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     entries += [(down, mark.role, mark.label) for mark in axes.marks]
     entries += [("", "dim", _far(level, axes)) for level in axes.far]
     if axes.is_log:
-        entries.append(("", "dim", f"log scale{f', {axes.hidden} not above zero' if axes.hidden else ''}"))
+        entries.append(("", "dim", f"log scale{f', {axes.hidden} values ≤ 0 not shown' if axes.hidden else ''}"))
     if plot.is_approximate:
-        entries.append(("", "dim", "older steps summarised"))
+        entries.append(("", "dim", "older steps downsampled"))
     row = RowBuilder(width, glyphs).add(" ")
     for sign, role, label in entries:
         if cell_width(label) + len(sign) + 1 > row.room:

@@ -19,8 +19,8 @@ _SKIPPED = (
     ("bad_lines", "unreadable"),
     ("oversize_lines", "too long"),
     ("no_step_lines", "without a step"),
-    ("unusable_steps", "steps too large"),
-    ("keys_over_cap", "keys over the cap"),
+    ("unusable_steps", "steps out of range"),
+    ("keys_over_cap", "keys over the limit"),
     ("nul_bytes", "NUL bytes"),
 )
 """What is worth a word on every screen; `--json` has every count."""
@@ -46,9 +46,9 @@ def paint_status(
     if skipped:
         right.append((skipped, "warn"))
     if moment.run.muted:
-        right.append((f"muted {len(moment.run.muted)}{keys.clause('unmute', ': {} undoes')}", "dim"))
+        right.append((f"muted {len(moment.run.muted)}{keys.clause('unmute', ': {} unmutes')}", "dim"))
     if moment.is_paused:
-        right.append((f"paused{_step_text(moment)}{keys.clause('pause', ': {} goes on')}", "paused"))
+        right.append((f"paused{_step_text(moment)}{keys.clause('pause', ': {} resumes')}", "paused"))
     elif moment.at_step is not None:
         right.append((f"{_step_text(moment)}{keys.clause('live', ': {} returns to live')}".strip(), "cursor"))
     if below:
@@ -85,5 +85,5 @@ def left_out_text(left_out: Sequence[tuple[str, str]], width: int) -> str:
     path, reason = left_out[0]
     more = f", and {units.count(len(left_out) - 1)} more" if len(left_out) > 1 else ""
     name = PurePath(path).name if reason else path
-    text = f"left out: {Label.of(name).display}{f': {reason}' if reason else ''}{more}"
-    return text if cell_width(text) <= width else f"{units.count(len(left_out))} left out, unreadable"
+    text = f"not read: {Label.of(name).display}{f': {reason}' if reason else ''}{more}"
+    return text if cell_width(text) <= width else f"{units.count(len(left_out))} unreadable"

@@ -71,8 +71,9 @@ class Spelling:
 
     def caution(self, key: str) -> str:
         """What a key is that is not what its name says; empty for all others."""
-        plain = self.plain(key)
-        return next((what for text, what in self._dialect.misleading if compiled(text).matches(plain)), "")
+        spellings = (key, self.plain(key))
+        found = (what for text, what in self._dialect.misleading if any(map(compiled(text).matches, spellings)))
+        return next(found, "")
 
     def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
         """Signals by metric, each with its rank, in the order of the keys.

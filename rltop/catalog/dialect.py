@@ -1,6 +1,6 @@
 """How one trainer names things: a dialect is data.
 
-Owns the types of that data; the data itself stands in `dialects/`, one file per
+Owns the types of that data; the data itself stands in `trainers/`, one file per
 trainer, and `identify` reads it. Knows nothing of rows or files.
 """
 
@@ -28,6 +28,7 @@ class Alias(NamedTuple):
             What the first to the last wildcard cover becomes the signal's instance.
         metric: canonical name, as in `catalog`.
         algorithms: only for these; empty means all.
+        is_borrowed: not a key of the trainer, but one of another system that loops log next to its keys.
     """
 
     pattern: str
@@ -35,6 +36,7 @@ class Alias(NamedTuple):
     scale: float = 1.0
     shift: float = 0.0
     algorithms: frozenset[Algorithm] = frozenset()
+    is_borrowed: bool = False
 
 
 class Stage(NamedTuple):
@@ -135,6 +137,7 @@ class Dialect(Struct, eq=False):
             are group-normalised with the unbiased deviation, else empty.
         misleading: (pattern, what it is) of keys that are not what their name says, and
             so stand for no metric.
+        variant: what tells it from the trainer's main dialect, which has the same name; empty for that one.
     """
 
     name: str
@@ -149,6 +152,7 @@ class Dialect(Struct, eq=False):
     group_size_keys: tuple[str, ...] = ()
     advantage_keys: tuple[str, ...] = ()
     misleading: tuple[tuple[str, str], ...] = ()
+    variant: str = ""
 
 
 class Identity(NamedTuple):

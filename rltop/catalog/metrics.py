@@ -1,7 +1,7 @@
 """The catalogue: every quantity that rltop knows by meaning.
 
 Owns the canonical names. Knows nothing of trainers: how they spell a metric
-stands in `dialects/`.
+stands in `trainers/`.
 """
 
 from __future__ import annotations

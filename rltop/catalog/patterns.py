@@ -93,5 +93,8 @@ def is_present(text: str, keys: Collection[str] | Mapping[str, object]) -> bool:
     Args:
         text: a pattern of keys.
         keys: every key of the stream.
+
+    Returns:
+        True if at least one key matches.
     """
     return compiled(text).is_in(keys)

@@ -13,108 +13,110 @@ _critic = partial(entry, section="critic", unit=Unit.NONE)
 ENTRIES = (
     _policy(
         name="loss", title="loss", direction=DOWN, related="grad_norm lr policy_loss val_loss",
-        help_text="The number that the optimiser minimises. "
-        "For supervised and preference training it should fall; for policy gradients it hovers and says little.",
+        help_text="What the optimiser minimises; in RL the policy loss plus its regularisers. "
+        "In supervised and preference training it should fall; in policy-gradient training single values say little "
+        "and only a trend over many steps counts.",
     ),
     _policy(
         name="policy_loss", title="policy loss", direction=NONE, related="loss clip_frac kl_old grad_norm",
-        help_text="The policy-gradient part of the loss. "
-        "Its sign and size change from step to step on healthy runs; only a lasting blow-up is a signal.",
+        help_text="Policy-gradient part of the loss. "
+        "Sign and size change from step to step on healthy runs; only a sustained blow-up is a red flag.",
     ),
     _policy(
         name="nll_loss", title="NLL loss", direction=DOWN, related="loss token_accuracy logps_chosen",
         help_text="Negative log-likelihood of the target tokens. "
-        "In preference training it keeps the chosen answers likely.",
+        "In preference training this term keeps the chosen completions likely.",
     ),
     _policy(
         name="aux_loss", title="auxiliary loss", direction=DOWN, related="loss moe_max_vio",
         help_text="Load-balancing loss of a mixture-of-experts model. "
-        "When it rises, the router sends its tokens to fewer experts.",
+        "Rising: the router sends its tokens to fewer experts.",
     ),
     _policy(
         name="moe_max_vio", title="expert imbalance", direction=DOWN, related="aux_loss",
         help_text="How far the busiest expert exceeds its fair share of tokens. "
-        "A collapsed router shows here before it shows in the reward.",
+        "Router collapse shows here before the reward moves.",
     ),
     _policy(
         name="grad_norm", title="gradient norm", direction=TARGET, related="lr loss clip_frac kl_old", low=0.0,
-        help_text="Length of the gradient before clipping. "
-        "Lone spikes are common on healthy runs; repeated spikes, a steady climb or NaN are not.",
+        help_text="L2 norm of the gradient before clipping. "
+        "Isolated spikes are common on healthy runs; repeated spikes, a steady climb or NaN are not.",
     ),
     _policy(
         name="lr", title="learning rate", direction=NONE, related="grad_norm kl_old loss", low=0.0,
-        help_text="Step size of the optimiser as scheduled. "
-        "When loss, KL and gradient jump together, look here first.",
+        help_text="Learning rate as scheduled. "
+        "If loss, KL and gradient norm jump together, check the schedule first.",
     ),
     entry(
         "entropy", "entropy", "policy", Unit.NATS, TARGET,
-        "Mean uncertainty of the policy per token. "
-        "It is the budget for exploration: it falls as the policy commits; a sudden fall without reward is collapse.",
+        "Mean entropy of the policy per token. "
+        "It falls as the policy commits; a sudden drop without a gain in reward is entropy collapse.",
         "reward_std zero_std_frac clip_frac kl_ref", 0.0,
     ),
     entry(
         "entropy_seq", "sequence entropy", "policy", Unit.NATS, TARGET,
-        "Uncertainty summed over a whole answer, so it grows with length. "
-        "Compare it only with itself, and read it beside the response length.",
+        "Entropy summed over a whole completion, so it grows with length. "
+        "Compare it only with its own history, next to the response length.",
         "entropy response_len_mean",
     ),
     fraction(
         "clip_frac", "clip fraction", "policy", TARGET,
-        "Share of tokens whose update was cut off at the edge of the trust region. "
-        "With one update per rollout it is zero by construction; token-level runs of language models show 0.1 to 1 %.",
+        "Share of tokens, or of actions on embodied policies, whose probability ratio was clipped. "
+        "Token-level runs of language models show 0.1–1 %, embodied PPO some 12 %; with one update per rollout it is "
+        "0 by construction.",
         "kl_old ratio_mean lr grad_norm",
     ),
     fraction(
-        "clip_frac_low", "clipped low", "policy", TARGET,
-        "Share of tokens cut off at the lower edge: bad tokens that were already becoming unlikely. "
-        "Much more of this than of the upper edge means that the policy mostly unlearns.",
+        "clip_frac_low", "clip fraction low", "policy", TARGET,
+        "Share of tokens clipped at the lower bound: negative advantage, and already less likely. "
+        "Far above the upper bound's share, the policy mostly unlearns.",
         "clip_frac clip_frac_high",
     ),
     fraction(
-        "clip_frac_high", "clipped high", "policy", TARGET,
-        "Share of tokens cut off at the upper edge: good tokens that were already becoming likely. "
-        "A raised upper limit lets such tokens grow further and keeps entropy up.",
+        "clip_frac_high", "clip fraction high", "policy", TARGET,
+        "Share of tokens clipped at the upper bound: positive advantage, and already more likely. "
+        "A higher upper bound (clip-higher) lets such tokens grow further and keeps entropy up.",
         "clip_frac clip_frac_low entropy",
     ),
     fraction(
-        "clip_frac_low_min", "clipped low, least", "policy", NONE,
-        "Smallest share of tokens cut off at the lower edge over ranks and batches. "
-        "Its distance from the mean shows how uneven the batches are.",
+        "clip_frac_low_min", "clip low, min", "policy", NONE,
+        "Smallest share of tokens clipped at the lower bound, over ranks and batches. "
+        "A wide gap to the mean means uneven batches.",
         "clip_frac_low",
     ),
     fraction(
-        "clip_frac_high_max", "clipped high, most", "policy", NONE,
-        "Largest share of tokens cut off at the upper edge over ranks and batches. "
-        "A single bad batch shows here before it moves the mean.",
+        "clip_frac_high_max", "clip high, max", "policy", NONE,
+        "Largest share of tokens clipped at the upper bound, over ranks and batches. "
+        "One bad batch shows here before it moves the mean.",
         "clip_frac_high",
     ),
     fraction(
-        "clip_frac_lower", "dual clip", "policy", DOWN,
-        "Share of tokens with a negative advantage whose ratio ran past the second bound. "
-        "It is nearly zero on healthy runs.",
+        "clip_frac_lower", "dual-clip fraction", "policy", DOWN,
+        "Share of tokens with negative advantage whose ratio passed the second clip bound. "
+        "Close to zero on healthy runs.",
         "clip_frac ratio_mean",
     ),
     entry(
         "kl_old", "step KL", "policy", Unit.NATS, TARGET,
-        "How far the policy moved within this step, per token; some estimators may be negative. "
-        "Large values mean that the updates are too big for the data they rest on.",
+        "KL between the policy before and after the updates of this step, per token; some estimators can be negative. "
+        "Large values: the updates are too big for the data they rest on.",
         "clip_frac ratio_mean lr grad_norm",
     ),
     entry(
         "kl_ref", "KL to reference", "policy", Unit.NATS, TARGET,
-        "How far the policy is from the reference model, per token or summed over the answer by trainer. "
-        "It is a budget: distance without reward is a warning.",
+        "KL between policy and reference model: per token, or summed over the completion (objective/kl). "
+        "Treat it as a budget: KL that grows while the reward does not is a warning.",
         "reward_mean kl_coef response_len_mean entropy",
     ),
     _policy(
         name="kl_coef", title="KL coefficient", direction=NONE, related="kl_ref kl_reward", low=0.0,
         help_text="Weight of the KL term. "
-        "If a controller adapts it and it keeps rising, the policy pulls away faster than it can be held.",
+        "If a controller adapts it and it keeps rising, the policy drifts away faster than the penalty can hold it.",
     ),
     entry(
         "kl_teacher", "KL to teacher", "policy", Unit.NATS, DOWN,
-        "Distance between student and teacher on the student's own samples. "
-        "Distillation works while this falls and the answers stay whole.",
+        "KL between student and teacher on the student's own samples. "
+        "Distillation works while this falls and the completions stay well-formed.",
         "entropy response_len_mean loss",
     ),
     _policy(
@@ -124,8 +126,8 @@ ENTRIES = (
     ),
     _policy(
         name="ratio_mean", title="importance ratio", direction=TARGET, related="clip_frac kl_old ratio_var", low=0.0,
-        help_text="Mean probability of the tokens now over their probability when they were sampled. "
-        "It belongs near 1; far from it the update rests on data of another policy.",
+        help_text="Mean ratio of a token's probability now to its probability when the step began. "
+        "It should stay near 1; far from it the update rests on data of another policy.",
     ),
     _policy(
         name="ratio_var", title="ratio variance", direction=DOWN, related="ratio_mean clip_frac", low=0.0,
@@ -133,40 +135,40 @@ ENTRIES = (
         "It grows before the mean leaves 1.",
     ),
     entry(
-        "stop_count", "answers ended", "policy", Unit.COUNT, NONE,
-        "Number of end-of-sequence tokens among the answers. "
-        "When it drops to zero, the policy has forgotten how to stop.",
+        "stop_count", "EOS count", "policy", Unit.COUNT, NONE,
+        "EOS tokens in the batch: how many completions finished. "
+        "At zero no completion emits EOS any more.",
         "truncated_frac response_len_mean", 0.0,
     ),
     _critic(
         name="value_loss", title="value loss", direction=DOWN, related="explained_var value_mean return_mean", low=0.0,
-        help_text="Squared error of the critic against the returns. "
-        "It starts high and should fall within the first tens of steps.",
+        help_text="Regression loss of the critic against the returns. "
+        "It starts high and should fall within tens of steps; if it never does, check the reward scale first.",
     ),
     _critic(
         name="value_mean", title="value", direction=TARGET, related="return_mean value_loss",
-        help_text="Mean prediction of the critic. "
+        help_text="Mean value predicted by the critic. "
         "It should sit on the scale of the returns.",
     ),
     _critic(
         name="explained_var", title="explained variance", direction=UP, related="value_loss value_mean", high=1.0,
-        help_text="Share of the variance of the returns that the critic predicts; 1 is perfect. "
-        "Below zero the critic is worse than a constant and its advantages are noise.",
+        help_text="Share of the variance of the returns that the critic explains; 1 is perfect. "
+        "Below 0 it does worse than a constant and the advantages are noise.",
     ),
     fraction(
-        "clip_frac_value", "value clipped", "critic", TARGET,
-        "Share of value updates that were cut off. "
-        "High in the first steps, it should fall once the critic has found the scale.",
+        "clip_frac_value", "value clip frac", "critic", TARGET,
+        "Share of value updates that were clipped. "
+        "High in the first steps; it should fall once the critic has found the scale of the returns.",
         "value_loss explained_var",
     ),
     _critic(
-        name="grad_norm_critic", title="critic gradient", direction=TARGET, related="value_loss lr_critic", low=0.0,
-        help_text="Length of the critic's gradient before clipping. "
-        "Very large values in the first twenty steps are usual.",
+        name="grad_norm_critic", title="critic grad norm", direction=TARGET, related="value_loss lr_critic", low=0.0,
+        help_text="L2 norm of the critic's gradient before clipping. "
+        "Very large values in the first 20 steps are normal.",
     ),
     _critic(
-        name="lr_critic", title="critic rate", direction=NONE, related="value_loss grad_norm_critic", low=0.0,
+        name="lr_critic", title="critic LR", direction=NONE, related="value_loss grad_norm_critic", low=0.0,
         help_text="Learning rate of the critic. "
-        "It is commonly larger than the policy's.",
+        "Commonly higher than the policy's.",
     ),
 )  # fmt: skip

@@ -13,73 +13,73 @@ _judge = partial(entry, section="reward model", unit=Unit.NONE)
 ENTRIES = (
     fraction(
         "dpo_accuracy", "pair accuracy", "preference", UP,
-        "Share of pairs in which the chosen answer gets the higher implicit reward. "
-        "It starts at one half or below; 0.6 to 0.8 is usual on human pairs, 1.0 smells of overfitting.",
+        "Share of pairs in which the chosen completion has the higher implicit reward. "
+        "It starts at 50 % or below; 60–80 % is typical on human pairs, 100 % suggests overfitting.",
         "dpo_margin val_acc loss",
     ),
     _pref(
         name="dpo_margin", title="reward margin", direction=UP, related="dpo_accuracy dpo_chosen dpo_rejected",
-        help_text="Implicit reward of the chosen answer minus that of the rejected one. "
+        help_text="Implicit reward of the chosen completion minus that of the rejected one. "
         "It should grow and then level off; growth without end is overfitting.",
     ),
     _pref(
         name="dpo_chosen", title="chosen reward", direction=NONE, related="dpo_rejected dpo_margin logps_chosen",
-        help_text="Implicit reward of the chosen answers relative to the reference. "
-        "It may fall below zero on healthy runs as long as the rejected ones fall faster.",
+        help_text="Implicit reward of the chosen completions, relative to the reference model. "
+        "It may drop below zero on healthy runs as long as that of the rejected ones drops faster.",
     ),
     _pref(
         name="dpo_rejected", title="rejected reward", direction=DOWN, related="dpo_chosen dpo_margin logps_rejected",
-        help_text="Implicit reward of the rejected answers relative to the reference. "
+        help_text="Implicit reward of the rejected completions, relative to the reference model. "
         "It should fall.",
     ),
     entry(
         "logps_chosen", "chosen logp", "preference", Unit.NATS, TARGET,
-        "Log-probability of the chosen answers, summed over tokens. "
-        "A large fall means that the policy moves its probability to answers in neither column.",
+        "Log-probability of the chosen completions, summed over tokens. "
+        "A large drop is likelihood displacement: probability moves to completions that are in neither column.",
         "logps_rejected dpo_chosen nll_loss",
     ),
     entry(
         "logps_rejected", "rejected logp", "preference", Unit.NATS, NONE,
-        "Log-probability of the rejected answers, summed over tokens. "
+        "Log-probability of the rejected completions, summed over tokens. "
         "It should fall, and faster than that of the chosen ones.",
         "logps_chosen dpo_rejected",
     ),
     _pref(
         name="logits_chosen", title="chosen logits", direction=NONE, related="logits_rejected logps_chosen",
-        help_text="Mean logit over the tokens of the chosen answers. "
+        help_text="Mean logit over the tokens of the chosen completions. "
         "It has no scale of its own; only a jump says something.",
     ),
     _pref(
         name="logits_rejected", title="rejected logits", direction=NONE, related="logits_chosen logps_rejected",
-        help_text="Mean logit over the tokens of the rejected answers. "
+        help_text="Mean logit over the tokens of the rejected completions. "
         "It has no scale of its own; only a jump says something.",
     ),
     fraction(
         "token_accuracy", "token accuracy", "preference", UP,
         "Share of target tokens that the model ranks first. "
-        "It rises with the likelihood of the data and nears 1 when the data are memorised.",
+        "It rises as the model fits the data; close to 100 % the data are memorised.",
         "loss nll_loss val_loss",
     ),
     fraction(
         "rm_accuracy", "pair accuracy", "reward model", UP,
-        "Share of pairs that the reward model orders as the label does. "
-        "One half is guessing; near 1 on training pairs calls for a look at the evaluation pairs.",
+        "Share of pairs that the reward model ranks as labelled. "
+        "50 % is chance; close to 100 % on training pairs, check the evaluation pairs.",
         "rm_margin val_acc loss",
     ),
     _judge(
         name="rm_margin", title="score margin", direction=UP, related="rm_accuracy rm_reward_mean",
-        help_text="Mean score of the chosen minus that of the rejected answers. "
-        "Towards zero the model no longer tells them apart.",
+        help_text="Mean score of the chosen minus that of the rejected completions. "
+        "Near zero the model no longer tells them apart.",
     ),
     _judge(
         name="rm_chosen", title="chosen score", direction=UP, related="rm_rejected rm_accuracy rm_margin",
-        help_text="Mean score of the chosen answers. "
-        "Only its distance from the rejected ones means something, not its level.",
+        help_text="Mean score of the chosen completions. "
+        "Only the gap to the rejected ones counts, not the level.",
     ),
     _judge(
         name="rm_rejected", title="rejected score", direction=DOWN, related="rm_chosen rm_accuracy rm_margin",
-        help_text="Mean score of the rejected answers. "
-        "Only its distance from the chosen ones means something, not its level.",
+        help_text="Mean score of the rejected completions. "
+        "Only the gap to the chosen ones counts, not the level.",
     ),
     _judge(
         name="rm_reward_mean", title="mean score", direction=TARGET, related="rm_margin rm_reward_min rm_reward_max",
@@ -88,12 +88,12 @@ ENTRIES = (
     ),
     _judge(
         name="rm_reward_min", title="lowest score", direction=NONE, related="rm_reward_mean rm_reward_max",
-        help_text="Smallest output of the reward model in the step. "
-        "With the largest it shows the range of the scale.",
+        help_text="Lowest output of the reward model in the step. "
+        "With the highest it gives the range of the scale.",
     ),
     _judge(
         name="rm_reward_max", title="highest score", direction=NONE, related="rm_reward_mean rm_reward_min",
-        help_text="Largest output of the reward model in the step. "
-        "With the smallest it shows the range of the scale.",
+        help_text="Highest output of the reward model in the step. "
+        "With the lowest it gives the range of the scale.",
     ),
 )  # fmt: skip

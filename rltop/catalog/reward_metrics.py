@@ -14,230 +14,240 @@ _groups = partial(entry, section="groups", unit=Unit.NONE)
 ENTRIES = (
     _reward(
         name="reward_mean", title="reward", direction=UP, related="reward_std val_score reward_component kl_ref",
-        help_text="Mean reward of the completions in this step, before any KL penalty where the trainer logs both. "
-        "It should rise; compare it with validation, because a reward can rise while the answers get worse.",
+        help_text="Mean reward of the completions or rollout chunks in this step, before any KL penalty where the "
+        "trainer logs both. "
+        "It should rise; compare it with validation, because a hacked reward rises while the completions get worse.",
     ),
     _reward(
         name="score_mean", title="raw score", direction=UP, related="reward_mean reward_final kl_ref",
-        help_text="Mean score of the reward function or reward model alone, before penalties are subtracted. "
-        "Where it and the penalised reward drift apart, the penalty has become a large part of the objective.",
+        help_text="Mean score of the reward function or reward model alone, before penalties. "
+        "If it and the penalised reward drift apart, the penalty has become a large part of the objective.",
     ),
     _reward(
         name="reward_final", title="penalised reward", direction=UP, related="score_mean kl_reward kl_ref",
-        help_text="Mean reward after the KL penalty and other shaping, which is what the optimiser maximises. "
-        "It is lower than the raw score by what the penalties cost.",
+        help_text="Mean reward that the optimiser maximises: after KL penalty, shaping, normalisation or filtering. "
+        "Where only penalties are taken off, the gap to the raw score is what they cost.",
     ),
     _reward(
         name="kl_reward", title="KL penalty", direction=NONE, related="reward_final kl_ref kl_coef",
-        help_text="The part of the reward that is not the score: usually minus the KL coefficient times the KL. "
-        "A large negative value means that the policy pays for its distance from the reference.",
+        help_text="Part of the reward that is not the score: usually minus the KL coefficient times the KL. "
+        "Large and negative: the policy pays for its distance from the reference.",
     ),
     _reward(
-        name="reward_std", title="reward spread", direction=TARGET, related="zero_std_frac reward_mean adv_max",
-        help_text="Standard deviation of the rewards, in group methods within the answers to one prompt. "
-        "Group methods learn from this contrast: at zero there is no gradient.",
+        name="reward_std", title="reward std", direction=TARGET, related="zero_std_frac reward_mean adv_max",
+        help_text="Standard deviation of the rewards: within groups, or over all samples of the step (Telescope, "
+        "rollout/reward_std). "
+        "Group methods learn from this spread; at zero there is no gradient.",
     ),
     _reward(
-        name="reward_max", title="best reward", direction=NONE, related="reward_mean reward_min reward_std",
-        help_text="Largest reward in the step. "
-        "When it equals the smallest, all completions earned the same and nothing tells them apart.",
+        name="reward_max", title="max reward", direction=NONE, related="reward_mean reward_min reward_std",
+        help_text="Highest reward in the step. "
+        "If it equals the lowest, all completions earned the same and there is nothing to learn from.",
     ),
     _reward(
-        name="reward_min", title="worst reward", direction=NONE, related="reward_mean reward_max reward_std",
-        help_text="Smallest reward in the step. "
-        "A sudden fall usually comes from a penalty or from a reward function that failed.",
+        name="reward_min", title="min reward", direction=NONE, related="reward_mean reward_max reward_std",
+        help_text="Lowest reward in the step. "
+        "A sudden drop usually comes from a penalty or from a reward function that failed.",
     ),
     _reward(
-        name="reward_component", title="reward part", direction=UP, related="reward_mean reward_component_std",
-        help_text="Mean of one reward function of several. "
-        "When one part falls while the sum rises, the policy trades what you want for what is easy.",
+        name="reward_component", title="reward component", direction=UP, related="reward_mean reward_component_std",
+        help_text="Mean of one reward function, or of another number that the environment returns per sample: tool "
+        "calls, time spent. "
+        "If one reward function drops while the total rises, the policy trades what you want for what is easy.",
     ),
     _reward(
-        name="reward_component_std", title="reward part spread", direction=NONE, related="reward_component reward_std",
-        help_text="Standard deviation of one reward function over the completions of the step. "
-        "Zero means that this function does not tell the completions apart.",
+        name="reward_component_std", title="component std", direction=NONE, related="reward_component reward_std",
+        help_text="Standard deviation of one reward function or sample metric over the step. "
+        "Zero on a reward function: it does not tell the completions apart.",
     ),
     fraction(
-        "success_frac", "success", "reward", UP,
-        "Share of episodes that reached their goal. "
+        "success_frac", "success rate", "reward", UP,
+        "Share of episodes that reached their goal, or of responses that are correct. "
         "For tasks with a yes-or-no outcome it is the reward without its shaping.",
         "reward_mean val_score num_turns_mean",
     ),
     _reward(
         name="episode_return", title="episode return", direction=UP, related="success_frac env_reward episode_len",
         help_text="Sum of the environment's rewards over an episode. "
-        "With a reward that comes only at the goal it says little before the first successes.",
+        "With a sparse reward it says little before the first successes.",
     ),
     _reward(
         name="env_reward", title="step reward", direction=UP, related="episode_return success_frac",
-        help_text="Reward per step of the environment, which some trainers divide by the episode's length. "
-        "Shorter episodes can raise it by themselves.",
+        help_text="Reward per environment step; RLinf divides it by the episode length. "
+        "Shorter episodes alone can raise it.",
     ),
     _reward(
         name="return_mean", title="return", direction=NONE, related="reward_mean value_mean adv_mean",
-        help_text="Mean discounted return per token, the target that a critic is trained towards. "
-        "It should stay on the scale of the critic's values.",
+        help_text="Mean return that the critic is trained towards. "
+        "It should stay on the scale of the predicted values.",
     ),
     _reward(
         name="adv_mean", title="advantage", direction=TARGET, related="adv_max adv_min reward_std",
-        help_text="Mean advantage over the tokens of the step. "
-        "Normalised advantages lie near zero; a lasting offset means that lengths and rewards are correlated.",
+        help_text="Mean advantage in the batch. "
+        "Normalised advantages sit near zero; with per-token losses a lasting offset means that length and reward are "
+        "correlated.",
     ),
     _reward(
-        name="adv_max", title="largest advantage", direction=NONE, related="adv_mean adv_min reward_std",
-        help_text="Largest advantage of any token in the step. "
-        "In group methods it is bounded by the group size, so a value far beyond that bound is a fault.",
+        name="adv_max", title="max advantage", direction=NONE, related="adv_mean adv_min reward_std",
+        help_text="Largest advantage in the batch. "
+        "Normalised within groups of n it cannot exceed (n - 1)/sqrt(n), so more is a bug; other estimators have no "
+        "such bound.",
     ),
     _reward(
-        name="adv_min", title="smallest advantage", direction=NONE, related="adv_mean adv_max reward_std",
-        help_text="Smallest advantage of any token in the step. "
-        "Strongly negative outliers push single tokens down hard and are a frequent source of gradient spikes.",
+        name="adv_min", title="min advantage", direction=NONE, related="adv_mean adv_max reward_std",
+        help_text="Smallest advantage in the batch. "
+        "Strongly negative outliers push a few samples down hard and often cause gradient spikes.",
     ),
     _reward(
-        name="adv_std", title="advantage spread", direction=NONE, related="adv_mean adv_max reward_std", low=0.0,
-        help_text="Standard deviation of the advantages in the step. "
-        "At zero no answer is better than another and nothing is learned.",
+        name="adv_std", title="advantage std", direction=NONE, related="adv_mean adv_max reward_std", low=0.0,
+        help_text="Standard deviation of the advantages in the batch. "
+        "At zero nothing is learned.",
     ),
     _val(
         name="val_score", title="validation", direction=UP, related="reward_mean val_best val_acc response_len_mean",
-        help_text="Score on the held-out tasks, the number that the run is for. "
-        "It is only logged now and then and is noisy for small test sets: look at several evaluations, not at one.",
+        help_text="Score on held-out tasks: what the run is for, in the evaluation's own unit (0.62 may be an "
+        "accuracy of 62 % or a mean reward). "
+        "Small test sets are noisy: judge by several evaluations, not by one.",
     ),
     _val(
-        name="val_best", title="validation best-of", direction=UP, related="val_score val_passk entropy",
-        help_text="Validation score of the best of several answers to each task. "
-        "If it falls while the mean rises, the policy grows narrow.",
+        name="val_best", title="validation best@k", direction=UP, related="val_score val_passk entropy",
+        help_text="Validation score of the best of k completions per task. "
+        "If it drops while the mean rises, the policy loses diversity.",
     ),
     fraction(
         "val_passk", "pass@k", "validation", UP,
-        "Share of held-out tasks of which at least one of k answers is right. "
-        "It measures what the policy can reach, where the mean measures what it does by habit.",
+        "Share of held-out tasks that at least one of k completions solves. "
+        "It shows what the policy can reach; the mean shows what it usually does.",
         "val_score val_best entropy",
     ),
     fraction(
         "val_acc", "eval accuracy", "validation", UP,
         "Accuracy on the evaluation set. "
-        "When it stays behind the training accuracy, the run memorises its data.",
+        "If training accuracy pulls ahead of it, the run overfits.",
         "val_loss dpo_accuracy rm_accuracy val_score",
     ),
     _val(
         name="val_loss", title="eval loss", direction=DOWN, related="loss val_acc",
         help_text="Loss on the evaluation set. "
-        "Rising while the training loss falls is the mark of overfitting.",
+        "Rising while the training loss falls: overfitting.",
     ),
     _val(
         name="val_margin", title="eval margin", direction=UP, related="dpo_margin val_acc val_loss",
-        help_text="Mean reward margin between chosen and rejected answers of the evaluation set. "
-        "It can keep growing while evaluation accuracy falls, so it does not prove progress by itself.",
+        help_text="Mean reward margin between chosen and rejected completions of the evaluation set. "
+        "It can grow while evaluation accuracy drops, so it is no proof of progress.",
     ),
     _val(
         name="val_aux", title="validation detail", direction=NONE, related="val_score val_best",
-        help_text="A secondary number of the validation run, such as a worst-of-n score or a number of turns. "
-        "It explains why the main score moved.",
+        help_text="Secondary metric of the validation run: mean validation reward, worst@k, number of turns. "
+        "Use it to explain why the main score moved.",
     ),
     entry(
         "val_response_len", "eval length", "validation", Unit.TOKENS, NONE,
-        "Mean length of the answers on the evaluation tasks. "
-        "Together with the score it tells a better answer from a merely longer one.",
+        "Mean completion length on the evaluation tasks. "
+        "Next to the score it tells better completions from merely longer ones.",
         "val_score response_len_mean", 0.0,
     ),
     fraction(
         "val_truncated_frac", "eval truncated", "validation", DOWN,
-        "Share of evaluation answers that hit the length limit. "
-        "Truncated answers usually count as wrong, which hides what the policy knows.",
+        "Share of evaluation completions that hit the length limit. "
+        "Truncated ones usually count as wrong, which hides what the policy knows.",
         "val_score truncated_frac",
     ),
     fraction(
-        "zero_std_frac", "no-contrast groups", "groups", DOWN,
-        "Share of prompts whose answers all earned the same reward. "
-        "Such groups have zero advantage and teach nothing; near 1 the run stands still.",
+        "zero_std_frac", "zero-var. groups", "groups", DOWN,
+        "Share of groups whose completions all earned the same reward. "
+        "Zero variance means zero advantage and no gradient; near 100 % training stalls.",
         "reward_std all_good_frac all_bad_frac reward_mean",
     ),
     _groups(
         name="zero_std_count", title="groups filtered", direction=DOWN, related="zero_std_frac filter_pass_rate",
-        help_text="Number of groups dropped because their rewards do not differ. "
-        "It is the price of dynamic sampling: every dropped group was generated for nothing.", low=0.0,
+        help_text="Groups (in Trinity-RFT experiences) dropped for zero reward variance. "
+        "The price of dynamic sampling: each of them was generated for nothing.", low=0.0,
     ),
     fraction(
         "mixed_group_frac", "mixed groups", "groups", UP,
-        "Share of prompts with both better and worse answers. "
-        "Only these groups carry a learning signal.",
+        "Share of groups with both better and worse completions. "
+        "Only these groups give a gradient.",
         "zero_std_frac all_good_frac all_bad_frac",
     ),
     fraction(
-        "all_good_frac", "all-good groups", "groups", NONE,
-        "Share of prompts that every answer solves. "
-        "A high share means that the tasks have become too easy.",
+        "all_good_frac", "all-correct groups", "groups", NONE,
+        "Share of prompts that every completion solves. "
+        "High: the tasks have become too easy.",
         "mixed_group_frac all_bad_frac zero_std_frac",
     ),
     fraction(
-        "all_bad_frac", "all-bad groups", "groups", DOWN,
-        "Share of prompts that no answer solves. "
-        "A high share means tasks that are too hard, or a reward function that rejects everything.",
+        "all_bad_frac", "all-wrong groups", "groups", DOWN,
+        "Share of prompts that no completion solves. "
+        "High: the tasks are too hard, or the reward function rejects everything.",
         "mixed_group_frac all_good_frac zero_std_frac",
     ),
     _groups(
         name="filter_pass_rate", title="filter pass rate", direction=UP, related="zero_std_frac zero_std_count",
-        help_text="How many generated samples survive dynamic filtering. "
-        "The lower it is, the more generation is spent per useful sample.", low=0.0,
+        help_text="Samples kept by dynamic filtering, relative to what was generated; above 1 where a trainer divides "
+        "samples by prompts. "
+        "The lower it is, the more generation each useful sample costs.", low=0.0,
     ),
     _groups(
         name="group_len_ratio", title="group max/median", direction=DOWN, low=1.0,
         related="group_len_gini response_len_max truncated_frac time_step",
-        help_text="Longest answer over median answer within a group, averaged over the groups of the step. "
-        "The group waits for its longest member, so this is the factor by which stragglers stretch generation.",
+        help_text="Longest over median completion length within a group, averaged over the groups of the step. "
+        "A straggler indicator: near 1 all lengths are alike; by how much generation slows down depends on batching "
+        "too.",
     ),
     fraction(
         "group_len_gini", "group length Gini", "groups", DOWN,
-        "Inequality of answer lengths within a group: 0 when all are equal, towards 1 when one holds all tokens. "
-        "Unlike max over median it also sees several long answers among many short ones.",
+        "Gini coefficient of completion lengths within a group: 0 when all are equal, towards 1 when one has all the "
+        "tokens. "
+        "Unlike max/median it also sees several long completions among many short ones.",
         "group_len_ratio group_len_cv",
     ),
     _groups(
         name="group_len_cv", title="group length CV", direction=DOWN, related="group_len_ratio group_len_gini", low=0.0,
-        help_text="Standard deviation over mean of the answer lengths within a group. "
-        "It rises before the longest answer reaches the length limit.",
+        help_text="Standard deviation over mean of the completion lengths within a group. "
+        "It rises before the longest completion reaches the length limit.",
     ),
     fraction(
-        "reward_gini", "reward Gini", "groups", NONE,
-        "Inequality of the rewards within a group; not meaningful where rewards can be negative. "
-        "Near 1 a few answers earn nearly everything.",
+        "reward_gini", "within-group Gini", "groups", NONE,
+        "How concentrated the reward is within a group, or the sample metric that the key names: 0 all equal, towards "
+        "1 one completion has it all. "
+        "Not meaningful where values can be negative.",
         "reward_std zero_std_frac",
     ),
     entry(
-        "discarded_count", "groups discarded", "groups", Unit.COUNT, DOWN,
-        "Samples or groups that were generated but not trained on. "
-        "Every one of them is generation time lost.",
+        "discarded_count", "discarded rollouts", "groups", Unit.COUNT, DOWN,
+        "Rollouts that were generated but not trained on: too stale, or from a group without advantage. "
+        "All of their generation time is lost.",
         "evicted_samples zero_std_count stale_count", 0.0,
     ),
     fraction(
-        "discarded_stale_frac", "discarded: stale", "groups", DOWN,
-        "Share of the discarded samples that were dropped because their policy was too old. "
-        "A high share means that generation cannot keep up with the trainer.",
+        "discarded_stale_frac", "stale discards", "groups", DOWN,
+        "Share of the discarded rollouts that were too many policy versions behind. "
+        "High: rollouts take too long for the pace of the trainer.",
         "discarded_count staleness_mean",
     ),
     fraction(
-        "discarded_zero_frac", "discarded: equal", "groups", DOWN,
-        "Share of the discarded samples whose group earned one and the same reward. "
-        "It is the price of tasks that are too easy or too hard.",
+        "discarded_zero_frac", "zero-adv. discards", "groups", DOWN,
+        "Share of the discarded rollouts whose group earned one and the same reward. "
+        "The price of tasks that are too easy or too hard.",
         "discarded_count zero_std_frac",
     ),
     entry(
-        "cancelled_count", "cancelled", "groups", Unit.COUNT, DOWN,
-        "Samples whose generation was stopped before it ended. "
-        "What they had generated is lost.",
+        "cancelled_count", "cancelled rollouts", "groups", Unit.COUNT, DOWN,
+        "Rollouts cancelled before they finished. "
+        "The tokens generated so far are lost.",
         "discarded_count cancelled_frac", 0.0,
     ),
     entry(
         "sample_count", "samples", "groups", Unit.COUNT, NONE,
-        "Answers or experiences in this step. "
-        "With dynamic sampling it varies, and statistics of few samples are noisy.",
+        "Completions, experiences or groups in this step, by trainer. "
+        "With dynamic sampling it varies, and statistics over few samples are noisy.",
         "zero_std_count discarded_count", 0.0,
     ),
     entry(
         "evicted_samples", "groups evicted", "groups", Unit.COUNT, DOWN,
-        "Groups removed from the buffer because they had grown too old or their rewards do not differ. "
-        "A rising count means that generation and training run at different speeds.",
+        "Groups evicted from the buffer as too stale; veRL counts groups here, whatever the key says. "
+        "Rising: generation and training run at different speeds.",
         "discarded_count staleness_max", 0.0,
     ),
 )  # fmt: skip

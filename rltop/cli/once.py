@@ -52,7 +52,7 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     Returns:
         EXIT_USAGE if one of them could not be read, EXIT_NO_METRICS if none has a row.
     """
-    from rltop.pages.runs import in_order, read_entry
+    from rltop.pages.runs import by_attention, read_entry
     from rltop.report.document import dumps
     from rltop.report.overview_document import once_document
     from rltop.report.text import runs_text
@@ -73,7 +73,7 @@ def print_several(found: Sequence[Found], config: Config, arguments: Namespace) 
     else:
         has_terminal = is_terminal()
         looks = {"use_color": config.use_color(has_terminal), "is_ascii": _is_ascii(config)}
-        say(runs_text(in_order(entries), text_width(arguments.width), **looks))
+        say(runs_text(by_attention(entries), text_width(arguments.width), **looks))
         complain(f"{len(entries)} runs; name one to see its overview")
     if not is_whole:
         return EXIT_USAGE

@@ -1,4 +1,4 @@
-"""What fires, as badges: in two groups, worst first, the rest as a count.
+"""Active alerts as badges: in two groups, worst first, the rest as a count.
 
 Owns how the verdicts that stand at a step are written in one line.
 """
@@ -21,7 +21,7 @@ _GAP = "  "
 
 
 class Badge(NamedTuple):
-    """One rule that fires."""
+    """One active alert."""
 
     rule: str
     title: Label
@@ -36,11 +36,11 @@ class BadgeGroup(NamedTuple):
 
     Attributes:
         name: learning or system.
-        badges: what fires, worst first.
+        badges: active alerts, worst first.
         quiet: rules that apply to this run and do not fire.
         recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
         muted: rules that were muted, from the screen or by the settings.
-        progress: why there is no verdict yet, for example 7/30; empty when there is.
+        progress: why there is no verdict yet, for example "warm-up 7/30"; empty when there is.
     """
 
     name: str
@@ -87,7 +87,7 @@ def _progress(snapshot: Snapshot) -> str:
     if snapshot.identity is None:
         return "waiting for records"
     if snapshot.verdicts.warm_up is not None:
-        return f"{snapshot.verdicts.warm_up[0]}/{snapshot.verdicts.warm_up[1]}"
+        return f"warm-up {snapshot.verdicts.warm_up[0]}/{snapshot.verdicts.warm_up[1]}"
     return ""
 
 
@@ -132,7 +132,7 @@ def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines
 
 def _parts(badge: Badge, glyphs: Glyphs) -> str:
     doubt = "?" if badge.is_provisional else ""
-    return f"{glyphs.level(badge.level)} {badge.title}{doubt} {units.step(badge.since_step)}"
+    return f"{glyphs.level(badge.level)} {badge.title}{doubt} @{units.step(badge.since_step)}"
 
 
 def _rest(group: BadgeGroup, shown: int = 0) -> str:
@@ -187,7 +187,7 @@ def _paint_group(builder: RowBuilder, group: BadgeGroup, stop: int, glyphs: Glyp
         builder.add(f"{_GAP}+{left_out}", LEVEL_ROLES[group.badges[-1].level])
     shown = 0
     for badge in group.recovered if not left_out else ():
-        text = f"{glyphs.recovered} {badge.title} recovered {units.step(badge.since_step)}"
+        text = f"{glyphs.recovered} {badge.title} recovered @{units.step(badge.since_step)}"
         if cell_width(text) + len(_GAP) + reserve > stop - builder.column:
             break
         builder.add(_GAP).add(text, "dim", Target(TargetKind.VERDICT, badge.rule, stream=badge.stream))

@@ -29,7 +29,7 @@ class Banner(Struct):
         rule: that fires.
         onset_step: where it began.
         last_good_step: the step before it, or None where it is no longer known.
-        checkpoint_step: the last known checkpoint before it, or None.
+        checkpoint_step: the last checkpoint logged before it, or None.
         movers: title and step of what moved, first mover first.
     """
 
@@ -62,8 +62,8 @@ def _moved(movers: Sequence[tuple[str, int]]) -> str:
     by_step: dict[int, list[str]] = {}
     for title, step in movers:
         by_step.setdefault(step, []).append(Label.of(title).display)
-    first, *then = (f"{', '.join(titles)} {units.step(step)}" for step, titles in by_step.items())
-    return f"first {first}" + (f", then {', '.join(then)}" if then else "")
+    first, *then = (f"{', '.join(titles)} @{units.step(step)}" for step, titles in by_step.items())
+    return f"first: {first}" + (f", then {', '.join(then)}" if then else "")
 
 
 def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
@@ -77,7 +77,7 @@ def paint_banner(banner: Banner, width: int, glyphs: Glyphs) -> Row:
     if banner.checkpoint_step is not None:
         parts.append(f"checkpoint {units.step(banner.checkpoint_step)}")
     else:
-        parts.append("no checkpoint known before it")
+        parts.append("no earlier checkpoint logged")
     for part in parts:
         if cell_width(part) + 3 <= builder.room:
             builder.add(" · ", "crit").add(part, "strong")

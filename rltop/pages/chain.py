@@ -133,10 +133,10 @@ def axis_line(frame: Frame, glyphs: Glyphs, role: str) -> Line:
 
 
 TOGETHER_RECORDS = 1
-"""Moves within so many records of each other have no order that can be told."""
+"""The order of moves within so many records of each other is inconclusive."""
 
 CLEAR_SIGMAS = 6.0
-"""A move has to be as far as this to be called the first: among a dozen links one strays a little by chance."""
+"""A move has to be as far as this to be called the first: among a dozen links one moves a little by chance."""
 
 _BEFORE_ROWS = 320
 _AFTER_ROWS = 64
@@ -390,9 +390,9 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     """What the order of the moves says, as far as it can be told."""
     known = [link for link in links if link.moved.is_known or link.moved.step is not None]
     if not links:
-        return "the run logs nothing of this chain"
+        return "this run logs none of these metrics"
     if not known:
-        return f"too few records before step {units.step(verdict.since_step)} to say what moved first"
+        return f"not enough history before step {units.step(verdict.since_step)} to tell what moved first"
     has_moved = subject is not None and subject.records is not None
     name = _quoted(subject.title) if subject is not None and has_moved else _ONSET
     origin = subject.records if subject is not None and subject.records is not None else 0
@@ -405,20 +405,20 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
     if moved:
         text = _order(moved, first is not None, name)
     elif drifting and not gaps:
-        text = "nothing in this chain left its course at once"
+        text = "no sudden change in any of these metrics"
     else:
         text = _faint([link for _, _, link in gaps])
     if drifting:
-        text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} drifting already"
-    return f"{text}. An order, not yet a cause" if any(gap < -TOGETHER_RECORDS for gap, _ in moved) else text
+        text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} already drifting"
+    return f"{text}. Order alone is not proof of cause" if any(gap < -TOGETHER_RECORDS for gap, _ in moved) else text
 
 
 def _faint(links: Sequence[ChainLink]) -> str:
     """Nothing moved so far that it could not be chance."""
     if not links:
-        return "nothing else in this chain clearly left its usual range: the symptom stands alone"
-    verb = "strayed, but less" if len(links) == 1 else "strayed, but each less"
-    return f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: no order can be told"
+        return "none of these metrics clearly left its usual range"
+    verb = "moved, but by less" if len(links) == 1 else "moved, but each by less"
+    return f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: order inconclusive"
 
 
 def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -> str:
@@ -434,12 +434,12 @@ def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         return f"{text}; also before it: {', '.join(others)}" if others else text
     if together:
-        what = f"{_listed(together)} moved with {name}, within a record: no order can be told"
+        what = f"{_listed(together)} moved with {name}, within one record: order inconclusive"
         if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
-            what += ", but a learning rate is set, not measured: it did not follow"
+            what += "; the learning rate is a setting, so it did not follow"
         return f"nothing moved before it; {what}" if after else what
     did = "" if name == _ONSET else " did"
-    return f"nothing in this chain moved before {name}{did}; {_listed(after)} followed"
+    return f"none of these metrics moved before {name}{did}; {_listed(after)} followed"
 
 
 def _quoted(title: str) -> str:

@@ -1,4 +1,4 @@
-"""The rows of a chain of diagnosis: one link in each, their charts under one another.
+"""The rows of a chain of diagnosis: one link in each, their charts below one another.
 
 Owns the columns; what the links say was read in `chain`.
 """
@@ -18,9 +18,11 @@ from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
+from rltop.rows.widths import cell_width
 
 _FRONT, _LEVEL = 1, 9
 _LINE_FROM_LEVELS, _LINE_FROM_KEYS = 34, 46
+_TITLE, _SHORT_TITLE = "related metrics, in the order to check", "related metrics"
 
 
 class _Row(NamedTuple):
@@ -87,7 +89,7 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
     rows = [Row(()), _paint_head(view, line if cells else width, width, glyphs)]
     rows += [painter.row(number) for number in range(len(painter.items))]
     if view.markers and view.frame is not None and cells:
-        builder = RowBuilder(width, glyphs).left("    meanwhile", line, "dim")
+        builder = RowBuilder(width, glyphs).left("    other events", line, "dim")
         rows.append(add_rail(builder, view.markers, view.frame.cells, view.frame.cell, glyphs).row())
         rows.append(paint_marker_legend(view.markers, 4, width, glyphs))
     if view.missing:
@@ -99,8 +101,11 @@ def paint_chain(view: ChainView, width: int, glyphs: Glyphs) -> list[Row]:
 
 def _paint_head(view: ChainView, line: int, width: int, glyphs: Glyphs) -> Row:
     """What the chain is for, up to where the lines begin."""
-    builder = RowBuilder(width, glyphs).add(" ").add("look next", "title").add("  ")
-    builder.left(f"when {view.symptom}", max(0, line - (line < width) - builder.column), "dim")
+    stop = line - (line < width)
+    builder = RowBuilder(width, glyphs).add(" ")
+    builder.add(_TITLE if len(_TITLE) < stop - builder.column else _SHORT_TITLE, "title").add("  ")
+    symptom = f"when {view.symptom}"
+    builder.add(symptom if cell_width(symptom) <= stop - builder.column else "", "dim")
     if view.frame is not None and line < width:
         builder.to(line).line(axis_line(view.frame, glyphs, "restart"))
     return builder.row()
@@ -173,13 +178,13 @@ def moved_text(link: ChainLink, *, is_first: bool = False, is_subject: bool = Fa
     if link.moved.is_drift:
         return "drifting"
     if link.moved.step is None:
-        unmoved = "no clear move" if is_subject else "no change"
-        return unmoved if link.moved.is_known else "too few before"
+        unmoved = "no clear change" if is_subject else "no change"
+        return unmoved if link.moved.is_known else "short history"
     records = link.records or 0
     sign = units.MINUS if records < 0 else "+"
     gap = f" ({sign}{units.step(abs(records))})" if records else ""
     if is_first:
         return f"first{gap}"
     if abs(records) <= 1:
-        return f"with it{gap}"
+        return f"together{gap}"
     return f"{'before' if records < 0 else 'after'}{gap}"

@@ -200,12 +200,12 @@ def change_columns(
             "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Kind.NAME,
             least=name if is_sought else min(name, 15), is_steady=is_sought, sort=lambda one: one.signal.key,
         ),
-        Column("usual", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
+        Column("before", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
         Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
-        Column("then", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after),
+        Column("after", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after),
         Column("sigma", _sigma, least=5, sort=lambda one: abs(one.shift.score)),
         Column(
-            "", lambda one: ("one value" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
+            "", lambda one: ("one step" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
             gap=1,
         ),
         Column(head, draw, Kind.DRAWN, least=line or _LEAST_LINE, most=line, priority=0 if line else 3, gap=3),
@@ -225,7 +225,7 @@ def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyph
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     if view.step is None:
-        return fill([text_row("nothing has been logged yet", width, glyphs, "dim")], height)
+        return fill([text_row("no metrics yet", width, glyphs, "dim")], height)
     title = RowBuilder(width, glyphs).add(" ").add(f"WHAT CHANGED AT STEP {units.step(view.step)}", "title")
     rows = [title.row()]
     rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]
@@ -242,25 +242,24 @@ def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyph
     for number, one in enumerate(view.rows):
         if not one.is_outside and not is_quiet:
             is_quiet = True
-            rows += [Row(()), text_row("within their usual range, farthest first", width, glyphs, "dim")]
+            rows += [Row(()), text_row("within usual range, largest change first", width, glyphs, "dim")]
         rows.append(painter.row(number))
     left_out = view.moved - sum(one.is_outside for one in view.rows)
     if left_out > 0:
-        rows.append(text_row(f"and {units.count(left_out)} more that moved less", width, glyphs, "dim"))
+        rows.append(text_row(f"and {units.count(left_out)} more with smaller changes", width, glyphs, "dim"))
     return fill(rows, height)
 
 
 def _summary(view: ChangeView) -> str:
     if not view.judged:
-        return f"too little before: {view.before} records, and it takes 8 values of a key to say what is usual"
+        return f"not enough history: {view.before} records before this step, 8 values per key needed"
     keys = "key" if view.judged == 1 else "keys"
-    verb = "has" if view.moved == 1 else "have"
-    text = f"{units.count(view.moved)} of {units.count(view.judged)} {keys} {verb} left the usual range"
+    text = f"{units.count(view.moved)} of {units.count(view.judged)} {keys} outside the usual range"
     text += f" ({units.count(SIGMAS)} sigma) of the {view.before} records before"
     if view.unknown:
-        text += f"; {units.count(view.unknown)} logged too seldom to tell"
+        text += f"; {units.count(view.unknown)} logged too rarely to tell"
     if view.is_approximate:
-        text += "; older rows are means of folded history"
+        text += "; older rows are downsampled (means)"
     return text
 
 
@@ -307,11 +306,10 @@ class ChangePage(Page):
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
-        "What changed around the step on the screen: every key that is logged, by how far its values from that step on "
-        "lie outside what the records before say is usual, in robust sigmas (1.4826 times the median distance from the "
-        "median, with the trend carried on). The upright line in each chart is the step. {step-back} and {step-on} "
-        "go to other steps, {open} opens a metric. That two things moved together says where to look, not which caused "
-        "which."
+        "What changed around this step: every logged key, ranked by how far its values from this step on lie outside "
+        "its range in the records before, in robust sigmas (1.4826 × MAD, with the trend extrapolated). The vertical "
+        "line in each chart is the step. {step-back} and {step-on} go to other steps, {open} opens a metric. Metrics "
+        "that moved together are where to look; correlation is not cause."
     )
 
     def __init__(

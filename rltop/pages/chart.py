@@ -378,7 +378,7 @@ def paint_marker_legend(markers: Sequence[Marker], indent: int, width: int, glyp
     ruled = [marker for marker in markers if marker.rule]
     # The newest are the ones that are asked for.
     ruled.sort(key=lambda marker: (not marker.is_own, -marker.step))
-    entries = [(*sign_of(one, glyphs), f"{one.rule} {units.step(one.step)}") for one in ruled]
+    entries = [(*sign_of(one, glyphs), f"{one.rule} @{units.step(one.step)}") for one in ruled]
     rest = [
         _summary(kind, word, markers, glyphs)
         for kind, word in (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple
 
 from rltop import units
@@ -34,7 +33,7 @@ from rltop.pages.rollouts import (
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, paint_table
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
 
@@ -122,7 +121,7 @@ def paint_completions(
     for i, line in enumerate(wrap(prompt, width - 9, 1 if is_low else 2) if prompt else ()):
         rows.append(RowBuilder(width, glyphs).add(" ").left("prompt" if i == 0 else "", 7, "dim").add(line).row())
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *_paint_list(view, width, glyphs)], height)
+    return fill([*rows, *paint_table(completion_table(view, width, glyphs), width, glyphs)], height)
 
 
 def _name(group: GroupSummary, width: int) -> str:
@@ -139,7 +138,7 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
         parts.append(("median ", units.number(group.middle)))
     if group.ratio is not None:
         usual = view.rollouts.usual
-        text = "" if usual is None or width < _ROOMY else f" (one group in 20 is past {units.number(usual.one_group)})"
+        text = "" if usual is None or width < _ROOMY else f" (95th percentile {units.number(usual.one_group)})"
         parts.append(("ratio ", units.number(group.ratio) + text))
     if group.gini is not None:
         parts.append(("Gini ", units.number(group.gini)))
@@ -147,16 +146,15 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
         spread = "" if group.reward_std is None else f" ± {units.number(group.reward_std)}"
         parts.append(("reward ", units.number(group.reward_mean) + spread))
     if group.cut is not None:
-        parts.append(("cut off ", f"{units.count(group.cut)} of {units.count(len(group.completions))}"))
+        parts.append(("truncated ", f"{units.count(group.cut)} of {units.count(len(group.completions))}"))
     if group.discarded:
         parts.append(("discarded ", reasons(group.discarded)))
     return parts
 
 
-HEADS: Mapping[CompletionOrder, str] = MappingProxyType({
-    CompletionOrder.LENGTH: "length", CompletionOrder.REWARD: "reward", CompletionOrder.ADVANTAGE: "advantage",
-})  # fmt: skip
-"""What stands above the column of each order; that of the length is called by its unit."""
+def _heads(view: CompletionsView) -> Mapping[CompletionOrder, str]:
+    """What stands above the column of each order; lengths are called by their unit."""
+    return {**{each: each.value for each in CompletionOrder}, CompletionOrder.LENGTH: _unit(view)}
 
 
 class _Row(NamedTuple):
@@ -201,8 +199,8 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
         Column("stop", _stop, Kind.TEXT, least=8, most=stop, priority=4),
         field("turns", "turns", 6, _count, 5),
         field("tools", "tool_calls", 7, _count, 5),
-        field("behind", "off_policy_steps", 8, _count, 6),
-        Column("begins", lambda row: (flat(row.completion.opening), "dim"), Kind.TEXT, least=12, priority=2),
+        field("stale", "off_policy_steps", 8, _count, 6),
+        Column("text", lambda row: (flat(row.completion.opening), "dim"), Kind.TEXT, least=12, priority=2),
     )  # fmt: skip
 
 
@@ -231,23 +229,23 @@ def _number(view: CompletionsView, index: int, completion: Completion) -> str:
 def _stop_text(completion: Completion) -> str:
     if completion.discarded:
         return completion.discarded
-    return completion.stop or ("cut off" if completion.is_truncated else "")
+    return completion.stop or ("truncated" if completion.is_truncated else "")
 
 
-def _paint_list(view: CompletionsView, width: int, glyphs: Glyphs) -> list[Row]:
+def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
+    """The completions of a group under their heads; arguments as in `completion_columns`."""
     shelved = view.rollouts.shelved
     rows = [
         _Row(_number(view, i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
         for i, each in enumerate(view.completions)
     ]
-    table = Table(
+    return Table(
         completion_columns(view, width, glyphs),
         rows,
         target=lambda row: Target(TargetKind.COMPLETION, _key(row.completion), view.rollouts.step),
-        sorting=Sorting(_unit(view) if view.order is CompletionOrder.LENGTH else HEADS[view.order]),
+        sorting=Sorting(_heads(view)[view.order]),
         sign=lambda row: (glyphs.threshold if row.completion.is_truncated else "", "warn"),
     )
-    return paint_table(table, width, glyphs)
 
 
 def _key(completion: Completion) -> str:
@@ -291,7 +289,7 @@ class CompletionView(NamedTuple):
 
 
 def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[Row]:
-    """What is known of it, then what it says, from the prompt to the end; the board scrolls."""
+    """What is known of it, then what it says, from the prompt to the end; the screen scrolls."""
     completion, group = view.completion, view.completions.group
     if completion is None or group is None:
         return paint_completions(view.completions, width, None, glyphs)
@@ -334,12 +332,12 @@ def _facts(view: CompletionView, completion: Completion, group: GroupSummary) ->
         if value is not None:
             parts.append((name, units.number(value)))
     if completion.stop or completion.is_truncated:
-        cut = ", cut off" if completion.is_truncated else ""
+        cut = ", truncated" if completion.is_truncated else ""
         parts.append(("stop ", (flat(completion.stop) or "limit") + cut))
     for name, number in (
         ("turns ", completion.turns),
         ("tool calls ", completion.tool_calls),
-        ("steps behind the policy ", completion.off_policy_steps),
+        ("staleness in steps ", completion.off_policy_steps),
     ):
         if number is not None:
             parts.append((name, units.count(number)))
@@ -353,7 +351,7 @@ def _lines(text: str, width: int) -> Iterator[str]:
     if len(text) > SHOWN_CHARS:
         left_out = len(text) - SHOWN_CHARS
         yield from _lines(text[: SHOWN_CHARS - _END_CHARS], width)
-        yield f"... {units.count(left_out)} characters left out ..."
+        yield f"... {units.count(left_out)} characters omitted ..."
         text = text[-_END_CHARS:]
     for line in text.replace("\r\n", "\n").split("\n"):
         shown = Label.of(line.expandtabs(_TAB)).display
@@ -388,10 +386,10 @@ class CompletionsPage(RolloutPage):
     """The completions of a group."""
 
     help = (
-        "The answers to one prompt: length with a bar (a sign in front and the colour of a warning where it was cut "
-        "off), reward, advantage, why it ended, turns, tool calls, how many updates its policy was behind, and how it "
-        "begins. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
-        "reward or advantage instead of length."
+        "The completions of one prompt: length with a bar (truncated ones have a marker and the warning colour), "
+        "reward, advantage, stop reason, turns, tool calls, staleness (policy updates since it was sampled), and the "
+        "first line. {open} opens the text, {previous} and {next} go to the other groups of the step, {order} sorts by "
+        "another column."
     )
 
     def __init__(self, group: str, order: GroupOrder = GroupOrder.RATIO) -> None:
@@ -400,6 +398,7 @@ class CompletionsPage(RolloutPage):
         self._group = group
         self._group_order = order
         self._order = CompletionOrder.LENGTH
+        self._width = 0
 
     def _view(self, moment: Moment) -> CompletionsView:
         """The group on the page; of a step that has none of its name, the first."""
@@ -408,6 +407,7 @@ class CompletionsPage(RolloutPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The completions of the group."""
+        self._width = width
         view = self._view(moment)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_completions(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
@@ -429,9 +429,12 @@ class CompletionsPage(RolloutPage):
         self._group = view.rollouts.groups[at].name
         return Redraw()
 
-    def sort(self) -> Effect | None:
-        """Sort by the next column."""
-        self._order = next_of(self._order)
+    def sort(self, moment: Moment) -> Effect | None:
+        """Sort by the next column on the screen."""
+        view = self._view(moment)
+        if view.completions:
+            table = completion_table(view, self._width, moment.glyphs)
+            self._order = next_of(self._order, _heads(view), TablePainter(table, self._width, moment.glyphs).columns)
         return Redraw()
 
 
@@ -439,9 +442,8 @@ class CompletionPage(RolloutPage):
     """The text of a completion."""
 
     help = (
-        "What the prompt was and what the policy answered, with its own line breaks; characters that would not be "
-        "seen are written out. {up}, {down} and {page-down} scroll, {previous} and {next} go to the other completions "
-        "of the group."
+        "The prompt and the completion, with their own line breaks; invisible characters are escaped. {up}, {down} "
+        "and {page-down} scroll, {previous} and {next} go to the other completions of the group."
     )
 
     def __init__(

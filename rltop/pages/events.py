@@ -24,14 +24,14 @@ from rltop.store.stream import Stream
 from rltop.structs import Struct, field, replace
 
 _EVENT_WORDS = {
-    EventState.FIRING: "fires",
-    EventState.ESCALATED: "is worse",
+    EventState.FIRING: "raised",
+    EventState.ESCALATED: "escalated",
     EventState.RECOVERED: "recovered",
-    EventState.FACT: "note",
+    EventState.FACT: "info",
 }
 
 PROVISIONAL = "provisional: "
-"""Before what the newest row would say if nothing more came of its step."""
+"""Before an event of the newest row, which may still change."""
 _LEAST_STEP = len("999,999")
 _LEAST_WORDS = 30
 _WITH_FAMILY = 100
@@ -349,7 +349,7 @@ def paint_timeline(
         return too_small(width, height, glyphs, LEAST)
     rows = [_paint_title(snapshot, timeline, width, glyphs)]
     if not snapshot.events:
-        text = "nothing has happened yet" if snapshot.now.loading is None else "history is still being judged"
+        text = "no events yet" if snapshot.now.loading is None else "still checking history"
         return fill([*rows, Row(()), text_row(text, width, glyphs, "dim")], height)
     axis = _Axis(timeline, width - _LANE_CELLS - 1, snapshot.step if snapshot.at_step is not None else None)
     rows.append(axis.head(width, glyphs))
@@ -360,15 +360,15 @@ def paint_timeline(
     rows.append(rule_row(width, glyphs))
     if not timeline.numbers:
         rows.append(
-            text_row(f"no event passes the filter{keys.clause('back', '; {} clears it')}", width, glyphs, "dim")
+            text_row(f"no event matches the filter{keys.clause('back', '; {} clears it')}", width, glyphs, "dim")
         )
         return fill(rows, height)
     room = list_rows(timeline, height)
     rows += _paint_list(snapshot, timeline, timeline.numbers[top : top + room], width, glyphs)
     rows = fill(rows, height - 1)
-    left = [f"{units.count(hidden)} quieter {'family' if hidden == 1 else 'families'} not drawn"] if hidden else []
+    left = [f"{units.count(hidden)} less severe {'family' if hidden == 1 else 'families'} not shown"] if hidden else []
     below = len(timeline.numbers) - top - room
-    left += [f"{units.count(below)} earlier below"] if below > 0 else []
+    left += [f"{units.count(below)} earlier {'event' if below == 1 else 'events'} below"] if below > 0 else []
     return [*rows, text_row(" · ".join(left), width, glyphs, "dim")]
 
 
@@ -386,8 +386,8 @@ def _paint_title(snapshot: Snapshot, timeline: Timeline, width: int, glyphs: Gly
     if wanted.level is not Level.NO_DATA:
         parts.append(f"{wanted.level.word} or worse" if wanted.level is not Level.CRIT else "crit only")
     if wanted.text.strip():
-        parts.append(f"with {Label.of(wanted.text.strip()).display!r}")
-    shown = ", ".join(parts) if parts else "every family, every level"
+        parts.append(f"matching {Label.of(wanted.text.strip()).display!r}")
+    shown = ", ".join(parts) if parts else "all families, all levels"
     return builder.add("   ").add(shown, "note" if parts else "dim").row()
 
 
@@ -464,12 +464,12 @@ class EventsPage(ListPage):
     """Every event of the run: lanes on the step axis, and the list of them with a filter."""
 
     where = Where.TIMELINE
-    filter_hint = "part of a rule, a family or a message"
+    filter_hint = "filter by rule, family or message"
     help = (
-        "Every event of the run. Above, a lane per family over the steps: a bar from where a rule began to fire to "
-        "where it recovered, solid where it was critical. Below, the events, newest first: {open} sets the time "
-        "cursor to the step of one, {open} again opens its rule there; {live} returns to live. What stood on steps "
-        "that a restart went back behind is dim. {find} filters by text, {family} by family, {level} by level."
+        "All events of the run. Top: one lane per rule family over the steps, with a bar from where an alert was "
+        "raised to where it recovered, solid where it was critical. Below: the events, newest first; {open} goes to "
+        "the step of an event, {open} again opens its alert there, {live} returns to live. Events on steps that were "
+        "redone after a restart are dim. {find} filters by text, {family} by family, {level} by level."
     )
 
     def __init__(self) -> None:

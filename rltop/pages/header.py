@@ -193,7 +193,7 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         if level < 5:
             pieces.append(Piece(f" of {units.step(view.step)}", "unit"))
         if _is_mean(view):
-            pieces.append(Piece(" (mean of them)" if level < 3 else " (mean)", "cursor"))
+            pieces.append(Piece(" (mean)", "cursor"))
         pieces.append(Piece(gap))
     elif view.step is not None:
         pieces += [Piece("step ", "unit"), Piece(units.step(view.step), "strong")]
@@ -258,11 +258,11 @@ _WORDS = (
     ("bad_lines", "bad line", "bad lines"),
     ("oversize_lines", "line too long", "lines too long"),
     ("no_step_lines", "line without a step", "lines without a step"),
-    ("unusable_steps", "step too large to be one", "steps too large to be one"),
+    ("unusable_steps", "step out of range", "steps out of range"),
     ("numbered_rows", "row without a step, numbered in order", "rows without a step, numbered in order"),
     ("keys_over_cap", "key over the limit", "keys over the limit"),
-    ("nonfinite_values", "value not finite", "values not finite"),
-    ("crossed_rows", "row of another writer in the same file", "rows of another writer in the same file"),
+    ("nonfinite_values", "NaN/Inf value", "NaN/Inf values"),
+    ("crossed_rows", "row from another writer in the same file", "rows from another writer in the same file"),
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),
     ("nul_bytes", "NUL byte", "NUL bytes"),
@@ -287,7 +287,7 @@ def count_words(counts: Counts) -> list[str]:
         text = f"{units.count(value)} {one if value == 1 else many}"
         if name == "bad_lines" and counts.first_bad_line is not None:
             reason = f": {Label.of(counts.first_bad_reason)}" if counts.first_bad_reason else ""
-            text += f" (first at {units.step(counts.first_bad_line)}{reason})"
+            text += f" (first on line {units.step(counts.first_bad_line)}{reason})"
         if name == "unreadable_files":
             text += f" ({Label.of(counts.first_unreadable)})"
         words.append(text)

@@ -43,7 +43,7 @@ _PLACES = 6
 _DIRECTIONS = {
     Direction.UP: "higher is better",
     Direction.DOWN: "lower is better",
-    Direction.TARGET: "neither high nor low is good by itself",
+    Direction.TARGET: "no preferred direction",
     Direction.NONE: "",
 }
 
@@ -145,12 +145,12 @@ def build_metric(
 def _unknown(snapshot: Snapshot, key: str) -> str:
     """What there is to say of a key that stands for no metric of the catalogue."""
     told = "" if snapshot.identity is None else spelling_of(snapshot.identity.dialect).caution(key)
-    return told or "Not in the catalogue: shown as the trainer writes it."
+    return told or "Not in the catalogue: shown as logged."
 
 
 def _bounds(low: float | None, high: float | None) -> str:
     if low is not None and high is not None:
-        return f"between {units.number(low)} and {units.number(high)} by definition"
+        return f"always between {units.number(low)} and {units.number(high)}"
     if low is not None:
         return f"never below {units.number(low)}"
     return f"never above {units.number(high)}" if high is not None else ""
@@ -196,7 +196,7 @@ def _statistics(snapshot: Snapshot, reading: SignalReading) -> list[Statistic]:
         table.append(Statistic("change", change_text(reading), "", "vs baseline", role))
     verdict = reading.verdict
     if verdict is not None and verdict.baseline is not None and verdict.key in ("", signal.key):
-        table.append(Statistic("against", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
+        table.append(Statistic("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
     if reading.threshold is not None:
         remark = f"rule {verdict.rule}" if verdict is not None else ""
         table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))
@@ -213,10 +213,10 @@ def _nonfinite(snapshot: Snapshot, reading: SignalReading) -> Statistic:
     at = snapshot.at_step
     marks = [mark for mark in snapshot.stream.marks(reading.signal.key) if at is None or mark.step <= at]
     if not marks:
-        return Statistic("not finite", "0")
+        return Statistic("NaN/Inf", "0")
     places = ", ".join(f"{units.nonfinite(mark.kind)} {units.step(mark.step)}" for mark in marks[:_PLACES])
     more = ", …" if reading.mark_count > _PLACES else ""
-    return Statistic("not finite", units.count(reading.mark_count), "", f"at {places}{more}", "crit")
+    return Statistic("NaN/Inf", units.count(reading.mark_count), "", f"at {places}{more}", "crit")
 
 
 def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
@@ -351,11 +351,10 @@ class MetricPage(Page):
     where = Where.CHART
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
-        "One metric over the steps of the run, as logged and smoothed, with the threshold of its rule, the baseline of "
-        "this run, restarts and the beginning of verdicts, between its extremes or its spread where the trainer logs "
-        "them. Under the steps, signs for what else happened: rules that began to fire and recovered, restarts, "
-        "checkpoints, validations. Below, its numbers, what it means, and related metrics: {open} opens them. "
-        "The chart follows the newest step until it is moved away from it."
+        "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
+        "restarts, alert onsets, and a min/max or spread band where logged. The markers under the steps are alerts "
+        "raised and recovered, restarts, checkpoints and validations. Below: statistics, what the metric means, and "
+        "related metrics; {open} opens one. The chart follows the newest step until you pan or zoom."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:

@@ -463,7 +463,7 @@ class MetricsPage(ListPage):
     """Every metric that is logged: by section and group, or whatever matches what is typed."""
 
     where = Where.METRICS
-    filter_hint = "part of a key"
+    filter_hint = "filter by key, title or name"
     help = (
         "Every key of the run, by section and group, with its newest value, its change against the baseline and its "
         "history. {find} filters by any part of a key, a title or a canonical name, as you type; {back} clears the "

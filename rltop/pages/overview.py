@@ -53,7 +53,7 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     if grave is not None:
         return grave
     if snapshot.now.failure.raw:
-        return Sentence(Label.of(f"no metrics yet, and an error was logged: {snapshot.now.failure.raw}"), Level.WARN)
+        return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.now.failure.raw}"), Level.WARN)
     if snapshot.counts.lines:
         lines = f"{units.count(snapshot.counts.lines)} {'line' if snapshot.counts.lines == 1 else 'lines'}"
         # Where nothing could be read as a row, what is wrong with it says more than what it lacks.
@@ -73,7 +73,7 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
 
 
 def _grave(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
-    """What stands before every verdict: the file is out of sight, or the run has died."""
+    """What stands before every verdict: the file is lost, or the run has died."""
     if snapshot.now.state is RunState.LOST:
         return Sentence(Label.of(_lost(snapshot.now.state_note)), Level.CRIT)
     if snapshot.now.state is not RunState.DIED:
@@ -92,15 +92,15 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
     if snapshot.now.state in (RunState.STALLED, RunState.WAITING) and snapshot.now.state_note:
         return Sentence(Label.of(snapshot.now.state_note), Level.WARN)
     if snapshot.now.failure.raw and snapshot.now.state in (RunState.LIVE, RunState.QUIET):
-        return Sentence(Label.of(f"an error was logged since the newest step: {snapshot.now.failure.raw}"), Level.WARN)
+        return Sentence(Label.of(f"error logged after the newest step: {snapshot.now.failure.raw}"), Level.WARN)
     return None
 
 
 def _lost(note: str) -> str:
     text = note or "the file cannot be read"
-    if not text.startswith("lost sight"):
-        text = f"lost sight of the file: {text}"
-    return text if "still trying" in text else f"{text}; still trying"
+    if not text.startswith("file lost"):
+        text = f"file lost: {text}"
+    return text if "retrying" in text else f"{text}; retrying"
 
 
 def build_sentence(
@@ -139,7 +139,7 @@ def build_sentence(
         return trouble
     if snapshot.now.loading is not None:
         done = f"checking {units.share(snapshot.now.loading)}"
-        what = "the newest rows are shown while history is read" if snapshot.is_preview else "history is being read"
+        what = "reading history, newest rows shown" if snapshot.is_preview else "reading history"
         return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
     is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
     parts = [_opening(snapshot, firing), "" if is_of_time else cost, _movement(goal)]
@@ -147,19 +147,19 @@ def build_sentence(
 
 
 def _mentions(headline: str, timing: TimingView | None) -> bool:
-    return timing is not None and timing.largest is not None and f"{timing.largest.name.raw} " in headline
+    if timing is None or timing.largest is None:
+        return False
+    return any(f"{timing.largest.name.raw}{end}" in headline for end in (" ", ":"))
 
 
 def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
     if snapshot.identity is None:
-        return "too few records to tell which trainer wrote them"
+        return "not enough records to identify the trainer"
     if firing:
         return firing[0].headline.rstrip(".")
     if snapshot.verdicts.warm_up is not None:
-        return (
-            f"nothing fires so far, {snapshot.verdicts.warm_up[0]} of {snapshot.verdicts.warm_up[1]} records of warm-up"
-        )
-    return "nothing fires"
+        return f"no alerts yet, warm-up {snapshot.verdicts.warm_up[0]} of {snapshot.verdicts.warm_up[1]} records"
+    return "no alerts"
 
 
 def _cost(timing: TimingView | None) -> str:
@@ -169,22 +169,24 @@ def _cost(timing: TimingView | None) -> str:
     largest, grown = timing.largest, timing.most_grown
     unexplained = sum(stage.share for stage in timing.top if stage.kind is SpanKind.OTHER)
     if largest is not None and unexplained > max(0.5, largest.share):
-        return f"{units.share(unexplained)} of the step is in no stage that is logged"
+        return f"{units.share(unexplained)} of step time unaccounted for"
     if largest is None or len(timing.top) < 2 or largest.share < _TALKATIVE_SHARE:
-        return f"a step takes {units.duration(timing.median_s or timing.total_s)}"
+        if not timing.median_s:
+            return f"step time {units.duration(timing.total_s)}"
+        return f"median step time {units.duration(timing.median_s)}"
     if largest.is_longer:
         return longer_words(largest, timing)
-    text = f"{largest.name.raw} is {units.share(largest.share)} of the step"
+    text = f"{largest.name.raw}: {units.share(largest.share)} of step time"
     if grown is not None and grown.is_risen and grown.delta_s is not None:
-        name = "it" if grown is largest else grown.name.raw
-        text += f", and {name} took {units.duration(grown.delta_s)} more than usual"
+        name = "" if grown is largest else f"{grown.name.raw} "
+        text += f", {name}+{units.duration(grown.delta_s)} vs median"
     return text
 
 
 def longer_words(stage: Stage, timing: TimingView) -> str:
     """That a stage cannot have run within the step that is logged."""
     took, whole = units.duration(stage.duration_s), units.duration(timing.total_s)
-    return f"{stage.name.raw} took {took}, longer than the whole step of {whole}"
+    return f"{stage.name.raw} took {took}, longer than the whole step ({whole})"
 
 
 def _movement(goal: SignalReading | None) -> str:

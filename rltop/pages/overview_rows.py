@@ -226,10 +226,10 @@ class OverviewPage(Page):
     footer: ClassVar[Sequence[str]] = ("alerts", "timing", "metrics", "timeline", "mute", "change", "runs")
     tells_counts = True
     help = (
-        "The overview of one run, from the top: which run, how far and how fast, and whether it is alive; the one "
-        "sentence that matters now; what fires, in two groups, learning and system; the metrics that matter for its "
-        "algorithm, each with its change against the run's own baseline and its whole history; where the time of the "
-        "newest step went; and how far the slowest answers lag behind. Select anything: {open} goes into it."
+        "One run, from the top: its trainer, progress, speed and state; a one-line summary; active alerts, learning "
+        "and system; the key metrics of its algorithm, each with its change against this run's baseline and its whole "
+        "history; where the time of the newest step went; and how far the longest completions lag behind. Select "
+        "anything; {open} opens it."
     )
 
     def __init__(self) -> None:

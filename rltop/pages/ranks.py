@@ -95,10 +95,10 @@ def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs)
     if view.step is not None:
         builder.add(f"  step {units.step(view.step)}", "value")
         builder.add(f"   medians of {view.steps} {'step' if view.steps == 1 else 'steps'}", "dim")
-        builder.add(", measured" if view.is_measured else ", durations as logged", "dim")
+        builder.add(", start and end measured" if view.is_measured else ", durations as logged", "dim")
     rows = [builder.row()]
     if not view.stages:
-        text = "No rank of this run says what it did: one stream per rank, or measured spans, would tell."
+        text = "No per-rank timing in this run. It takes one stream per rank, or spans with start and end times."
         return fill([*rows, *(text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 3))], height)
     if view.verdict is not None:
         target = Target(TargetKind.VERDICT, view.verdict.rule)
@@ -107,7 +107,7 @@ def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs)
             role = LEVEL_ROLES[view.verdict.level]
             rows.append(RowBuilder(width, glyphs).add(f" {sign if i == 0 else ' '} ", role).add(line, role).row(target))
     elif not view.is_measured:
-        rows.append(text_row(f"{glyphs.level(Level.OK)} no rank lags behind for long", width, glyphs, "ok"))
+        rows.append(text_row(f"{glyphs.level(Level.OK)} no persistent straggler", width, glyphs, "ok"))
     rows.append(rule_row(width, glyphs))
     rows += _paint_stages(view, width, glyphs)
     for stage in view.stages[:1]:
@@ -167,7 +167,7 @@ def _target(view: RanksView, rank: str, stage: str) -> Target | None:
 def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs: Glyphs) -> list[Row]:
     """Every rank of a stage as a bar, slowest first."""
     title = RowBuilder(width, glyphs).add(" ").add(Label.of(stage.stage).display, "title")
-    title.add(f"  of each rank; the median is {_seconds(stage.usual_s)}", "dim")
+    title.add(f"  by rank, median {_seconds(stage.usual_s)}", "dim")
     longest = max(stage.ranks.values(), default=0.0)
 
     def late(rank: tuple[str, float]) -> tuple[str, str]:
@@ -183,8 +183,8 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
 
     columns: Sequence[Column[tuple[str, float]]] = (
         Column("rank", lambda one: (Label.of(one[0]).display, "text"), Kind.NAME, least=10, most=max(24, width // 4)),
-        Column("took", lambda one: (_seconds(one[1]), "value"), least=8),
-        Column("late by", late, least=9, priority=1),
+        Column("time", lambda one: (_seconds(one[1]), "value"), least=8),
+        Column("behind", late, least=9, priority=1),
         Column("", bar, Kind.DRAWN, least=4, priority=2),
     )
     table = Table(
@@ -201,9 +201,9 @@ class RanksPage(Page):
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
-        "What each rank spends in each stage against the median of its worker group, over the newest steps: which rank "
-        "is slowest, how far behind, which part of the step the others wait for it, and how often it is the slowest. "
-        "Below, every rank of the stage that costs most. {open} opens the chart of a rank."
+        "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "
+        "far it is behind, the share of step time that the other ranks wait for it, and how often it is the slowest. "
+        "Below: every rank of the most expensive stage. {open} opens the chart of a rank."
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:

@@ -1,4 +1,4 @@
-"""Prompts and answers on one line, and prompts shown by where they differ.
+"""Prompts and completions on one line, and prompts shown by where they differ.
 
 Pure; knows texts, not where they come from.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Kind, Sorting, Table, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, paint_table
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
@@ -112,9 +112,9 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if view.step is not None and not state.has_failed:
         return _paragraph(f"reading step {units.step(view.step)} ...", width, glyphs, "dim")
     if state.places:
-        done = "" if state.progress is None else f", {units.share(state.progress)} looked through"
+        done = "" if state.progress is None else f", {units.share(state.progress)} scanned"
         where = home_of(state.places, view.run_path.raw)
-        rows = _paragraph(f"no completion of any step in {Label.of(where).display}{done}", width, glyphs, "text")
+        rows = _paragraph(f"no completions in {Label.of(where).display}{done}", width, glyphs, "text")
         return [
             *rows,
             *(row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")),
@@ -122,8 +122,8 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if state.is_given or state.has_failed:
         return [row for note in state.notes for row in _paragraph(Label.of(note).display, width, glyphs, "warn")]
     rows = _paragraph(
-        f"No rollouts were found beside {view.run_path.display}. They are one record per completion, which trainers "
-        "write only when asked to:",
+        f"No rollouts found next to {view.run_path.display}. Trainers write them (one record per completion) only "
+        "when configured to:",
         width, glyphs, "text",
     )  # fmt: skip
     rows.append(Row(()))
@@ -139,7 +139,9 @@ def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
             builder = RowBuilder(width, glyphs).add(" ").left("", name)
             rows.append(builder.add(f"{glyphs.arrow} {entry.writes}", "dim").row())
     rows.append(Row(()))
-    return rows + _paragraph("Elsewhere? rltop RUN --rollouts PATH, a file, a folder or a glob.", width, glyphs, "text")
+    return rows + _paragraph(
+        "If they are elsewhere: rltop RUN --rollouts PATH (file, folder or glob).", width, glyphs, "text"
+    )
 
 
 def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
@@ -148,7 +150,8 @@ def _paragraph(text: str, width: int, glyphs: Glyphs, role: str) -> list[Row]:
 
 LEAST = (40, 12)
 _MOST_BARS = 16
-_LEAST_BARS = len("lengths")
+_LEAST_BARS = 8
+"""The usual group has as many completions; the head takes seven."""
 _ROOMY = 60
 """From so many columns on there is room for what a number is held against."""
 _LEAST_NAME = 5
@@ -163,8 +166,8 @@ class GroupOrder(enum.StrEnum):
     RATIO = "ratio"
     LONGEST = "longest"
     REWARD = "reward"
-    SPREAD = "spread of rewards"
-    CUT = "cut off"
+    SPREAD = "reward std"
+    TRUNCATED = "truncated"
 
 
 class RolloutsView(NamedTuple):
@@ -238,7 +241,7 @@ def _sorts(group: GroupSummary, order: GroupOrder) -> float:
             value = group.reward_mean
         case GroupOrder.SPREAD:
             value = group.reward_std
-        case GroupOrder.CUT:
+        case GroupOrder.TRUNCATED:
             value = group.cut
         case _:
             value = group.ratio
@@ -262,7 +265,7 @@ def paint_rollouts(
     rows += _paint_summary(view, width, glyphs)[: 2 if is_low else None]
     rows += _paint_notes(view, width, glyphs)[1 if is_low else 0 :]
     rows.append(rule_row(width, glyphs))
-    return fill([*rows, *_paint_groups(view, width, glyphs)], height)
+    return fill([*rows, *paint_table(group_table(view, width, glyphs), width, glyphs)], height)
 
 
 def paint_trail(view: RolloutsView, parts: Sequence[str], width: int, glyphs: Glyphs) -> RowBuilder:
@@ -297,7 +300,7 @@ def _step_note(view: RolloutsView) -> str:
         return ""
     if view.wanted is not None and view.wanted != view.step:
         if state.progress is not None:
-            return f"step {units.step(view.wanted)} not reached yet"
+            return f"step {units.step(view.wanted)} not read yet"
         return f"nearest to step {units.step(view.wanted)}"
     if view.step == state.steps[-1]:
         return "newest step of the dump"
@@ -320,11 +323,11 @@ def _paint_summary(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if summary.length_mean is not None:
         parts.append(("mean ", f"{units.number(summary.length_mean)} {view.unit}"))
     if summary.cut_fraction is not None:
-        parts.append(("cut off ", units.percent(summary.cut_fraction)))
+        parts.append(("truncated ", units.percent(summary.cut_fraction)))
     if summary.reward_mean is not None:
         parts.append(("reward ", units.number(summary.reward_mean)))
     if summary.zero_std_fraction:
-        parts.append(("all rewards alike in ", f"{units.share(summary.zero_std_fraction)} of groups"))
+        parts.append(("zero reward variance in ", f"{units.share(summary.zero_std_fraction)} of groups"))
     if summary.discarded:
         parts.append(("discarded ", reasons(summary.discarded)))
     return paint_parts(parts, width, glyphs)
@@ -356,20 +359,20 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     if state is None:
         return []
     builder = RowBuilder(width, glyphs).add(" from ", "dim")
-    done = "" if state.progress is None else f"   {units.share(state.progress)} looked through"
+    done = "" if state.progress is None else f"   {units.share(state.progress)} scanned"
     place = Label.of(home_of(state.places, view.run_path.raw)).display
     builder.add(clip_middle(place, max(8, width - 8 - cell_width(done))), "key").add(done, "note")
     rows = [builder.row()]
     shelved = view.shelved
     if shelved is not None and not shelved.summary.has_tokens:
-        text = "this dump counts no tokens: lengths are characters, and so are ratio and Gini"
+        text = "no token counts in this dump: lengths, ratio and Gini are in characters"
         text = text if width >= _ROOMY else "lengths are characters, not tokens"
         rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
     if shelved is not None and any(not group.name for group in view.groups):
-        text = "its rows name neither group nor prompt: they stand as one group"
+        text = "rows have no group or prompt: shown as one group"
         rows += [text_row(line, width, glyphs, "note") for line in wrap(text, width - 2, 2)]
     if shelved is not None and shelved.rollouts.left_out:
-        rows.append(text_row(f"{units.count(shelved.rollouts.left_out)} more are left out", width, glyphs, "warn"))
+        rows.append(text_row(f"{units.count(shelved.rollouts.left_out)} more not shown", width, glyphs, "warn"))
     for note in state.notes[:2]:
         rows += [text_row(line, width, glyphs, "warn") for line in wrap(Label.of(note).display, width - 2, 2)]
     return rows
@@ -377,7 +380,7 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
 
 HEADS: Mapping[GroupOrder, str] = MappingProxyType({
     GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
-    GroupOrder.CUT: "cut",
+    GroupOrder.TRUNCATED: "trunc",
 })  # fmt: skip
 """What stands above the column of each order."""
 
@@ -415,13 +418,15 @@ def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Co
             "std", lambda one: (number_or_dash(one.reward_std), "note"), least=5, priority=5,
             sort=lambda one: one.reward_std,
         ),
-        Column("cut", lambda one: _cut(one, has_cut=has_cut), least=4, priority=3, sort=lambda one: one.cut),
+        Column(
+            "trunc", lambda one: _cut(one, has_cut=has_cut), least=5, priority=3, gap=1, sort=lambda one: one.cut
+        ),
         Column(
             "discarded", lambda one: (reasons(one.discarded), "note"), Kind.TEXT, least=14, most=14, priority=8,
         ),
         Column(
             "lengths", lambda one, cells: _bars(one, cells, bars, glyphs), Kind.DRAWN, least=_LEAST_BARS,
-            most=max(_LEAST_BARS, bars), priority=7, wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
+            most=max(_LEAST_BARS, bars), priority=7, gap=1, wants=lambda one: max(_LEAST_BARS, bars) if bars else 0,
         ),
         Column("prompt", lambda one: (prompts[one.name], "dim"), Kind.TEXT, least=_LEAST_PROMPT, priority=6),
     )  # fmt: skip
@@ -449,15 +454,15 @@ def _bars(group: GroupSummary, cells: int, most: int, glyphs: Glyphs) -> tuple[s
     return block_bars(sorted(group.lengths)[-min(cells, most) :], glyphs), "spark"
 
 
-def _paint_groups(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    table = Table(
+def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSummary]:
+    """The groups of a step under their heads; arguments as in `group_columns`."""
+    return Table(
         group_columns(view, width, glyphs),
         view.groups,
         target=lambda group: Target(TargetKind.GROUP, group.name, view.step),
         sorting=Sorting(HEADS[view.order]),
         sign=lambda group: (glyphs.rise if _is_uneven(view, group) else "", "warn"),
     )
-    return paint_table(table, width, glyphs)
 
 
 def _is_uneven(view: RolloutsView, group: GroupSummary) -> bool:
@@ -482,11 +487,11 @@ class RolloutPage(Page):
     def on(self, key: str, moment: Moment) -> Effect | None:
         """Show the one before or after, or sort by something else."""
         if key == "order":
-            return self.sort()
+            return self.sort(moment)
         return self.neighbour(-1 if key == "previous" else 1, moment)
 
-    def sort(self) -> Effect | None:
-        """Sort by the next of what the page can be sorted by."""
+    def sort(self, moment: Moment) -> Effect | None:
+        """Sort by the next column on the screen."""
         return None
 
     @abstractmethod
@@ -498,21 +503,22 @@ class RolloutsPage(RolloutPage):
     """The groups of a step."""
 
     help = (
-        "The completions of the step on the screen, one row per prompt: how long the longest answer is against the "
-        "median of its group (the others wait for it), how uneven the lengths are (Gini), the rewards and their "
-        "spread, how many answers were cut off or discarded. A sign in front means: more uneven than one group in "
-        "twenty of an ordinary task. {open} opens a group, {previous} and {next} go to the steps before and after "
-        "that the dump has, {order} sorts by something else. Lengths are tokens where the dump has them, else "
-        "characters."
+        "The completions of this step, one row per prompt: longest/median length of the group (the batch waits for the "
+        "longest), Gini of the lengths, mean and std of the rewards, how many completions were truncated or discarded. "
+        "A marker in front: the ratio is above the 95th percentile of an ordinary task. {open} opens a group, "
+        "{previous} and {next} go to other steps of the dump, {order} sorts by another column. Lengths are in tokens "
+        "where the dump has them, else in characters."
     )
 
     def __init__(self) -> None:
         """The groups, the most uneven first."""
         super().__init__()
         self._order = GroupOrder.RATIO
+        self._width = 0
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; what is not known yet has been asked for."""
+        self._width = width
         view = build_rollouts(moment.snapshot, self._order)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
@@ -536,16 +542,30 @@ class RolloutsPage(RolloutPage):
         at = view.state.steps.index(view.step) + by
         return ShowStep(view.state.steps[at]) if 0 <= at < len(view.state.steps) else None
 
-    def sort(self) -> Effect | None:
-        """Sort by the next column."""
-        self._order = next_of(self._order)
+    def sort(self, moment: Moment) -> Effect | None:
+        """Sort by the next column on the screen."""
+        view = build_rollouts(moment.snapshot, self._order)
+        if view.groups:
+            table = group_table(view, self._width, moment.glyphs)
+            self._order = next_of(self._order, HEADS, TablePainter(table, self._width, moment.glyphs).columns)
         return Redraw()
 
 
 OrderT = TypeVar("OrderT", bound=enum.Enum)
+RowT = TypeVar("RowT")
 
 
-def next_of(order: OrderT) -> OrderT:
-    """The order after one; after the last, the first."""
-    orders = list(type(order))
-    return orders[(orders.index(order) + 1) % len(orders)]
+def next_of(order: OrderT, heads: Mapping[OrderT, str], columns: Iterable[Column[RowT]]) -> OrderT:
+    """The order after one; after the last, the first.
+
+    Args:
+        order: the order now.
+        heads: what stands above the column of each order.
+        columns: those that are shown; others are passed over.
+
+    Returns:
+        An order whose column is shown; the same where there is no such column.
+    """
+    orders, shown = list(type(order)), {column.head for column in columns}
+    at = orders.index(order) + 1
+    return next((each for each in (*orders[at:], *orders[:at]) if heads[each] in shown), order)

@@ -17,8 +17,7 @@ from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
-from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, next_sorting
-from rltop.rows.table import in_order as sorted_by
+from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, next_sorting, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.structs import Struct
@@ -104,10 +103,10 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
 
 def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
     """The runs whose name, path, trainer, state or verdict has every word of `query`; what needs attention first."""
-    return in_order((read_entry(snapshot) for snapshot in snapshots), query)
+    return by_attention((read_entry(snapshot) for snapshot in snapshots), query)
 
 
-def in_order(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
+def by_attention(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
     """Those of the entries that match, by level, state, and age."""
     wanted = query.casefold().split()
     found = [one for one in entries if all(word in _words(one) for word in wanted)]
@@ -116,12 +115,19 @@ def in_order(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
 
 def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunEntry]:
     """The runs by a column of their list; None leaves what needs attention first."""
-    return sorted_by(entries, run_columns((), UNICODE), sorting)
+    return sort_items(entries, run_columns((), UNICODE), sorting)
 
 
-def next_run_order(sorting: Sorting | None) -> Sorting | None:
-    """The order of the list after this one."""
-    return next_sorting(run_columns((), UNICODE), sorting)
+def next_run_order(sorting: Sorting | None, entries: Sequence[RunEntry], width: int, glyphs: Glyphs) -> Sorting | None:
+    """The order of the list after this one; columns that have no room are passed over.
+
+    Args:
+        sorting: the order now.
+        entries: those in the list.
+        width: cells of the list.
+        glyphs: signs.
+    """
+    return next_sorting(TablePainter(_table(entries, glyphs, "", sorting), width, glyphs).columns, sorting)
 
 
 def _words(entry: RunEntry) -> str:
@@ -181,7 +187,7 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") ->
         ),
         Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=3, sort=lambda one: one.age_s),
         Column(
-            "worst",
+            "alerts",
             _paint_verdict,
             Kind.DRAWN,
             least=_LEAST_VERDICT,
@@ -249,19 +255,22 @@ def paint_runs(
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
-    table = Table(
+    painter = TablePainter(_table(entries, glyphs, shown, sorting), width, glyphs)
+    rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
+    if not entries:
+        rows.append(text_row("no run matches", width, glyphs, "dim"))
+    rows += [painter.row(number) for number in range(len(entries))[top : top + room]]
+    return fill(rows, height)
+
+
+def _table(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str, sorting: Sorting | None) -> Table[RunEntry]:
+    return Table(
         run_columns(entries, glyphs, shown),
         entries,
         target=lambda one: Target(TargetKind.RUN, one.path.raw),
         sorting=sorting,
         sign=lambda one: _sign(one, glyphs),
     )
-    painter = TablePainter(table, width, glyphs)
-    rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
-    if not entries:
-        rows.append(text_row("no run matches", width, glyphs, "dim"))
-    rows += [painter.row(number) for number in range(len(entries))[top : top + room]]
-    return fill(rows, height)
 
 
 def _paint_title(
@@ -307,12 +316,12 @@ class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
     where = Where.RUNS
-    filter_hint = "part of a name, a path, a trainer, a state or a verdict"
+    filter_hint = "filter by name, path, trainer, state or alert"
     tells_counts: ClassVar[bool] = True
     help = (
-        "Every run that is followed: its trainer, its step, whether it is alive, and the worst that fires. What needs "
-        "attention comes first: what died, the worst level, what has fallen silent, what goes on. {open} shows a "
-        "run, {find} filters, {sort} sorts by another column, {runs} goes back to the run that was shown."
+        "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
+        "alert level, stalled, live, finished. {open} opens a run, {find} filters, {sort} sorts by the next column, "
+        "{runs} goes back to the run shown before."
     )
 
     def __init__(self) -> None:
@@ -324,6 +333,7 @@ class RunsPage(ListPage):
         self._chosen: str | None = None
         self._at = 0
         self._top = 0
+        self._width = 0
 
     def entered(self, moment: Moment) -> None:
         """Begin at the run that was picked before; until one is, what comes first is chosen, whichever that is."""
@@ -333,6 +343,7 @@ class RunsPage(ListPage):
         """The runs around the chosen one."""
         self._entries = sort_runs(list_runs(map(Snapshot, moment.runs), self._query), self._sorting)
         self._settle()
+        self._width = width
         self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
         total, shown = len(moment.runs), moment.run.path.raw
         return paint_runs(
@@ -371,8 +382,8 @@ class RunsPage(ListPage):
             self._chosen = target.name
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Sort by the next column; after the last, what needs attention first again."""
-        self._sorting = next_run_order(self._sorting)
+        """Sort by the next column on the screen; after the last, what needs attention first again."""
+        self._sorting = next_run_order(self._sorting, self._entries, self._width, moment.glyphs)
         return Redraw()
 
     def show_only(self, text: str) -> Effect | None:

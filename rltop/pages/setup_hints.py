@@ -12,7 +12,7 @@ def paint_setup_hints(width: int, glyphs: Glyphs) -> list[Row]:
     """A title, and a row for each trainer whose files are followed."""
     followed = [each for each in SETUP_HINTS if each.is_followed]
     column = max(len(each.trainer) for each in followed) + 3
-    rows = [RowBuilder(width, glyphs).add(" how each trainer writes metrics", "dim").row()]
+    rows = [RowBuilder(width, glyphs).add(" how to turn on metrics, by trainer", "dim").row()]
     for each in followed:
         builder = RowBuilder(width, glyphs).add(" ").add(each.trainer, "value").to(column)
         rows.append(builder.add(clip(each.summary, builder.room), "dim").row())

@@ -33,7 +33,7 @@ _TYPICAL = {"time_gen_sample_max": "time_gen_sample_mean", "response_len_max": "
 _WHAT = {
     StragglerKind.GROUP: "group max/median",
     StragglerKind.ROLLOUT: "slowest/mean rollout",
-    StragglerKind.LENGTH: "longest/mean answer",
+    StragglerKind.LENGTH: "longest/mean completion",
 }
 _COLUMNS = 64
 _LATE_STEPS = 20
@@ -48,10 +48,10 @@ class StragglerView(NamedTuple):
         step: the step it was logged on.
         is_older: that step is not the one on the screen.
         start: the same measure at the run's own start, or None.
-        group_size: answers per prompt, or None where nobody says.
+        group_size: completions per prompt, or None where unknown.
         level: the worst that a rule says of it.
         since_step: since when, where a rule fires.
-        truncated: share of answers that were cut off, or None.
+        truncated: share of completions that were truncated, or None.
         key: the trainer's key behind the measure.
         spark: its line over the whole run; None for a quotient of two keys.
         is_from_rollouts: worked out from the completions, because the trainer logs no group ratio.
@@ -77,7 +77,7 @@ class StragglerView(NamedTuple):
 def build_stragglers(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> StragglerView | None:
     """Read the best measure of stragglers at a step; None where the run logs nothing that tells.
 
-    Where the trainer logs no more than the longest answer of the whole batch, and no
+    Where the trainer logs no more than the longest completion of the whole batch, and no
     rule fires on that, the completions themselves say more, if there are any.
     """
     logged = _logged(snapshot, verdicts)
@@ -202,7 +202,7 @@ def _usual_text(view: StragglerView) -> str:
         usual = view.reading.usual
         if usual is not None:
             low, high = units.number(usual.low), units.number(usual.high)
-            parts.append(f"usual for {view.group_size} per group {_short(low)}–{_short(high)}")
+            parts.append(f"typical for group size {view.group_size}: {_short(low)}–{_short(high)}")
         elif view.group_size is None and not view.is_from_rollouts:
             parts.append("group size unknown")
     if view.is_from_rollouts:
@@ -223,17 +223,17 @@ def _details(view: StragglerView) -> list[str]:
     parts = []
     if reading.worst is not None and reading.typical is not None:
         unit = Unit.SECONDS if reading.kind is StragglerKind.ROLLOUT else Unit.TOKENS
-        what = "slowest rollout" if reading.kind is StragglerKind.ROLLOUT else "longest answer"
+        what = "slowest rollout" if reading.kind is StragglerKind.ROLLOUT else "longest completion"
         text = f"{what} {units.measure(reading.worst, unit)}, mean {units.measure(reading.typical, unit)}"
         if reading.kind is StragglerKind.ROLLOUT and reading.tool_share is not None:
             text += f" · tool calls {units.share(reading.tool_share)} of it"
         parts.append(text)
     elif reading.tool_share is not None:
         parts.append(f"tool calls {units.share(reading.tool_share)} of the slowest rollout")
-    if reading.balance is not None:
-        parts.append(f"sequence balance {units.percent(reading.balance)}")
     if view.truncated is not None:
         parts.append(f"truncated {units.percent(view.truncated)}")
+    if reading.balance is not None:
+        parts.append(f"sequence-length imbalance {units.percent(reading.balance)}")
     if reading.gini is not None:
         parts.append(f"length Gini {units.number(reading.gini)}")
     return parts

@@ -1,6 +1,6 @@
 """The page of step timing: any step's waterfall, and a table of its stages.
 
-Owns the table (last, median, 95th percentile, share, trend) and the sentence
+Owns the table (last, median, p95, share, trend) and the sentence
 that names the stage behind a slow-down.
 """
 
@@ -92,10 +92,10 @@ def build_timing_page(snapshot: Snapshot, *, row: Mapping[str, float] | None = N
 
 def _why_nothing(snapshot: Snapshot) -> str:
     if snapshot.identity is None:
-        return "too few records to tell how this trainer logs its timing"
+        return "not enough records to detect how this trainer logs timing"
     if snapshot.identity.dialect.timing is None:
-        return f"{snapshot.identity.dialect.name} logs no timing that rltop knows of"
-    return "no step that is still held in memory logs its timing"
+        return f"{snapshot.identity.dialect.name} logs no timing that rltop recognises"
+    return "no step in memory has timing"
 
 
 def _table(timing: TimingView) -> tuple[StageStatistic, ...]:
@@ -140,31 +140,31 @@ def _explain(timing: TimingView, table: Sequence[StageStatistic]) -> str:
     parts = []
     longer, grown = timing.longer, timing.most_grown
     if longer is not None:
-        parts.append(f"{longer_words(longer, timing)}: the two were not measured on the same stretch of time")
+        parts.append(f"{longer_words(longer, timing)}: they were measured over different intervals")
     if timing.median_s is not None:
         delta = timing.total_s - timing.median_s
         if delta > _SLOWER * timing.median_s:
-            text = f"this step took {units.duration(delta)} more than the median of {units.duration(timing.median_s)}"
+            text = f"step time +{units.duration(delta)} vs median {units.duration(timing.median_s)}"
             if not timing.strip[-1].is_whole and grown is not None and grown.delta_s is not None:
-                text += f": {grown.name.raw} alone took {units.duration(grown.delta_s)} more than usual"
+                text += f", {grown.name.raw} alone +{units.duration(grown.delta_s)}"
             parts.append(text)
         else:
-            parts.append(f"this step took about as long as the median of {units.duration(timing.median_s)}")
+            parts.append(f"step time close to the median of {units.duration(timing.median_s)}")
     whole = table[0]
     if whole.trend is not None and len(timing.strip) >= _MIN_FOR_TREND:
         quarter = max(1, len(timing.strip) // 4)
         oldest, newest = timing.strip[0].step, timing.strip[-quarter].step
         if abs(whole.trend) < _SLOWER:
-            parts.append(f"steps have kept their pace since {units.step(oldest)}")
+            parts.append(f"steady since step {units.step(oldest)}")
         else:
             word = "slower" if whole.trend > 0 else "faster"
             by = units.share(abs(whole.trend))
-            how = f"are {by} {word} than" if whole.trend < 1 else f"take {units.number(1 + whole.trend)}× as long as"
-            text = f"steps since {units.step(newest)} {how} around {units.step(oldest)}"
+            how = f"{by} {word} than" if whole.trend < 1 else f"{units.number(1 + whole.trend)}× as slow as"
+            text = f"steps from {units.step(newest)} on are {how} around step {units.step(oldest)}"
             cause = _behind(table[1:], quarter, slower=whole.trend > 0)
-            parts.append(text + (f", most of it in {cause.name.raw}" if cause is not None else ""))
+            parts.append(text + (f", mostly {cause.name.raw}" if cause is not None else ""))
     if len(table) == 1:
-        parts.append("no stages are logged: what the time goes into is not known")
+        parts.append("no stages logged, so no breakdown of step time")
     return "; ".join(parts)
 
 
@@ -199,7 +199,7 @@ def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: G
     rows = paint_stages(timing, width, stage_room, glyphs)
     rows += paint_strip(timing, width, strip_rows, glyphs)
     if view.has_rollouts:
-        builder = RowBuilder(width, glyphs).add(f" {glyphs.arrow} ", "dim").add("the completions of this step", "text")
+        builder = RowBuilder(width, glyphs).add(f" {glyphs.arrow} ", "dim").add("completions of this step", "text")
         table.append(builder.row(Target(TargetKind.STRAGGLERS)))
     return fill([*rows, *text, *table], height)
 
@@ -288,10 +288,9 @@ class TimingPage(Page):
 
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
-        "The timing of the step on the screen: its stages on a common time axis, a table with the last value, the "
-        "median, the 95th percentile, the share and the trend of each, and which stage explains a slow-down. "
-        "{step-back} and {step-on} go to other steps. Durations are what the trainer logs; positions "
-        "are assumed in order unless they are logged."
+        "Where the step time goes: the stages on one time axis, a table with last value, median, p95, share and trend "
+        "of each stage, and which stage explains a slow-down. {step-back} and {step-on} go to other steps. Durations "
+        "are logged by the trainer; where start times are not, the order of the stages is inferred."
     )
 
     def __init__(self, stage: Target | None = None) -> None:

@@ -96,12 +96,12 @@ def paint_verdict(
     verdict = view.verdict
     if verdict is None:
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
-        text = "this rule does not fire at this step"
+        text = "no alert from this rule at this step"
         if view.is_muted:
-            undo = keys.clause("mute", ": {} shows its verdicts again")
+            undo = keys.clause("mute", " ({} unmutes it)")
             text = (
-                f"this rule is muted for this run until rltop ends{undo}; "
-                f"[rules.{view.rule}] mute = true in the config file is for good, and for check and watch too"
+                f"this rule is muted for this run until rltop quits{undo}; to mute it for good, and in check and "
+                f"watch: [rules.{view.rule}] mute = true in the config file"
             )
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
         return fill([*rows, *_paint_events(view, width, glyphs)], height)
@@ -127,7 +127,7 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         role = "dim"
         facts += f" · recovered {units.step(verdict.recovered_step)}"
     if verdict.is_provisional:
-        facts += " · provisional: history is still being read"
+        facts += " · provisional: still reading history"
     first = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} {word}", role)
     first.add("  ").add(Label.of(verdict.title).display, "strong")
     headline = wrap(Label.of(verdict.headline).display, width - 2, 3)
@@ -177,9 +177,9 @@ class VerdictPage(Page):
 
     footer: ClassVar[Sequence[str]] = ("alerts", "mute", "change")
     help = (
-        "One verdict: its sentence, the numbers it rests on, since which step, why it matters and what usually causes "
-        "it; below, what to look at next, in order: {open} opens it. {alerts} goes to the next verdict, "
-        "{mute} mutes the rule."
+        "One alert: what was detected and since which step, the evidence, why it matters, related metrics in the order "
+        "to check with what moved before and after it, and likely causes. {open} opens the metric, {alerts} goes to "
+        "the next alert, {mute} mutes the rule."
     )
 
     def __init__(self, rule: str, step: int | None = None, stream: str = "") -> None:

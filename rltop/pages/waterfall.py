@@ -48,7 +48,7 @@ def paint_strip(view: TimingView, width: int, height: int, glyphs: Glyphs) -> li
             builder.add("   ").add(note, "note", target)
         if y == 0 and not is_last:
             top = _top(steps)
-            cut = ", cut off" if top < max(step.total_s for step in steps) else ""
+            cut = ", clipped" if top < max(step.total_s for step in steps) else ""
             builder.add(f"   {glyphs.baseline} {units.duration(top)}{cut}", "dim")
         rows.append(builder.row(Target(TargetKind.TIMING, "", view.step)))
     return rows
@@ -79,9 +79,10 @@ def _outlier_notes(view: TimingView) -> tuple[list[str], Target | None]:
     if view.outlier is None:
         return [], None
     step, stage = view.outlier
-    why = f": {Label.of(stage)}" if stage and stage != OTHER and len(view.top) > 1 else ""
-    where, took = units.step(step.step), units.duration(step.total_s)
-    texts = [f"slowest {where}, {took}{why}", f"{where}, {took}{why}", f"{where}{why}", f"{where}, {took}"]
+    why = f" ({Label.of(stage)})" if stage and stage != OTHER and len(view.top) > 1 else ""
+    number, took = units.step(step.step), units.duration(step.total_s)
+    texts = [f"slowest: step {number}, {took}{why}", f"step {number}, {took}{why}", f"step {number}{why}"]
+    texts += [f"step {number}, {took}", f"@{number}, {took}"]
     return texts, Target(TargetKind.STEP, "", step.step)
 
 
@@ -169,13 +170,13 @@ def _covering(step: StripStep, seconds: float) -> str:
     return step.parts[-1][0] if step.parts else OTHER
 
 
-ASSUMED = "durations are logged, positions assumed in order"
-ASSUMED_SHORT = "order assumed"
-MEASURED = "starts and ends measured"
+ASSUMED = "stage order inferred"
+ASSUMED_SHORT = "order inferred"
+MEASURED = "start and end measured"
 MEASURED_SHORT = "measured"
 BESIDE = "‖"
-LONGER = "stages take longer than the step that is logged"
-LONGER_SHORT = "longer than the step"
+LONGER = "stages longer than the logged step time"
+LONGER_SHORT = "longer than step"
 
 _LEAST_WIDTH = 64
 _NAME, _LONG_NAME, _SHORT_NAME = 17, 31, 11
@@ -202,7 +203,7 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
         builder.add(f" of the {view.stream}", "note")
     builder.add(f"   {units.duration(view.total_s)}", "value")
     stop = min((column for column, _ in columns), default=width)
-    # That positions are assumed is said wherever they are drawn; the comparison takes what that leaves.
+    # That the order is inferred is said wherever stages are drawn; the comparison takes what that leaves.
     is_said = view.is_assumed or view.is_measured or view.longer is not None
     reserved = min(map(len, _assumptions(view)), default=0) + 5 if columns and is_said and width >= _LEAST_WIDTH else 0
     for text in _comparisons(view):
@@ -219,7 +220,7 @@ def paint_title(view: TimingView, width: int, glyphs: Glyphs, columns: Sequence[
 
 def _comparisons(view: TimingView) -> list[str]:
     """How the step compares with the last ones, the long form first."""
-    older = "newest with timings" if view.is_older else ""
+    older = "newest step with timing" if view.is_older else ""
     if view.median_s is None:
         return [older]
     usual = f"median {units.duration(view.median_s)}"
@@ -261,7 +262,7 @@ def _assumptions(view: TimingView) -> list[str]:
         texts = [f"{MEASURED}, some overlap", MEASURED] if view.is_overlapping else [MEASURED]
         texts.append(MEASURED_SHORT)
     elif view.is_assumed:
-        texts = [f"stages overlap, {ASSUMED}"] if view.is_overlapping else [ASSUMED]
+        texts = [f"stages overlap, {ASSUMED_SHORT}"] if view.is_overlapping else [ASSUMED]
         texts.append(ASSUMED_SHORT)
     elif view.is_overlapping:
         texts = ["stages overlap: shares do not add up", "stages overlap"]

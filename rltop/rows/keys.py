@@ -21,7 +21,7 @@ class Where(enum.Enum):
     EVERYWHERE = "Everywhere"
     LIST = "In a list or a table"
     CHART = "On a metric's chart"
-    METRICS = "In the list of all metrics"
+    METRICS = "In the list of metrics"
     TIMELINE = "In the timeline"
     RUNS = "In the list of runs"
     ROLLOUTS = "On the pages of rollouts"
@@ -57,18 +57,18 @@ class Key(NamedTuple):
 KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
     {
         Where.EVERYWHERE: (
-            Key("back", "escape", "Back", "Go back to where you came from", is_shown=True, shown_as="Esc"),
+            Key("back", "escape", "Back", "Go back to the previous page", is_shown=True, shown_as="Esc"),
+            Key("help", "question_mark,f1", "Help", "What this page shows, and every key", is_shown=True, shown_as="?"),
+            Key("quit", "q", "Quit", "Quit", is_shown=True),
+            Key("live", "L", "Live", "Return to live from a past step or a pause", is_shown=True),
             Key(
-                "help", "question_mark,f1", "Help", "What this screen shows, and every key", is_shown=True, shown_as="?"
+                "live-end", "end", "Live", "Return to live, while a past step is shown", action="live", comes_first=True
             ),
-            Key("quit", "q", "Quit", "End the program", is_shown=True),
-            Key("live", "L", "Live", "Return from a past step or a pause to what is happening now", is_shown=True),
-            Key("live-end", "end", "Live", "The same, while a past step is shown", action="live", comes_first=True),
             Key(
                 "step-back",
                 "comma",
                 "Step",
-                "Show the step before, on every screen",
+                "Show the previous step, on every page",
                 action="travel(-1)",
                 is_shown=True,
                 group="Step",
@@ -77,129 +77,132 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 "step-on",
                 "full_stop",
                 "Step",
-                "Show the step after, on every screen",
+                "Show the next step, on every page",
                 action="travel(1)",
                 is_shown=True,
                 group="Step",
             ),
-            Key("leap-back", "less_than_sign", "10 back", "Go ten steps back", action="travel(-10)"),
-            Key("leap-on", "greater_than_sign", "10 on", "Go ten steps on", action="travel(10)"),
-            Key("pause", "space", "Pause", "Freeze the picture; reading goes on", is_shown=True, shown_as="Spc"),
+            Key("leap-back", "less_than_sign", "10 back", "Go back ten steps", action="travel(-10)"),
+            Key("leap-on", "greater_than_sign", "10 forward", "Go forward ten steps", action="travel(10)"),
+            Key("pause", "space", "Pause", "Pause the display (reading continues)", is_shown=True, shown_as="Spc"),
             Key(
                 "find",
                 "slash",
                 "Find",
-                "Find a metric by a part of its key; on a page with a filter, filter",
+                "Filter the list; on a page without a filter, find a metric",
                 is_shown=True,
                 shown_as="/",
                 comes_first=True,
             ),
-            Key("alerts", "a", "Alerts", "Open the worst verdict; again: the next one", is_shown=True),
+            Key("alerts", "a", "Alerts", "Open the worst alert; press again for the next one", is_shown=True),
             Key(
                 "timeline",
                 "e",
                 "Events",
-                "Every event of the run on the step axis",
+                "All events of the run, on a step axis",
                 action="show('timeline')",
                 is_shown=True,
             ),
-            Key(
-                "change", "c", "Changed", "What changed around the step on the screen, or the verdict's", is_shown=True
-            ),
+            Key("change", "c", "Changed", "What changed around this step, or where the alert began", is_shown=True),
             Key(
                 "mute",
                 "x",
                 "Mute",
-                "Mute the rule of the verdict on the page or under the cursor, or undo it",
+                "Mute or unmute the rule of the open or selected alert",
                 is_shown=True,
             ),
-            Key("unmute", "X", "Unmute", "Show the verdicts of every rule that was muted again"),
-            Key("timing", "t", "Timing", "Where the time of a step goes", action="show('timing')", is_shown=True),
-            Key("rollouts", "R", "Rollouts", "Rollouts: the completions of the step on the screen, by group"),
+            Key("unmute", "X", "Unmute", "Unmute all rules"),
+            Key(
+                "timing",
+                "t",
+                "Timing",
+                "Where the step time goes, stage by stage",
+                action="show('timing')",
+                is_shown=True,
+            ),
+            Key("rollouts", "R", "Rollouts", "Rollouts: the completions of this step, by group"),
             Key(
                 "metrics",
                 "m",
                 "All",
-                "Every metric that is logged, by section",
+                "All logged metrics, by section",
                 action="show('metrics')",
                 is_shown=True,
             ),
-            Key("runs", "r", "Runs", "Every run that is followed, what needs attention first", is_shown=True),
+            Key("runs", "r", "Runs", "All runs, those that need attention first", is_shown=True),
             Key(
                 "palette",
                 "ctrl+p",
                 "Palette",
-                "Find a metric, a verdict, a theme or an action by name",
+                "Find a metric, an alert, a theme or an action by name",
                 action="command_palette",
                 is_shown=True,
             ),
             Key("theme", "T", "Theme", "Switch to the next theme", action="next_theme", is_shown=True),
-            Key("suspend", "ctrl+z", "Suspend", "Back to the shell; fg returns", action="suspend_process"),
-            Key("interrupt", "ctrl+c,ctrl+q", "Quit", "End the program from anywhere", action="quit", comes_first=True),
+            Key("suspend", "ctrl+z", "Suspend", "Suspend to the shell (fg resumes)", action="suspend_process"),
+            Key("interrupt", "ctrl+c,ctrl+q", "Quit", "Quit from anywhere", action="quit", comes_first=True),
         ),
         Where.LIST: (
             Key("up", "up,k", "Up", "Select the row above", shown_as="↑"),
             Key("down", "down,j", "Down", "Select the row below", shown_as="↓"),
-            Key("left", "left,h", "Left", "Select what is to the left", shown_as="←"),
-            Key("right", "right,l", "Right", "Select what is to the right", shown_as="→"),
-            Key("page-up", "pageup,ctrl+b", "Page up", "Go one screenful up", action="page(-1)", shown_as="PgUp"),
-            Key(
-                "page-down", "pagedown,ctrl+f", "Page down", "Go one screenful down", action="page(1)", shown_as="PgDn"
-            ),
+            Key("left", "left,h", "Left", "Select the item to the left", shown_as="←"),
+            Key("right", "right,l", "Right", "Select the item to the right", shown_as="→"),
+            Key("page-up", "pageup,ctrl+b", "Page up", "Scroll up one page", action="page(-1)", shown_as="PgUp"),
+            Key("page-down", "pagedown,ctrl+f", "Page down", "Scroll down one page", action="page(1)", shown_as="PgDn"),
             Key("first", "home,g", "First", "Go to the first row"),
             Key("last", "end,G", "Last", "Go to the last row"),
-            Key("open", "enter", "Open", "Open what is selected", is_shown=True, shown_as="⏎"),
+            Key("open", "enter", "Open", "Open the selected item", is_shown=True, shown_as="⏎"),
         ),
         Where.CHART: (
-            Key("log", "l", "Log", "Logarithmic or linear values", is_shown=True),
-            Key("smooth", "s", "Smooth", "Show the smoothed curve or leave it out", is_shown=True),
+            Key("log", "l", "Log", "Switch between logarithmic and linear scale", is_shown=True),
+            Key("smooth", "s", "Smooth", "Show or hide the smoothed curve", is_shown=True),
             Key(
                 "band",
                 "b",
                 "Band",
-                "Show the extremes or the spread around the values, or leave them out",
+                "Show or hide the min/max or spread band",
                 is_shown=True,
             ),
             Key(
                 "zoom-in",
                 "plus,equals_sign",
                 "Zoom",
-                "Show half as many steps",
+                "Zoom in: half as many steps",
                 is_shown=True,
                 shown_as="+",
                 group="Zoom",
             ),
-            Key("zoom-out", "minus", "Zoom", "Show twice as many steps", is_shown=True, shown_as="-", group="Zoom"),
-            Key("pan-left", "left,h", "Earlier", "Move to earlier steps"),
-            Key("pan-right", "right", "Later", "Move to later steps"),
-            Key("reset", "0", "Whole run", "Show the whole run again", is_shown=True),
+            Key(
+                "zoom-out", "minus", "Zoom", "Zoom out: twice as many steps", is_shown=True, shown_as="-", group="Zoom"
+            ),
+            Key("pan-left", "left,h", "Earlier", "Pan to earlier steps"),
+            Key("pan-right", "right", "Later", "Pan to later steps"),
+            Key("reset", "0", "Whole run", "Show the whole run", is_shown=True),
         ),
         Where.METRICS: (
-            Key("fold", "left,h", "Fold", "Fold the section that is selected"),
-            Key("unfold", "right,l", "Unfold", "Unfold the section that is selected"),
-            Key("fold-all", "z", "Fold all", "Fold every section, or unfold them", is_shown=True),
+            Key("fold", "left,h", "Fold", "Fold the selected section"),
+            Key("unfold", "right,l", "Unfold", "Unfold the selected section"),
+            Key("fold-all", "z", "Fold all", "Fold or unfold all sections", is_shown=True),
         ),
         Where.TIMELINE: (
-            Key("family", "f", "Family", "Show one family of events after the other, then all", is_shown=True),
-            Key("level", "v", "Level", "Leave out events below a level, one level after the other", is_shown=True),
+            Key("family", "f", "Family", "Cycle the family filter", is_shown=True),
+            Key("level", "v", "Level", "Cycle the minimum level", is_shown=True),
         ),
         Where.RUNS: (
             Key(
                 "sort",
                 "o",
                 "Sort",
-                "Sort by one column after the other, then what needs attention first",
+                "Cycle the sort column",
                 is_shown=True,
             ),
         ),
         Where.ROLLOUTS: (
-            Key(
-                "previous", "left,h,p", "Previous", "The step, group or completion before", is_shown=True, group="Next"
-            ),
-            Key("next", "right,l,n", "Next", "The step, group or completion after", is_shown=True, group="Next"),
-            Key("order", "o", "Order", "Sort by something else: ratio, longest, reward ...", is_shown=True),
+            Key("previous", "left,h,p", "Previous", "Previous step, group or completion", is_shown=True, group="Next"),
+            Key("next", "right,l,n", "Next", "Next step, group or completion", is_shown=True, group="Next"),
+            Key("order", "o", "Order", "Cycle the sort column: ratio, longest, reward …", is_shown=True),
         ),
-        Where.FILTER: (Key("to-list", "down", "List", "From the filter into the list", action="to_list"),),
+        Where.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
     }
 )
 """The table: one row for each key. A page's own keys reach it by their ids, see `pages.page.Page.on`."""

@@ -142,14 +142,16 @@ def target_text(target: Target | None) -> str:
         case TargetKind.EVENT:
             text = f"event of rule {name}"
         case TargetKind.STRAGGLERS:
-            text = "completions of the step, group by group"
+            text = "completions of this step, by group"
         case TargetKind.RANKS:
-            text = "every rank, stage by stage"
+            text = "all ranks, by stage"
         case TargetKind.COMPLETION:
-            text = "the text of this completion"
+            text = "text of this completion"
         case TargetKind.RUN:
             text = name
-        case TargetKind.VERDICT | TargetKind.SECTION | TargetKind.GROUP:
+        case TargetKind.VERDICT:
+            text = f"alert {name}"
+        case TargetKind.SECTION | TargetKind.GROUP:
             text = f"{target.kind} {name}"
     return text
 

@@ -80,7 +80,7 @@ class Sorting(NamedTuple):
     is_falling: bool = True
 
 
-def in_order(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting | None) -> list[T]:
+def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting | None) -> list[T]:
     """The rows in the order that was asked for.
 
     Args:
@@ -104,7 +104,7 @@ def next_sorting(columns: Sequence[Column[T]], sorting: Sorting | None) -> Sorti
     """The order after this one: by each column that can sort, from left to right, then as the rows come (None).
 
     Args:
-        columns: the columns.
+        columns: the columns that are shown; an order by any other one is followed by None.
         sorting: the order now.
     """
     heads = [one.head for one in columns if one.sort is not None and isinstance(one.head, str) and one.head]
@@ -331,6 +331,11 @@ class TablePainter(Generic[T]):
             return {0: column.shorten(self._table.items, cells)}
         names = [each[0] if each and isinstance(each[0], str) else _text(each[:1]) for each in texts]
         return {rest: told_apart(names, max(1, cells - rest)) for rest in {_behind(each) for each in texts}}
+
+    @property
+    def columns(self) -> Sequence[Column[T]]:
+        """The columns that there is room for, from left to right."""
+        return [one.column for one in self._shown]
 
     def place(self, number: int) -> tuple[int, int]:
         """Where a column begins and how many cells it has; none at the end of the row where it has left."""

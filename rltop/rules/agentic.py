@@ -1,7 +1,6 @@
-"""Agents: rollouts that fail, tools that fail or hold up the rest, talks that do not end.
+"""Agents: failed rollouts, failing or slow tools, episodes that do not terminate.
 
-Mostly the fault of machines, not of learning; but the policy learns from what
-they leave over.
+Mostly infrastructure, not learning; but the policy learns from whatever survives.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class MoreTurns(Detector):
         self.top = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """WARN on the jump; information where the longest talk is always as long as the longest ever."""
+        """WARN on the jump; INFO where the longest episode always hits the longest length seen."""
         value = context.values.get("num_turns_mean")
         if value is None:
             return None
@@ -55,17 +54,17 @@ class MoreTurns(Detector):
         return Finding(INFO, value, base, None, (longest,))
 
     def headline(self, finding: Finding) -> str:
-        """Usual and now, or the limit."""
+        """Baseline and now, or the limit."""
         if finding.level >= WARN:
-            return f"{number(finding.baseline or 0)} → {number(finding.value)} turns per episode"
+            return f"turns per episode {number(finding.baseline or 0)} → {number(finding.value)}"
         return (
-            f"the longest episode has {number(finding.extra[0])} turns on nearly every step, the mean rose from "
-            f"{number(finding.baseline or 0)} to {number(finding.value)}"
+            f"longest episode at {number(finding.extra[0])} turns on nearly every step; mean turns "
+            f"{number(finding.baseline or 0)} → {number(finding.value)}"
         )
 
 
 class ToolFailures(Detector):
-    """T7: tool calls that fail, by level or against what is usual."""
+    """T7: tool failure rate, by level or against its baseline."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -74,7 +73,7 @@ class ToolFailures(Detector):
         self.lowest = min(thresholds["warn"], thresholds["floor"]) * RELEASE
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A policy that is learning to call its tools begins with failures: falling, they are information."""
+        """A policy that is learning to call its tools starts with failures: while they fall, it is INFO."""
         value = context.values.get("tool_failure_frac")
         if value is None:
             return None
@@ -95,13 +94,13 @@ class ToolFailures(Detector):
         return QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Share and usual share."""
-        usual = f" (usually {percent(finding.baseline)})" if finding.baseline is not None else ""
-        return f"{percent(finding.value)} of the tool calls fail{usual}"
+        """Share and baseline."""
+        usual = f" (baseline {percent(finding.baseline)})" if finding.baseline is not None else ""
+        return f"{percent(finding.value)} of tool calls fail{usual}"
 
 
 class ToolLatency(Detector):
-    """T8: one rollout's tools take several times the mean, and much of the generation."""
+    """T8: one rollout's tool time is several times the mean, and much of generation time."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -119,15 +118,15 @@ class ToolLatency(Detector):
         return Finding(INFO, longest, mean, None, (longest / whole,))
 
     def headline(self, finding: Finding) -> str:
-        """Longest, mean, and the part of generation."""
+        """Longest, mean, and the share of generation."""
         return (
-            f"the slowest tools take {duration(finding.value)}, the mean {duration(finding.baseline or 0)}: "
-            f"{percent(finding.extra[0])} of generation"
+            f"slowest tool time {duration(finding.value)}, mean {duration(finding.baseline or 0)}; "
+            f"{percent(finding.extra[0])} of generation time"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Longest, mean, part."""
-        return (*names.of(finding), Evidence("of generation", finding.extra[0], Unit.FRACTION))
+        """Longest, mean, share."""
+        return (*names.of(finding), Evidence("share of generation", finding.extra[0], Unit.FRACTION))
 
 
 RULES = (
@@ -140,35 +139,35 @@ RULES = (
         detector=lambda thresholds: Above(
             thresholds,
             metric="aborted_frac",
-            text="{value} of the rollouts were aborted, line {line}",
+            text="{value} of rollouts aborted (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Above `warn` in 5 of 10 records: WARN; above `crit` in 3 of 5: CRIT.",
         thresholds={"warn": 0.05, "crit": 0.3},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 5)},
         applies=applicability.has_rollouts,
-        why="Aborted rollouts have length 0 and no reward; the rest of the batch is biased towards what is short.",
-        causes=("prompts longer than the context", "an inference server that restarts", "tool or sandbox errors"),
+        why="Aborted rollouts have length 0 and no reward; the rest of the batch is biased towards short completions.",
+        causes=("prompts longer than the context", "inference server restarts", "tool or sandbox errors"),
         next=("prompt_len_mean", "response_len_mean", "tool_failure_frac", "time_gen", "num_turns_max"),
         sources="prime-rl: more than 5 % errored or empty is a smell.",
     ),
     RuleSpec(
         id="T6",
-        title="more turns",
+        title="rising turn count",
         family="agentic",
         group=Group.LEARNING,
         metrics=("num_turns_mean", "num_turns_max"),
         detector=MoreTurns,
         condition="Mean turns above `warn` times the median of the 50 records before and above `floor` in 3 of 5: "
-        "WARN. The longest episode as long as any before in 10 of 15 records while the mean is above `info` times "
-        "the start: INFO.",
+        "WARN. The longest episode matching the longest so far in 10 of 15 records, the mean above `info` times "
+        "the run-start baseline: INFO.",
         thresholds={"warn": 2.0, "floor": 4.0, "info": 1.5},
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
         resets_on_phase=True,
-        why="Talks that double go in circles: a tool that fails and is called again, or a policy that does not end.",
-        causes=("tools that fail and are called again", "a policy that never answers", "another environment"),
+        why="Episodes that double in turns are usually loops: a failing tool is retried, or the policy never finishes.",
+        causes=("failing tools being retried", "a policy that never gives a final answer", "a changed environment"),
         next=("tool_failure_frac", "num_turns_max", "truncated_frac", "reward_mean", "time_tool_sample_max"),
         sources="judgement.",
     ),
@@ -179,20 +178,20 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("tool_failure_frac",),
         detector=ToolFailures,
-        condition="Above `warn`, or above `rise` times the usual and above `floor`, in 3 of 5 records: WARN; INFO "
+        condition="Above `warn`, or above `rise` times the baseline and above `floor`, in 3 of 5 records: WARN; INFO "
         "while it is above `warn` but falling from a higher start.",
         thresholds={"warn": 0.2, "rise": 3.0, "floor": 0.05},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("tool_failure_frac", "usual", Unit.FRACTION),
-        why="A rollout whose tool failed is scored for what the sandbox did.",
+        evidence=EvidenceNames("tool_failure_frac", "baseline", Unit.FRACTION),
+        why="A rollout with a failed tool call is scored for a sandbox fault, not for the policy.",
         causes=(
-            "a sandbox that is overloaded or down",
-            "calls that the policy no longer writes correctly",
-            "a timeout",
+            "an overloaded or dead sandbox",
+            "malformed tool calls",
+            "timeouts",
         ),
         next=("time_tool_sample_max", "tool_call_freq", "num_turns_mean", "reward_mean"),
-        sources="TRL tools/failure_frequency; the lines are judgement.",
+        sources="TRL tools/failure_frequency; thresholds are judgement.",
     ),
     RuleSpec(
         id="T8",
@@ -200,17 +199,17 @@ RULES = (
         family="agentic",
         group=Group.SYSTEM,
         metrics=("time_tool_sample_max", "time_tool_sample_mean", "time_gen"),
-        measures="slowest tool call, against the mean",
+        measures="slowest tool time relative to the mean",
         detector=ToolLatency,
-        condition="The slowest tool time above `info` times the mean and above `share` of the generation in 3 of 5 "
+        condition="Slowest tool time above `info` times the mean and above `share` of generation time in 3 of 5 "
         "records: INFO.",
         thresholds={"info": 5.0, "share": 0.5},
         n_of_m={INFO: NOfM(3, 5)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("slowest tools", "mean", Unit.SECONDS, threshold=""),
+        evidence=EvidenceNames("slowest tool time", "mean", Unit.SECONDS, threshold=""),
         why="The whole batch waits for one sandbox.",
-        causes=("a tool without a timeout", "a sandbox that is overloaded", "one very long task"),
+        causes=("a tool without a timeout", "an overloaded sandbox", "one very long task"),
         next=("slowest_tool", "time_gen", "num_turns_max", "tool_failure_frac"),
-        sources="veRL timing_s/agent_loop; the lines are judgement.",
+        sources="veRL timing_s/agent_loop; thresholds are judgement.",
     ),
 )

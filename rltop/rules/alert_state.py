@@ -15,7 +15,7 @@ from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, RuleSpec
 from rltop.stats.persistence import NOfMCounter
 
 SHOWN_RECORDS = 20
-"""For how many records a recovered verdict stays in view."""
+"""For how many records a recovered verdict stays visible."""
 COOLDOWN_RECORDS = 20
 """For how many records after recovery the same rule stays silent at the same level."""
 
@@ -24,18 +24,18 @@ class AlertState:
     """One rule at work on one segment: a detector and the state of its alert.
 
     Level L is established while at least n of the last m findings were L or
-    worse. An alert begins when a level above OK is first established, is
+    worse. An alert is raised when a level above OK is first established, is
     escalated when a worse one is, keeps its worst level, and ends after
-    max(`clear_after`, m) better findings in a row. It then stays in view for 20
-    records, and does not begin again at the same level within 20 records.
+    max(`clear_after`, m) better findings in a row. It then stays visible for 20
+    records, and is not raised again at the same level within 20 records.
 
     Attributes:
         spec: what the rule is.
         detector: what looks at the records.
-        is_firing: the alert stands now.
-        is_idle: nothing bad is remembered, so that a QUIET finding changes nothing.
+        is_firing: the alert is active.
+        is_idle: no bad record is counted, so that a QUIET finding changes nothing.
         level: OK, or the worst level of the alert, also after it recovered.
-        finding: the record that the alert rests on.
+        finding: the finding that the alert is based on.
         since_step, since_record: where it began.
         recovered_step, recovered_record: where it ended; the step is None while it fires.
     """
@@ -46,7 +46,7 @@ class AlertState:
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
-        """Begin with nothing seen.
+        """Start with no records.
 
         Args:
             spec: what the rule is.
@@ -167,7 +167,7 @@ class AlertState:
         return Event(seen.record, seen.step, self.spec.id, self.spec.family, level, state, message, since_step=since)
 
     def is_shown(self, record: int) -> bool:
-        """Whether there is a verdict to show after `record`."""
+        """Whether the verdict is still visible after `record`."""
         if self.level <= OK:
             return False
         return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
@@ -176,7 +176,7 @@ class AlertState:
         """The alert in words; only meaningful while `is_shown`.
 
         Args:
-            metric: the canonical name of what it speaks of.
+            metric: canonical name of the metric it is about.
             key: the trainer's key of that metric, or "".
         """
         spec, finding = self.spec, self.finding
@@ -202,7 +202,7 @@ class AlertState:
         )
 
     def begin_anew(self, thresholds: Mapping[str, float]) -> None:
-        """Forget what was usual and what was pending; an alert that fires stays until records clear it."""
+        """Drop baselines and pending counts; an active alert stays until records clear it."""
         assert self.spec.detector is not None
         is_firing = self.detector.is_firing
         self.detector = self.spec.detector(thresholds)

@@ -14,12 +14,12 @@ _NO_REWARD = _NO_ROLLOUTS | {Algorithm.DISTILL}
 
 
 def has_rollouts(algorithm: Algorithm, traits: Traits) -> bool:
-    """The policy writes its own training data."""
+    """The policy generates its own training data."""
     return algorithm not in _NO_ROLLOUTS and not traits.is_preference
 
 
 def has_reward(algorithm: Algorithm, traits: Traits) -> bool:
-    """A reward is what is maximised (distillation may log a constant 0)."""
+    """A reward is maximised (distillation may log a constant 0)."""
     return algorithm not in _NO_REWARD and not traits.is_preference
 
 
@@ -29,7 +29,7 @@ def has_trust_region(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
-    """Generation and training run apart, so that one can wait for the other."""
+    """Generation and training are disaggregated, so that one can wait for the other."""
     return traits.is_async and has_rollouts(algorithm, traits)
 
 
@@ -54,12 +54,12 @@ def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
-    """Advantages come from the other answers to the same prompt."""
+    """Advantages come from the other completions of the same prompt."""
     return has_rollouts(algorithm, traits) and algorithm is not Algorithm.PPO
 
 
 def is_preference(algorithm: Algorithm, traits: Traits) -> bool:
-    """DPO and its relatives."""
+    """DPO and its variants."""
     return algorithm is Algorithm.DPO
 
 
@@ -69,7 +69,7 @@ def is_pairwise(algorithm: Algorithm, traits: Traits) -> bool:
 
 
 def is_kto(algorithm: Algorithm, traits: Traits) -> bool:
-    """Single answers, labelled good or bad."""
+    """Single completions, labelled good or bad."""
     return algorithm is Algorithm.KTO
 
 

@@ -1,10 +1,10 @@
-"""Chains of diagnosis: from a symptom to the metrics that tell its cause, in order.
+"""Chains of diagnosis: from a symptom to the related metrics, in the order to check.
 
-Owns the order and the question at each link, as data; a rule's own `next`
-follows behind its chain. Knows no values: what moved first is read from the run
-by whoever shows the chain. The order is that in which causes are most often
-found in post-mortems of collapsed runs, cheap questions (a NaN, a changed
-learning rate) before those that need thought.
+Owns the order and the reason at each link, as data; a rule's own `next` is
+appended to its chain. Knows no values: what moved first is read from the run by
+the page that shows the chain. The order is that in which causes are most often
+found in post-mortems of collapsed runs, cheap checks (a NaN, a changed learning
+rate) before expensive ones.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import NamedTuple
 
 
 class Fact(enum.StrEnum):
-    """What is asked of the run itself and not of one metric."""
+    """What is checked on the run itself and not in one metric."""
 
-    NONFINITE = "not a number"
+    NONFINITE = "NaN/Inf"
     RESTART = "restart"
 
 
 class Link(NamedTuple):
-    """One thing to look at.
+    """One thing to check.
 
     Attributes:
-        metrics: canonical names that answer it, the best first; the first that the run logs is shown.
-        question: what looking there tells.
-        fact: asked instead of a metric.
+        metrics: canonical names, the best first; the first that the run logs is shown.
+        question: what it tells.
+        fact: checked instead of a metric.
     """
 
     metrics: tuple[str, ...]
@@ -37,7 +37,7 @@ class Link(NamedTuple):
 
 
 class Chain(NamedTuple):
-    """What to look at for one symptom.
+    """What to check for one symptom.
 
     Attributes:
         name: stable, for `BY_FAMILY` and `BY_RULE`.
@@ -54,31 +54,31 @@ def _link(metrics: str, question: str) -> Link:
     return Link(tuple(metrics.split()), question)
 
 
-_NONFINITE = Link((), "the first value that was not a number dates the bad update", Fact.NONFINITE)
-_RESTART = Link((), "a run begun anew may have lost optimiser state, weights or data order", Fact.RESTART)
-_LR = _link("lr", "a change of the learning rate explains most things that jump together")
-_GRADIENT = _link("grad_norm", "a spike just before is the update that did it")
-_ENTROPY = _link("entropy", "a drop says collapse, a surge says noise")
-_STEP_KL = _link("kl_old ratio_mean", "how far single updates move the policy")
-_CLIP = _link("clip_frac clip_frac_high", "updates too large for the trust region")
-_REF_KL = _link("kl_ref kl_reward", "how far the policy has left its reference")
+_NONFINITE = Link((), "the first NaN or Inf dates the bad update", Fact.NONFINITE)
+_RESTART = Link((), "a restart may have lost optimiser state, weights or data order", Fact.RESTART)
+_LR = _link("lr", "a learning-rate change explains most joint jumps")
+_GRADIENT = _link("grad_norm", "a spike just before marks the bad update")
+_ENTROPY = _link("entropy", "drop: collapse; surge: noise")
+_STEP_KL = _link("kl_old ratio_mean", "policy change per update")
+_CLIP = _link("clip_frac clip_frac_high", "updates exceeding the trust region")
+_REF_KL = _link("kl_ref kl_reward", "drift from the reference policy")
 _MISMATCH = _link(
     "off_policy_kl rollout_logp_diff_mean rollout_prob_diff_mean is_ratio_mean",
-    "sampler and trainer that drift apart make every update off-policy",
+    "a rollout/train mismatch makes every update off-policy",
 )
-_STALE = _link("staleness_mean staleness_max", "rollouts of an older policy pull the update elsewhere")
-_SYNC = _link("time_weight_sync", "a synchronisation that failed or hung leaves an old sampler")
-_LENGTH = _link("response_len_mean terminated_len_mean", "longer or shorter answers change all that is per answer")
-_TRUNCATED = _link("truncated_frac", "answers that are cut off score on half a thought")
-_REWARD = _link("score_mean reward_mean success_frac", "whether it costs reward")
-_PART = _link("reward_component", "one part that rises while another falls is a reward being gamed")
-_GROUPS = _link("zero_std_frac zero_std_count", "groups without contrast give no gradient")
-_ALL_BAD = _link("all_bad_frac", "prompts that nobody solves teach nothing")
-_ALL_GOOD = _link("all_good_frac", "prompts that everybody solves teach nothing more")
-_ABORTED = _link("aborted_frac rollout_failures cancelled_frac", "aborted rollouts count as bad answers")
-_TOOLS = _link("tool_failure_frac", "failing tools take the reward with them")
-_VALIDATION = _link("val_score val_acc", "whether it is real progress")
-_LOSS = _link("loss policy_loss", "whether the objective itself jumped")
+_STALE = _link("staleness_mean staleness_max", "stale rollouts bias the update")
+_SYNC = _link("time_weight_sync", "a failed or hung sync leaves the sampler on old weights")
+_LENGTH = _link("response_len_mean terminated_len_mean", "a length change shifts every per-completion metric")
+_TRUNCATED = _link("truncated_frac", "truncated completions are scored unfinished")
+_REWARD = _link("score_mean reward_mean success_frac", "is reward affected")
+_PART = _link("reward_component", "one component up, another down: reward hacking")
+_GROUPS = _link("zero_std_frac zero_std_count", "zero-variance groups give no gradient")
+_ALL_BAD = _link("all_bad_frac", "prompts with no correct completion give no gradient")
+_ALL_GOOD = _link("all_good_frac", "prompts with only correct completions give no gradient")
+_ABORTED = _link("aborted_frac rollout_failures cancelled_frac", "aborted rollouts count as failures")
+_TOOLS = _link("tool_failure_frac", "failing tools lower the reward")
+_VALIDATION = _link("val_score val_acc", "is the progress real")
+_LOSS = _link("loss policy_loss", "did the objective itself jump")
 
 CHAINS: Mapping[str, Chain] = MappingProxyType(
     {
@@ -102,12 +102,12 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "kl",
-                "KL or the trust region gives way",
+                "KL is too large",
                 (_LR, _GRADIENT, _MISMATCH, _STALE, _STEP_KL, _CLIP, _TRUNCATED, _LENGTH, _ENTROPY, _REWARD),
             ),
             Chain(
                 "entropy",
-                "entropy moves",
+                "entropy changes",
                 (_LR, _GRADIENT, _MISMATCH, _CLIP, _REF_KL, _REWARD, _GROUPS, _LENGTH, _TRUNCATED),
             ),
             Chain(
@@ -117,7 +117,7 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
             ),
             Chain(
                 "nonfinite",
-                "values are not numbers",
+                "NaN or Inf appears",
                 (_NONFINITE, _GRADIENT, _LR, _REF_KL, _STEP_KL, _LOSS, _TRUNCATED, _RESTART),
             ),
             Chain(
@@ -125,99 +125,99 @@ CHAINS: Mapping[str, Chain] = MappingProxyType(
                 "validation stalls while reward rises",
                 (
                     _REWARD, _LENGTH, _PART, _ALL_GOOD, _GROUPS, _ABORTED, _REF_KL,
-                    _link("epoch", "data seen again: learned by heart"), _ENTROPY,
+                    _link("epoch", "repeated data: memorisation"), _ENTROPY,
                 ),
             ),
             Chain(
                 "length",
-                "answers change in length",
+                "completion length changes",
                 (_TRUNCATED, _ENTROPY, _REWARD, _PART, _REF_KL, _VALIDATION, _LR,
-                 _link("response_len_max", "whether the cap is what stops them")),
+                 _link("response_len_max", "are completions hitting the length cap")),
             ),
             Chain(
                 "stuck",
-                "nothing is learned",
+                "the policy stops learning",
                 (_LR, _GRADIENT, _ALL_BAD, _ALL_GOOD, _GROUPS, _REWARD, _REF_KL, _TRUNCATED, _ENTROPY, _VALIDATION),
             ),
             Chain(
                 "mismatch",
-                "sampler and trainer disagree",
+                "rollout/train mismatch grows",
                 (_SYNC, _STALE, _RESTART, _GRADIENT, _CLIP, _ENTROPY, _LENGTH, _REWARD),
             ),
             Chain(
                 "slow",
                 "steps get slower",
                 (
-                    _link("time_gen", "generation is what usually grows"),
-                    _link("time_update_actor time_update_all", "or the update does"),
-                    _link("time_old_log_prob time_ref time_forward", "or the passes without gradient"),
-                    _link("time_reward", "or whatever scores the answers"),
-                    _link("time_per_token_gen", "slower per token, or only more tokens"),
+                    _link("time_gen", "the most common cause: generation"),
+                    _link("time_update_actor time_update_all", "or the update"),
+                    _link("time_old_log_prob time_ref time_forward", "or the forward-only passes"),
+                    _link("time_reward", "or reward computation"),
+                    _link("time_per_token_gen", "slower per token, or just more tokens"),
                     _link("total_tokens", "more tokens explain a longer step"),
-                    _link("group_len_ratio time_gen_sample_max slowest_response_len", "a few answers hold up all"),
-                    _link("slowest_tool time_tool_sample_max", "how much of the slowest rollout waits for tools"),
-                    _link("preempted_max preempted_mean", "rollouts evicted from the cache start over"),
+                    _link("group_len_ratio time_gen_sample_max slowest_response_len", "stragglers hold up the batch"),
+                    _link("slowest_tool time_tool_sample_max", "tool time within the slowest rollout"),
+                    _link("preempted_max preempted_mean", "rollouts evicted from the KV cache start over"),
                     _link("seqlen_minmax_diff seqlen_balanced_max", "the rank with the most tokens sets the pace"),
-                    _link("trainer_idle_frac rollouter_idle_frac", "who waits for whom"),
-                    _link("time_weight_sync", "moving weights"),
-                    _link("time_save", "a checkpoint inside this step is no slowdown"),
-                    _link("time_eval", "nor is a validation"),
+                    _link("trainer_idle_frac rollouter_idle_frac", "is the trainer idle, or the samplers"),
+                    _link("time_weight_sync", "time to sync weights"),
+                    _link("time_save", "a checkpoint in this step is not a slowdown"),
+                    _link("time_eval", "neither is a validation"),
                 ),
             ),
             Chain(
                 "memory",
                 "memory runs out",
                 (
-                    _link("seqlen_max seqlen_balanced_max", "the longest batch of a rank decides the peak"),
-                    _link("response_len_max", "a very long answer"),
+                    _link("seqlen_max seqlen_balanced_max", "the longest batch on a rank sets the peak"),
+                    _link("response_len_max", "a very long completion"),
                     _link("prompt_len_max", "or a very long prompt"),
-                    _link("mem_reserved_gb mem_alloc_gb", "what is held at the peak"),
-                    _link("preempted_max preempted_mean", "a cache that is full evicts rollouts first"),
-                    _link("mem_cpu_gb", "whether the host runs out, and not the device"),
+                    _link("mem_reserved_gb mem_alloc_gb", "memory held at the peak"),
+                    _link("preempted_max preempted_mean", "a full KV cache evicts rollouts first"),
+                    _link("mem_cpu_gb", "is it host memory rather than GPU memory"),
                 ),
             ),
             Chain(
                 "turns",
-                "rollouts of several turns fail",
+                "multi-turn rollouts fail",
                 (
-                    _link("num_turns_mean num_turns_max", "conversations that do not end"),
+                    _link("num_turns_mean num_turns_max", "episodes that do not terminate"),
                     _TOOLS,
-                    _link("time_tool_sample_max slowest_tool", "tools that answer late"),
-                    _link("prompt_clip_frac truncated_frac", "context that is cut off"),
+                    _link("time_tool_sample_max slowest_tool", "slow tool calls"),
+                    _link("prompt_clip_frac truncated_frac", "truncated context"),
                     _ABORTED, _LENGTH, _REWARD,
                 ),
             ),
             Chain(
                 "critic",
-                "the critic loses the returns",
+                "the critic no longer fits the returns",
                 (
-                    _link("value_loss", "whether it has lost them for good"),
-                    _link("return_mean", "the scale that it has to follow"),
-                    _link("value_mean", "whether its level matches them"),
-                    _link("lr_critic lr", "a rate too high for it"),
-                    _link("grad_norm_critic", "or a gradient that is"),
-                    _link("clip_frac_value", "clipped values cannot follow"), _REWARD, _REF_KL, _LENGTH,
+                    _link("value_loss", "is the fit lost for good"),
+                    _link("return_mean", "the scale the critic has to fit"),
+                    _link("value_mean", "does its level match the returns"),
+                    _link("lr_critic lr", "critic learning rate too high"),
+                    _link("grad_norm_critic", "or its gradient too large"),
+                    _link("clip_frac_value", "clipped values cannot follow the returns"), _REWARD, _REF_KL, _LENGTH,
                 ),
             ),
             Chain(
                 "preference",
-                "preference training goes wrong",
+                "preference training fails",
                 (
                     _NONFINITE, _LR, _GRADIENT,
-                    _link("logps_chosen dpo_chosen", "likelihood that leaves the chosen answers"),
-                    _link("logps_rejected dpo_rejected", "or only pushes the rejected ones down"),
-                    _link("dpo_margin", "the one number that is maximised"),
-                    _link("dpo_accuracy", "chosen and rejected told apart at all"),
-                    _link("val_loss val_acc", "whether it holds on pairs that were not trained on"), _ENTROPY,
+                    _link("logps_chosen dpo_chosen", "falling likelihood of chosen completions"),
+                    _link("logps_rejected dpo_rejected", "or only the rejected ones pushed down"),
+                    _link("dpo_margin", "the quantity being maximised"),
+                    _link("dpo_accuracy", "are chosen and rejected separated at all"),
+                    _link("val_loss val_acc", "does it hold on held-out pairs"), _ENTROPY,
                 ),
             ),
             Chain(
                 "rm",
                 "the reward model does not rank",
                 (
-                    _LR, _GRADIENT, _LOSS, _link("rm_margin", "how far apart the two score"),
-                    _link("rm_accuracy", "whether it ranks at all"),
-                    _link("val_acc val_loss", "whether it ranks pairs that it has not seen"),
+                    _LR, _GRADIENT, _LOSS, _link("rm_margin", "score gap between chosen and rejected"),
+                    _link("rm_accuracy", "does it rank at all"),
+                    _link("val_acc val_loss", "does it rank held-out pairs"),
                 ),
             ),
         )
@@ -241,15 +241,15 @@ BY_RULE: Mapping[str, str] = MappingProxyType(
     {"L3": "stuck", "L9": "stuck", "O4": "stuck", "R2": "stuck", "R11": "stuck", "X2": "stuck", "X4": "slow",
      "D3": "preference", "L6": "reward"}
 )  # fmt: skip
-"""Rules whose symptom is another than that of their family."""
+"""Rules whose symptom differs from that of their family."""
 
 
 def chain_of(rule: str, family: str) -> Chain | None:
-    """The chain of a rule's symptom; None for a family that nobody has written one for.
+    """The chain of a rule's symptom; None for a family without one.
 
     Args:
-        rule: the rule's id; some have a chain of their own.
-        family: its family, whose chain holds else.
+        rule: the rule's id; some have their own chain.
+        family: its family, whose chain is used otherwise.
 
     Returns:
         The chain, or None.

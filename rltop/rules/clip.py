@@ -1,9 +1,9 @@
-"""Clipping: how often an update hits the edge of the trust region.
+"""Clipping: how often an update hits the trust-region bound.
 
-There are four regimes, and no line holds for two of them: nothing is clipped
+There are four regimes, and no threshold fits two of them: nothing is clipped
 with one update per rollout, a few in a thousand tokens of a language model, a
-tenth of all sequences where whole sequences are clipped, a quarter of the
-actions of a robot. Each regime has a rule of its own.
+tenth of all sequences under sequence-level clipping, a quarter of the actions of
+a robot policy. Each regime has its own rule.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _SEQUENCE_KL = 1e-3
 
 
 def _is_sequence_level(value: float, values: Mapping[str, float]) -> bool:
-    """Much is clipped although the policy has hardly moved: whole sequences are clipped (GSPO)."""
+    """Much is clipped although the policy has hardly moved: sequence-level clipping (GSPO)."""
     step_kl = values.get("kl_old")
     return value > _SEQUENCE_CLIP and step_kl is not None and abs(step_kl) < _SEQUENCE_KL
 
 
 class _Clipped(Detector):
-    """What the rules on the clip fraction say about it."""
+    """The headline of the clip-fraction rules."""
 
     def headline(self, finding: Finding) -> str:
-        """Share and usual share."""
-        usual = f" (usually {percent(finding.baseline)})" if finding.baseline is not None else ""
-        return f"{percent(finding.value)} of the update is clipped, line {percent(finding.threshold or 0)}{usual}"
+        """Share, baseline and threshold."""
+        usual = f"baseline {percent(finding.baseline)}, " if finding.baseline is not None else ""
+        return f"clip fraction {percent(finding.value)} ({usual}threshold {percent(finding.threshold or 0)})"
 
 
 class TokenClip(_Clipped):
@@ -62,7 +62,7 @@ class TokenClip(_Clipped):
         self.lowest = min(thresholds["rise_floor"], thresholds["warn"]) * RELEASE
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute lines from the first record; the ratio once ten are known."""
+        """Absolute thresholds from the first record; the ratio once ten are known."""
         value = context.values.get("clip_frac")
         if value is None:
             return None
@@ -88,10 +88,10 @@ class TokenClip(_Clipped):
 
 
 class SequenceClip(_Clipped):
-    """O6g: clipping of whole sequences, against the run's own start.
+    """O6g: sequence-level clipping, against the run-start baseline.
 
-    It cuts two orders of magnitude more than clipping by token, with a step KL
-    of almost nothing, so that no absolute line below "nearly all" means anything.
+    It clips two orders of magnitude more than token-level clipping, at a step KL
+    near 0, so that no absolute threshold below "nearly all" means anything.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -99,7 +99,7 @@ class SequenceClip(_Clipped):
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Only records that look like clipping by sequence are judged."""
+        """Only records that look like sequence-level clipping are judged."""
         value = context.values.get("clip_frac")
         if value is None:
             return None
@@ -120,14 +120,14 @@ class SequenceClip(_Clipped):
 
 
 class ClipAsymmetry(Detector):
-    """O7: one edge of the trust region cuts far more than the other."""
+    """O7: one bound of the trust region clips far more than the other."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.floor, self.factor = thresholds["floor"], thresholds["info"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Which side cuts more, and by what factor."""
+        """Which side clips more, and by what factor."""
         low, high = context.values.get("clip_frac_low"), context.values.get("clip_frac_high")
         if low is None or high is None:
             return None
@@ -137,7 +137,7 @@ class ClipAsymmetry(Detector):
         return Finding(INFO, more, less, self.floor, words=("upper" if high >= low else "lower",))
 
     def subject(self, finding: Finding) -> Subject:
-        """The side that cuts more."""
+        """The side that clips more."""
         return Subject("clip_frac_high" if finding.words[0] == "upper" else "clip_frac_low")
 
     def headline(self, finding: Finding) -> str:
@@ -149,7 +149,7 @@ class ClipAsymmetry(Detector):
 
 
 class PinnedGradient(Detector):
-    """O3: a gradient norm that stands at one largest value, which is what clipping leaves of it."""
+    """O3: gradient norm logged at one maximum value: it is logged after clipping."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -158,7 +158,7 @@ class PinnedGradient(Detector):
         self.often = NOfMCounter(int(thresholds["n"]), int(thresholds["m"]))
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Keeps its own count: what is counted is how often the largest value so far was reached."""
+        """Keeps its own count of how often the largest value so far was reached."""
         value = context.values.get("grad_norm")
         if value is None:
             return None
@@ -178,27 +178,27 @@ class PinnedGradient(Detector):
         """The value, and how often it was reached."""
         of = int(self.thresholds["m"])
         return (
-            f"gradient norm stands at {number(finding.value)} in {finding.extra[0]:.0f} of {of} records: "
-            f"every step is clipped"
+            f"gradient norm at its maximum {number(finding.value)} in {finding.extra[0]:.0f} of {of} records: "
+            f"nearly every step is clipped"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """The value, and how often."""
-        return (*names.of(finding), Evidence("records at this value", finding.extra[0], Unit.COUNT))
+        return (*names.of(finding), Evidence("records at maximum", finding.extra[0], Unit.COUNT))
 
 
 UPDATE_CAUSES = (
     "learning rate too high",
     "too many minibatches or epochs per rollout",
     "stale rollouts",
-    "a tiny batch",
+    "very small batch",
 )
-"""Likely causes of an update that goes too far, likeliest first."""
+"""Likely causes of an update that is too large, likeliest first."""
 _NEXT = ("kl_old", "ratio_mean", "lr", "off_policy_kl", "staleness_mean", "grad_norm")
 _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
 _WHY = (
-    "It shows how often the update hits the edge of the trust region; language models usually clip 0.1 to 1 % of "
-    "tokens, not the 10 to 30 % of textbooks."
+    "How often the update hits the trust-region bound; language models usually clip 0.1 to 1 % of tokens, "
+    "not the textbook 10 to 30 %."
 )
 _SOURCES = (
     "TRL issue 3120 (0 by construction); published veRL runs: median 0.001 to 0.004, maximum 0.009; "
@@ -208,7 +208,7 @@ _SOURCES = (
 RULES = (
     RuleSpec(
         id="O3",
-        title="gradient clipped",
+        title="gradient clipping",
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
@@ -218,9 +218,9 @@ RULES = (
         clear_after=10,
         warm_up=27,
         evidence=EvidenceNames("grad_norm", "", threshold=""),
-        why="Where the norm is logged after clipping, a norm at the limit on every step says that its real size is "
-        "not seen, and that the step size is set by the limit.",
-        causes=("a clipping limit far below the usual norm", "gradients that grow", "a batch that is too small"),
+        why="Where the norm is logged after clipping, a norm at the limit on every step hides the real norm, "
+        "and the step size is set by the limit.",
+        causes=("clipping limit far below the typical norm", "growing gradients", "batch too small"),
         next=("lr", "loss", "kl_old", "entropy"),
         sources="judgement; the norm before clipping is never that constant.",
     ),
@@ -231,13 +231,13 @@ RULES = (
         group=Group.LEARNING,
         metrics=("clip_frac",),
         detector=TokenClip,
-        condition="5 of 10 records: above `warn`, or above `rise`× the usual and `rise_floor`: WARN; above `crit`: "
-        "CRIT. Off with one update per rollout, where it is 0 by construction; records that clip by sequence are "
-        "O6g's.",
+        condition="5 of 10 records: above `warn`, or above `rise`× the baseline and `rise_floor`: WARN; above `crit`: "
+        "CRIT. Off with one update per rollout, where it is 0 by construction; records with sequence-level "
+        "clipping are left to O6g.",
         thresholds={"warn": 0.05, "crit": 0.2, "rise": 10.0, "rise_floor": 0.02},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_token_clip,
-        evidence=EvidenceNames("clip_frac", "usual", Unit.FRACTION),
+        evidence=EvidenceNames("clip_frac", "baseline", Unit.FRACTION),
         why=_WHY,
         causes=UPDATE_CAUSES,
         next=_NEXT,
@@ -250,13 +250,13 @@ RULES = (
         group=Group.LEARNING,
         metrics=("clip_frac",),
         detector=SequenceClip,
-        condition="Where more than 3 % is clipped at a step KL below 1e-3, 5 of 10 records: above `rise`× the start, "
+        condition="Where more than 3 % is clipped at a step KL below 1e-3, 5 of 10 records: above `rise`× run start, "
         "or above `warn`: WARN.",
         thresholds={"rise": 2.0, "warn": 0.7},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_token_clip,
-        evidence=EvidenceNames("clip_frac", "usual", Unit.FRACTION),
-        why="Clipping by sequence cuts a tenth of everything on a healthy run; only its change says something.",
+        evidence=EvidenceNames("clip_frac", "baseline", Unit.FRACTION),
+        why="Sequence-level clipping clips a tenth of all sequences on a healthy run; only a change is a sign.",
         causes=UPDATE_CAUSES,
         next=_NEXT,
         sources=_SOURCES,
@@ -270,14 +270,14 @@ RULES = (
         detector=lambda thresholds: Above(
             thresholds,
             metric="clip_frac",
-            text="{value} of the update is clipped, line {line}",
+            text="clip fraction {value} (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Embodied policies, 5 of 10 records: above `warn`: WARN; above `crit`: CRIT.",
         thresholds={"warn": 0.3, "crit": 0.5},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.is_embodied,
-        why="Classic PPO clips a tenth to a quarter of its actions; beyond that most of a batch no longer counts.",
+        why="Classic PPO clips a tenth to a quarter of its actions; beyond that most of the batch has no effect.",
         causes=UPDATE_CAUSES,
         next=_NEXT,
         sources=_SOURCES,
@@ -288,18 +288,18 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac_low", "clip_frac_high"),
-        measures="the larger of the two edges",
+        measures="the larger of both sides",
         detector=ClipAsymmetry,
-        condition="One edge clips more than `info` times the other and more than `floor`, 20 records in a row: INFO.",
+        condition="One bound clips more than `info` times the other and more than `floor`, 20 records in a row: INFO.",
         thresholds={"info": 5.0, "floor": 0.02},
         n_of_m={INFO: NOfM(20, 20)},
         applies=applicability.has_token_clip,
-        evidence=EvidenceNames("clipped more", "clipped less", Unit.FRACTION),
-        why="An upper edge that does all the cutting keeps rare good tokens from growing, and entropy goes with them; "
-        "a lower edge that does means that the policy mostly unlearns.",
-        causes=("symmetric limits", "advantages that are mostly of one sign", "too many updates per rollout"),
+        evidence=EvidenceNames("larger side", "smaller side", Unit.FRACTION),
+        why="Clipping only at the upper bound keeps rare good tokens from gaining probability, and entropy falls; "
+        "clipping only at the lower bound means that the policy mostly unlearns.",
+        causes=("symmetric clip range", "advantages mostly of one sign", "too many updates per rollout"),
         next=("entropy", "clip_frac", "adv_mean", "kl_old"),
-        sources="DAPO (a raised upper limit, clip-higher); the factor is judgement.",
+        sources="DAPO (clip-higher, a raised upper bound); the factor is judgement.",
     ),
     RuleSpec(
         id="O8",
@@ -310,14 +310,14 @@ RULES = (
         detector=lambda thresholds: Above(
             thresholds,
             metric="clip_frac_lower",
-            text="{value} of tokens hit the lower bound for negative advantages, line {line}",
+            text="{value} of tokens hit the dual-clip bound for negative advantages (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Above `warn` in 3 of 5 records.",
         thresholds={"warn": 0.005},
         n_of_m={WARN: NOfM(3, 5), INFO: NOfM(3, 5)},
         applies=applicability.has_token_clip,
-        why="The lower bound only cuts ratios that are far off on bad answers; it is practically 0 on a healthy run.",
+        why="Dual clip only acts on extreme ratios of bad completions; it is practically 0 on a healthy run.",
         causes=UPDATE_CAUSES,
         next=_NEXT,
         sources="veRL issue 7412: 6e-7 on a healthy run.",

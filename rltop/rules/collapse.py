@@ -1,9 +1,9 @@
-"""Collapse: several symptoms at once are one event with one beginning.
+"""Collapse: several symptoms at once are one event with one onset.
 
 A single scary metric is usually benign; a policy that collapses moves three
 families of them within a few records. Also what only shows in combination: a
-run that is alive and learns nothing, a collapse that began as a disagreement of
-sampler and trainer, and trouble that is the machines' and not the policy's.
+run that goes on without learning, a collapse that started as a rollout/train
+mismatch, and infrastructure trouble that leaves learning unaffected.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rltop.rules import applicability
 from rltop.rules.context import Onset, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 
-ONSET = "began at step"
+ONSET = "onset step"
 LAST_GOOD = "last good step"
-CHECKPOINT = "last checkpoint at step"
+CHECKPOINT = "last checkpoint step"
 _MOVED = " from step"
 _HELD_STEPS = 256
 _HELD_CHECKPOINTS = 64
@@ -30,23 +30,27 @@ _SYMPTOMS = (
     ("reward",), ("entropy",), ("length", "truncation"), ("gradient",), ("nonfinite",), ("kl",), ("groups",),
     ("validation",),
 )  # fmt: skip
-"""Families that show the same thing count once: answers that grow are cut off."""
+"""Families with the same meaning count once: longer completions get truncated."""
 _SYMPTOM_OF = {family: symptom[0] for symptom in _SYMPTOMS for family in symptom}
 _PRECURSORS = ("mismatch", "offpolicy", "lr", "clip", "ratio", "loss", "advantage", "critic", "embodied")
 """Families that do not count as symptoms of a collapse, but may have moved before them."""
-_SPOKEN = {"kl": "KL", "nonfinite": "values that are not numbers", "groups": "flat groups"}
+_SPOKEN = {"kl": "KL", "nonfinite": "NaN/Inf", "groups": "zero-variance groups"}
+_SYSTEM_SPOKEN = {
+    "performance": "slowdown", "straggler": "stragglers", "agentic": "failing rollouts or tools",
+    "balance": "load imbalance", "memory": "memory pressure",
+}  # fmt: skip
 _SYSTEM = ("performance", "straggler", "agentic", "balance", "memory")
 
 
 class Mover(NamedTuple):
-    """A metric that left its course, and from which step on."""
+    """A metric that moved, and from which step on."""
 
     metric: str
     step: int
 
 
 class Story(NamedTuple):
-    """What a collapse verdict tells beyond its headline.
+    """What a collapse verdict says beyond its headline.
 
     Attributes:
         onset_step: the first step of the first symptom.
@@ -62,7 +66,7 @@ class Story(NamedTuple):
 
 
 def story(verdict: Verdict) -> Story | None:
-    """Read the story of a collapse back from a verdict's evidence; None for any other verdict."""
+    """Read onset, checkpoint and movers back from a collapse verdict's evidence; None for any other verdict."""
     numbers = {one.name: int(one.value) for one in verdict.evidence if one.name in {ONSET, LAST_GOOD, CHECKPOINT}}
     if ONSET not in numbers:
         return None
@@ -75,8 +79,8 @@ def story(verdict: Verdict) -> Story | None:
 class Collapse(Detector):
     """X1: verdicts of several learning families began within a few records of each other.
 
-    The collapse began with the first record of the first of them, which may be
-    well before the record on which the third makes it one.
+    The onset is the first record of the first of them, which may be well before
+    the record on which the third makes it a collapse.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -124,7 +128,7 @@ class Collapse(Detector):
         return len({_SYMPTOM_OF[family] for family in context.onsets if family in _SYMPTOM_OF})
 
     def _date(self, context: RuleContext) -> None:
-        """Where it began: with the oldest of the symptoms that stand, precursors apart."""
+        """Where it began: with the oldest active symptom, precursors apart."""
         symptoms = _SYMPTOM_OF
         lead = context.record - int(self.thresholds["lead"])
         told = [
@@ -166,7 +170,7 @@ class Collapse(Detector):
         return max((step for step in (*self.saved, *self.on_disk) if step < self.onset[1]), default=None)
 
     def headline(self, finding: Finding) -> str:
-        """Since when, what first, and how far back to go."""
+        """Onset, checkpoint to go back to, and the order of symptoms."""
         names = [_SPOKEN.get(word, word) for word in finding.words]
         began = finding.extra.count(finding.extra[0])
         first, others = names[:began], names[began:]
@@ -177,12 +181,12 @@ class Collapse(Detector):
             text += f"; last good step {self.last_good:,}"
         if self.checkpoint is not None:
             text += f", checkpoint {self.checkpoint:,}"
-        how = f"{first[0]} first" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} at once"
+        how = f"{first[0]} first" if len(first) == 1 else f"{', '.join(first[:-1])} and {first[-1]} together"
         return f"{text}: {how}{', then ' if others else ''}{', '.join(others)}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """How many families, the dates, and which metric moved when."""
-        parts = [Evidence("families of symptoms", finding.value, Unit.COUNT)]
+        """Number of families, the dates, and which metric moved when."""
+        parts = [Evidence("symptom families", finding.value, Unit.COUNT)]
         if self.onset is not None:
             parts.append(Evidence(ONSET, self.onset[1], Unit.COUNT))
         if self.last_good is not None:
@@ -193,11 +197,11 @@ class Collapse(Detector):
 
 
 class SilentFailure(Detector):
-    """X2: the run writes records, and nothing that it writes can still change the policy.
+    """X2: the run keeps logging, and no update can change the policy any more.
 
-    Two of three must hold: no gradient, no contrast inside groups, a reward that
-    stands still after having moved. A solved task looks the same from here and is
-    left alone, and so is a reward that has never moved.
+    Two of three must hold: no gradient, zero-variance groups, a reward that is
+    constant after having moved. A saturated task looks the same and is excluded,
+    and so is a reward that has never moved.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -205,7 +209,7 @@ class SilentFailure(Detector):
         self.recent: deque[float] = deque(maxlen=_SILENT_RECORDS)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """That it lasts is asked for by `n_of_m`: 20 of 20 records."""
+        """Persistence is left to `n_of_m`: 20 of 20 records."""
         reward, norm = context.reward, context.values.get("grad_norm")
         if reward.value is None:
             return None
@@ -227,23 +231,23 @@ class SilentFailure(Detector):
             word
             for holds, word in (
                 (is_without_gradient, "no gradient"),
-                (is_flat, "no group with a difference in reward"),
-                (is_pinned, "a reward that stands still"),
+                (is_flat, "zero-variance groups"),
+                (is_pinned, "constant reward"),
             )
             if holds
         )
         return Finding(CRIT, reward.value, reward.best, None, words=signs) if len(signs) >= 2 else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """What stands still."""
-        return f"alive but learning nothing for 20 records: {' and '.join(finding.words)}"
+        """Which signs."""
+        return f"not learning for 20 records: {', '.join(finding.words)}"
 
 
 class MismatchDriven(Detector):
-    """X3: sampler and trainer disagreed first, then the gradient rose, then the policy went."""
+    """X3: rollout/train mismatch first, then the gradient rose, then the policy collapsed."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """All three stand, and began in this order."""
+        """All three are active, and began in this order."""
         onsets = context.onsets
         source = min((onsets[one] for one in ("mismatch", "offpolicy") if one in onsets), default=None)
         if source is None:
@@ -262,7 +266,7 @@ class MismatchDriven(Detector):
         order = ", then ".join(
             f"{metric} (step {step:,.0f})" for metric, step in zip(finding.words, finding.extra, strict=True)
         )
-        return f"sampler and trainer parted before the policy went: {order}"
+        return f"rollout/train mismatch preceded the collapse: {order}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Which metric moved when."""
@@ -272,11 +276,11 @@ class MismatchDriven(Detector):
         )
 
 
-class MachinesOnly(Detector):
-    """X4: several system symptoms while no learning family has stirred: look at machines, not at the policy."""
+class InfrastructureOnly(Detector):
+    """X4: several system symptoms while learning is unaffected: check infrastructure, not the policy."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Two system families stand, and nothing else has begun lately."""
+        """Two system families are active, and nothing else has begun lately."""
         onsets = context.onsets
         if len(onsets) < self.thresholds["families"]:
             return QUIET
@@ -293,7 +297,7 @@ class MachinesOnly(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Which."""
-        return f"{' and '.join(finding.words)} without a learning symptom: infrastructure, not the policy"
+        return f"{' and '.join(_SYSTEM_SPOKEN[word] for word in finding.words)}; learning unaffected"
 
 
 RULES = (
@@ -303,49 +307,49 @@ RULES = (
         family="collapse",
         group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "entropy", "response_len_mean", "kl_ref"),
-        measures="number of families",
+        measures="number of symptom families",
         detector=Collapse,
         runs_always=True,
-        condition="Verdicts of `families` of these families began or got worse within `records` records: reward, "
+        condition="Verdicts of `families` of these families began or escalated within `records` records: reward, "
         "entropy, length, truncation, gradient, non-finite, KL, groups, validation. Dated by the first record of "
         "the first of them, `lead` records back at most; the last known checkpoint before that is named. "
-        "Holds while `holds` of them stand.",
+        "Stays while `holds` of them are active.",
         thresholds={"families": 3, "records": 5, "lead": 60, "holds": 2},
         clear_after=5,
         applies=applicability.has_rollouts,
-        why="Everything after the first of these records is training on garbage; go back to the last checkpoint "
+        why="Everything after the onset is training on garbage; go back to the last checkpoint "
         "before it.",
         causes=(
-            "a change of the learning rate",
+            "a learning-rate change",
             "a NaN or a huge gradient",
-            "sampler and trainer that disagree",
+            "rollout/train mismatch",
             "reward hacking",
         ),
         next=("lr", "grad_norm", "entropy", "kl_ref", "off_policy_kl", "response_len_mean", "reward_mean"),
-        sources="transcribed collapses: the sudden ones moved three metrics or more within one to four steps.",
+        sources="transcribed collapses: sudden ones moved three metrics or more within one to four steps.",
     ),
     RuleSpec(
         id="X2",
-        title="learning nothing",
+        title="not learning",
         family="collapse",
         group=Group.LEARNING,
         metrics=("reward_mean", "score_mean", "grad_norm", "zero_std_frac"),
         detector=SilentFailure,
-        condition="20 records in a row without gradient (below `gradient`, where it is logged) and either without "
-        "contrast (`zero_share` of the groups) or with a reward that moves less than `pinned` of its range. Silent on "
-        "a solved task, a reward that has never moved, and a learning rate of 0.",
+        condition="20 records in a row without gradient (below `gradient`, where it is logged) and with either "
+        "`zero_share` zero-variance groups or a reward that moves less than `pinned` of its range. Silent on a "
+        "saturated task, a reward that has never moved, and a learning rate of 0.",
         thresholds={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02},
         n_of_m={CRIT: NOfM(_SILENT_RECORDS, _SILENT_RECORDS), INFO: NOfM(_SILENT_RECORDS, _SILENT_RECORDS)},
         applies=applicability.has_reward,
         evidence=EvidenceNames("reward", "best reward", threshold=""),
-        why="The processes run, rows are written, and no update changes anything any more: the machines are wasted.",
+        why="The processes run and rows are logged, but no update changes the policy: the compute is wasted.",
         causes=(
-            "a policy that has collapsed to answers that all fail",
-            "every answer truncated or filtered out",
-            "a reward function that returns one value",
+            "a collapsed policy whose completions all fail",
+            "every completion truncated or filtered out",
+            "a reward function that returns a constant",
         ),
         next=("zero_std_frac", "grad_norm", "truncated_frac", "reward_component", "response_len_mean", "lr"),
-        sources="a published self-distillation run that idled for 50 steps with loss and gradient of exactly 0.",
+        sources="a published self-distillation run: 50 steps with loss and gradient of exactly 0.",
     ),
     RuleSpec(
         id="X3",
@@ -353,36 +357,36 @@ RULES = (
         family="collapse",
         group=Group.LEARNING,
         metrics=("off_policy_kl", "rollout_prob_diff_mean", "rollout_logp_diff_mean", "is_ratio_mean"),
-        measures="number of links",
+        measures="number of symptoms in order",
         detector=MismatchDriven,
-        condition="Verdicts of mismatch or staleness, of the gradient, and of entropy, reward or KL stand at once and "
-        "began in this order, within `records` records.",
+        condition="Verdicts of mismatch or staleness, of the gradient, and of entropy, reward or KL are active at once "
+        "and began in this order, within `records` records.",
         thresholds={"records": 100},
         clear_after=5,
         applies=applicability.has_rollouts,
-        why="The order says what to mend: the policy was trained on text that another model wrote, and the gradient "
-        "showed it before the reward did.",
-        causes=("weights not synchronised, or only in part", "an inference kernel that computes something else",
-                "expert routing that differs", "stale rollouts"),
+        why="The order says what to fix: the policy was trained on text sampled from different probabilities, and the "
+        "gradient showed it before the reward did.",
+        causes=("weights not synced, or only in part", "different numerics in the inference kernels",
+                "different expert routing", "stale rollouts"),
         next=("off_policy_kl", "staleness_mean", "time_weight_sync", "grad_norm", "entropy", "reward_mean"),
-        sources="prime-rl docs (a climbing gradient norm follows the mismatch); Liu & Li 2025.",
+        sources="prime-rl docs (a rising gradient norm follows the mismatch); Liu & Li 2025.",
     ),
     RuleSpec(
         id="X4",
-        title="machines only",
+        title="infrastructure only",
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step", "time_gen_sample_max", "aborted_frac"),
-        measures="number of families",
-        detector=MachinesOnly,
+        measures="number of symptom families",
+        detector=InfrastructureOnly,
         runs_always=True,
-        condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) stand and "
-        "no learning family has begun within `calm` records: INFO.",
+        condition="Verdicts of `families` system families (performance, straggler, agentic, balance, memory) are "
+        "active and no learning family has begun within `calm` records: INFO.",
         thresholds={"families": 2, "calm": 20},
         clear_after=5,
-        evidence=EvidenceNames("families of symptoms", "", Unit.COUNT, threshold=""),
-        why="Slow, failing and uneven at once, with learning undisturbed, is a node, a server or a sandbox.",
-        causes=("a node or a file system", "an overloaded inference server", "a tool or sandbox that hangs"),
+        evidence=EvidenceNames("symptom families", "", Unit.COUNT, threshold=""),
+        why="Slow, failing and uneven at once, with learning unaffected, points to a node, a server or a sandbox.",
+        causes=("a slow node or file system", "an overloaded inference server", "a hanging tool or sandbox"),
         next=("time_gen", "time_gen_sample_max", "slowest_tool", "preempted_max", "aborted_frac"),
         sources="judgement.",
     ),

@@ -1,8 +1,8 @@
 """What every rule may know about a record besides its values.
 
-Owns the shared memory of a segment that more than one rule needs: how the
-reward has moved, whether the task is solved, whether the learning rate still
-warms up. Fed once per record before the rules look.
+Owns the state of a segment that more than one rule needs: how the reward has
+moved, whether the task is saturated, whether the learning rate is still warming
+up. Updated once per record before the rules are asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
 _ENDING = 0.05
 _ALL, _SOME, _FAR = 0.99, 0.5, 0.3
-"""Groups without contrast: all, not yet most; and the part of the reward's range that is no step of learning."""
+"""Zero-variance groups: all, not yet most; and the part of the reward's range that is no step of learning."""
 
 
 class RewardTrack:
@@ -33,15 +33,15 @@ class RewardTrack:
 
     Attributes:
         value: reward of this record, or None.
-        zero_share: share of groups without any difference in reward, or None
+        zero_share: share of zero-variance groups, or None
             where it was never logged; 1.0 where the standard deviation is 0.
         usual: median of the last ten rewards; `before` that of the ten before this record.
         best, worst: extremes of `usual`.
-        start: `usual` when it first stood on five records.
+        start: `usual` when it first covered five records.
         top, bottom: extremes of single records.
         count: records with a reward.
-        is_sudden: since one record to the next every answer scores the same, elsewhere than
-            before: not a task that was solved, for that shows in some groups first.
+        is_sudden: from one record to the next every completion scores the same, at another level than
+            before: not a saturated task, for that shows in some groups first.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class RewardTrack:
 
     @property
     def is_high(self) -> bool:
-        """The usual reward stands in the top 3 % of everything seen, and this one has not left the top tenth."""
+        """The median reward is in the top 3 % of the range seen, and this one has not left the top tenth."""
         reach = self.top - self.bottom
         if reach <= _CONSTANT or self.is_sudden or self.usual < self.top - (1.0 - SOLVED_SHARE) * reach:
             return False
@@ -121,19 +121,19 @@ class RewardTrack:
 
     @property
     def is_low(self) -> bool:
-        """The reward stands in the lowest tenth of everything seen."""
+        """The reward is in the lowest tenth of the range seen."""
         low = self.usual if self.value is None else self.value
         return low <= self.bottom + 0.1 * (self.top - self.bottom)
 
     @property
     def is_solved(self) -> bool:
-        """Reward at its top while nearly every group agrees: nothing left to learn, nothing wrong."""
+        """Task saturated: reward at its top with nearly all groups at zero variance; nothing is wrong."""
         if self.zero_share is None or self.zero_share <= SOLVED_ZERO_STD or self.is_sudden:
             return False
         return self.is_high or self._has_just_come_up()
 
     def _has_just_come_up(self) -> bool:
-        """This reward is at the top although the usual one, a median of ten, still lags behind."""
+        """This reward is at the top although the median of ten still lags behind."""
         near = self.top - (1.0 - SOLVED_SHARE) * (self.top - self.bottom)
         return self.value is not None and self.value >= near and self.is_improving
 
@@ -154,7 +154,7 @@ class RewardTrack:
 
     @property
     def is_improving(self) -> bool:
-        """The usual reward stands above the start by a tenth of the range seen."""
+        """The median reward is above the start by a tenth of the range seen."""
         return self.usual - self.start > 0.1 * (self.top - self.bottom)
 
     @property
@@ -172,7 +172,7 @@ class RewardTrack:
 
 
 class Onset(NamedTuple):
-    """Where a family of symptoms that stands now began.
+    """Where an active family of symptoms began.
 
     Attributes:
         record: number in the segment.
@@ -198,7 +198,7 @@ class RuleContext:
         top_lr: highest learning rate so far.
         phase: whether a new phase of the run was recognised on this record.
         alarms: family → record of the segment in which a verdict of it last began or got worse.
-        onsets: family → where the oldest of its verdicts that stand now, at WARN or above, began.
+        onsets: family → where the oldest of its active verdicts, at WARN or above, began.
         algorithm, traits, group_size: what kind of run it is.
     """
 
@@ -219,12 +219,12 @@ class RuleContext:
     )
 
     def __init__(self, algorithm: Algorithm, traits: Traits, group_size: int | None) -> None:
-        """Begin a segment of a run.
+        """Start a segment of a run.
 
         Args:
             algorithm: what the run is trained with.
             traits: what else is known of its kind.
-            group_size: answers per prompt, or None where it is not known.
+            group_size: completions per prompt, or None where it is not known.
         """
         self.algorithm = algorithm
         self.traits = traits
@@ -259,7 +259,7 @@ class RuleContext:
             self.top_lr = max(self.top_lr, lr)
 
     def note(self, event: Event, since_record: int, since_step: int) -> None:
-        """Remember which families stand and since when, from WARN on: composites ask.
+        """Remember which families are active and since when, from WARN on, for composite rules.
 
         Args:
             event: a transition on this record.
@@ -279,14 +279,14 @@ class RuleContext:
             self.onsets[event.family] = Onset(began, since_step, event.rule, event.metric)
 
     def forget(self, event: Event) -> None:
-        """The family of an event does not stand any more, if it was this rule that began it."""
+        """The family of an event is no longer active, if it was this rule that began it."""
         onset = self.onsets.get(event.family)
         if onset is not None and onset.rule == event.rule:
             del self.onsets[event.family]
 
     @property
     def is_ending(self) -> bool:
-        """The schedule has come down to next to nothing: whatever shrinks now shrinks with it."""
+        """The learning-rate schedule has decayed to near 0: whatever shrinks now shrinks with it."""
         return self.lr is not None and self.lr < _ENDING * self.top_lr
 
     def restart(self) -> None:

@@ -1,6 +1,6 @@
 """The critic: does the value function explain the returns?
 
-Critics start badly on every run: no rule here speaks before they have had time.
+Critics start badly on every run: no rule here fires before they have had time.
 """
 
 from __future__ import annotations
@@ -49,10 +49,7 @@ class ExplainedVariance(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The value and what it was."""
-        return (
-            f"the critic explains {number(finding.value)} of the returns' variance (best "
-            f"{number(finding.baseline or 0)})"
-        )
+        return f"explained variance {number(finding.value)} (best {number(finding.baseline or 0)})"
 
 
 class ValueLossJump(Detector):
@@ -72,7 +69,7 @@ class ValueLossJump(Detector):
         self.start.push(value)
         base, known = window.median, window.count
         window.push(value)
-        # In its first records a critic only gets better: what was usual there is above what is usual now.
+        # In its first records a critic only gets better: the early median is above the present level.
         base = max(base, self.thresholds["start_share"] * (self.start.value or 0.0))
         if known < _FEW or base <= 0.0 or value <= self.thresholds["warn"] * base:
             return QUIET
@@ -80,8 +77,8 @@ class ValueLossJump(Detector):
         return Finding(level, value, base, self.thresholds["warn"] * base)
 
     def headline(self, finding: Finding) -> str:
-        """Now and usual."""
-        return f"value loss {number(finding.value)}, usually {number(finding.baseline or 0)}"
+        """Now and baseline."""
+        return f"value loss {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
 
 class NotLearning(Detector):
@@ -93,7 +90,7 @@ class NotLearning(Detector):
         self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A critic that explains the returns anyway has nothing left to learn."""
+        """A critic that explains the returns is done learning."""
         value = context.values.get("value_loss")
         if value is None:
             return None
@@ -114,20 +111,18 @@ class NotLearning(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Level and start."""
-        return (
-            f"value loss {number(finding.value)}, {number(finding.baseline or 0)} at the start: the critic stands still"
-        )
+        return f"value loss {number(finding.value)} ({number(finding.baseline or 0)} at run start): critic not learning"
 
 
 class ValueDrift(Detector):
-    """C4: what the critic predicts and what comes back live on different scales."""
+    """C4: predicted values and returns are on different scales."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.returns = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Distance of the means against the range that the returns have had lately."""
+        """Distance of the means against the recent range of the returns."""
         value, returned = context.values.get("value_mean"), context.values.get("return_mean")
         if value is None or returned is None:
             return None
@@ -143,14 +138,11 @@ class ValueDrift(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Both means."""
-        return (
-            f"the critic predicts {number(finding.value)} on average where the returns are "
-            f"{number(finding.baseline or 0)}"
-        )
+        return f"mean value {number(finding.value)} vs mean return {number(finding.baseline or 0)}"
 
 
 class ValueClipping(Detector):
-    """C5: value updates are cut off for good; a critic that explains nothing besides is held back by it."""
+    """C5: value updates are clipped persistently; WARN where the critic also explains little."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         """High in the first records of every run."""
@@ -167,15 +159,15 @@ class ValueClipping(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The share."""
-        return f"{percent(finding.value)} of the value updates are clipped, line {percent(finding.threshold or 0)}"
+        return f"value clip fraction {percent(finding.value)} (threshold {percent(finding.threshold or 0)})"
 
 
 _CAUSES = (
     "reward scale",
-    "learning rate of the critic",
-    "a mask that is off",
-    "a policy that jumped away",
-    "no warm-up",
+    "critic learning rate",
+    "a wrong mask",
+    "a sudden policy change",
+    "no critic warm-up",
 )
 
 RULES = (
@@ -193,7 +185,7 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 10)},
         warm_up=30,
         applies=applicability.has_critic,
-        why="Below 0 the critic is worse than a constant, and advantages are mostly its noise.",
+        why="Below 0 the critic is worse than predicting the mean, and advantages are mostly its noise.",
         causes=_CAUSES,
         next=("value_loss", "return_mean", "value_mean", "reward_mean", "clip_frac_value"),
         sources="Stable-Baselines3 docs/common/logger.md.",
@@ -205,34 +197,34 @@ RULES = (
         group=Group.LEARNING,
         metrics=("value_loss",),
         detector=ValueLossJump,
-        condition="Above `warn`× the median of the 50 records before (at least `start_share` of the start) in 3 "
+        condition="Above `warn`× the median of the 50 records before (at least `start_share` of run start) in 3 "
         "of 5: WARN; above "
         "`crit`×: CRIT.",
         thresholds={"warn": 10.0, "crit": 100.0, "start_share": 0.05},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         warm_up=_FEW,
         applies=applicability.has_critic,
-        why="The critic has lost the returns: the advantages of this batch and the next are noise.",
+        why="The critic no longer fits the returns: the advantages of this batch and the next are noise.",
         causes=_CAUSES,
         next=("reward_mean", "kl_ref", "kl_old", "lr", "response_len_mean", "explained_var"),
         sources="published veRL PPO runs: 1.3 to 16 at the start, 0.06 to 0.14 from step 50 on.",
     ),
     RuleSpec(
         id="C2",
-        title="critic stands still",
+        title="critic not learning",
         family="critic",
         group=Group.LEARNING,
         metrics=("value_loss",),
         detector=NotLearning,
-        condition="After `wait` records: median of 20 at `share` of the start (records 4 to 23) or above, while the "
-        "explained variance is below `explained`, in 3 of 4 looks, one every five records: WARN; INFO where that is "
+        condition="After `wait` records: median of 20 at `share` of run start (records 4 to 23) or above, while the "
+        "explained variance is below `explained`, in 3 of 4 checks, one every five records: WARN; INFO where that is "
         "not logged.",
         thresholds={"wait": 100, "share": 0.9, "explained": 0.2},
         n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
         warm_up=100,
         applies=applicability.has_critic,
-        why="Advantages that rest on such a critic are as good as none.",
-        causes=("learning rate of the critic too low", "reward scale", "a mask that is off", "too small a critic"),
+        why="Advantages from an untrained critic are mostly noise.",
+        causes=("critic learning rate too low", "reward scale", "a wrong mask", "critic too small"),
         next=("explained_var", "lr_critic", "return_mean", "value_mean", "clip_frac_value"),
         sources="published veRL PPO runs fall from 1.3 to 16 to about 0.1 within 50 steps; the share is judgement.",
     ),
@@ -249,7 +241,7 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=30,
         applies=applicability.has_critic,
-        why="Every advantage then has the same sign, whatever the answer was worth.",
+        why="Every advantage then has the same sign, however good the completion.",
         causes=_CAUSES,
         next=("value_loss", "explained_var", "return_mean", "adv_mean", "reward_mean"),
         sources="judgement; values swing by a few units in the first records of healthy runs.",
@@ -267,8 +259,8 @@ RULES = (
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=30,
         applies=applicability.has_critic,
-        why="The critic is not allowed to follow the returns.",
-        causes=("a clip range below the scale of the returns", "returns that jump", "too many epochs per batch"),
+        why="Value clipping keeps the critic from following the returns.",
+        causes=("value clip range too small for the returns", "jumping returns", "too many epochs per batch"),
         next=("explained_var", "value_loss", "return_mean", "lr_critic"),
         sources="published veRL PPO runs: 0.2 to 0.43 in the first steps, then 0.",
     ),

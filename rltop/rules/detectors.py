@@ -1,7 +1,7 @@
-"""Detectors that several families share: one value against fixed lines.
+"""Detectors that several families share: one value against fixed thresholds.
 
-Owns nothing but the comparison; which metric and which lines is said by the
-rule that uses it.
+Owns nothing but the comparison; metric and thresholds come from the rule that
+uses it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rltop.units import measure
 
 
 class _AgainstLines(Detector):
-    """A value against the lines `info`, `warn` and `crit`, whichever are given."""
+    """A value against the thresholds `info`, `warn` and `crit`, whichever are given."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class _AgainstLines(Detector):
         Args:
             thresholds: `info`, `warn`, `crit`, at least one of them.
             metric: canonical name of what is compared.
-            text: the sentence, with {value} and {line} in it.
-            unit: of value and lines.
+            text: the headline, with {value} and {threshold} in it.
+            unit: of value and thresholds.
         """
         super().__init__(thresholds)
         self.metric = metric
@@ -43,24 +43,24 @@ class _AgainstLines(Detector):
         )
 
     def headline(self, finding: Finding) -> str:
-        """The rule's sentence with value and line in it."""
-        line = measure(finding.threshold or 0.0, self.unit)
-        return self.text.format(value=measure(finding.value, self.unit), line=line)
+        """The rule's headline with value and threshold in it."""
+        threshold = measure(finding.threshold or 0.0, self.unit)
+        return self.text.format(value=measure(finding.value, self.unit), threshold=threshold)
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value and line, under the name of the metric."""
+        """Value and threshold, under the name of the metric."""
         return EvidenceNames(self.metric, "", self.unit).of(finding)
 
 
 class Above(_AgainstLines):
-    """A value above a line.
+    """A value above a threshold.
 
-    While the rule fires the line is 0.8 of itself, so that a value at the line
-    does not flicker.
+    While the rule fires the threshold is 0.8 of itself, so that a value at the
+    threshold does not flicker.
     """
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compare this record's value with the lines, worst first."""
+        """Compare this record's value with the thresholds, worst first."""
         value = context.values.get(self.metric)
         if value is None:
             return None
@@ -72,13 +72,13 @@ class Above(_AgainstLines):
 
 
 class Below(_AgainstLines):
-    """A value below a line.
+    """A value below a threshold.
 
-    While the rule fires the line is 1.25 of itself, the mirror of `Above`.
+    While the rule fires the threshold is 1.25 of itself, the mirror of `Above`.
     """
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compare this record's value with the lines, worst first."""
+        """Compare this record's value with the thresholds, worst first."""
         value = context.values.get(self.metric)
         if value is None:
             return None

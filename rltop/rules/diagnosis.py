@@ -1,8 +1,7 @@
-"""From a verdict to what to look at next, with the reason for looking there.
+"""From a verdict to its related metrics in the order to check, each with the reason.
 
 Owns the reasons; the order is the chain's (`chains`), then the rule's own
-(`RuleSpec.next`), because it follows from what usually causes the symptom. Knows
-no values.
+(`RuleSpec.next`), the likeliest cause first. Knows no values.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from rltop.rules.chains import Link, chain_of
 
 
 class NextStep(NamedTuple):
-    """A metric to look at, and what it would tell."""
+    """A metric to check, and what it tells."""
 
     metric: str
     reason: str
@@ -24,117 +23,117 @@ class NextStep(NamedTuple):
 
 REASONS: Mapping[str, str] = MappingProxyType(
     {
-        "aborted_frac": "aborted rollouts have no reward and drag the means",
-        "adv_max": "single huge advantages push single answers hard",
+        "aborted_frac": "aborted rollouts have no reward and lower the means",
+        "adv_max": "one huge advantage dominates the update",
         "adv_mean": "advantages of mostly one sign are clipped on one side",
-        "all_bad_frac": "prompts that nobody solves are too hard, or the reward rejects everything",
-        "all_good_frac": "prompts that every answer solves have become too easy",
-        "clip_frac": "a clip fraction that rose first says that updates were too large",
-        "clip_frac_high": "clipping from above only: rare tokens are pushed up",
+        "all_bad_frac": "no correct completion: prompts too hard, or the reward rejects everything",
+        "all_good_frac": "only correct completions: prompts have become too easy",
+        "clip_frac": "a clip fraction that rose first means updates were too large",
+        "clip_frac_high": "clipping only at the upper bound: rare tokens cannot gain",
         "clip_frac_value": "a clipped value function cannot follow the returns",
-        "dpo_accuracy": "whether chosen and rejected are told apart at all",
-        "dpo_chosen": "whether the chosen answers gain or lose",
-        "dpo_margin": "the one number that DPO maximises",
-        "dpo_rejected": "whether the margin only comes from pushing rejected answers down",
-        "entropy": "a drop says collapse, a surge says noise",
-        "explained_var": "whether the critic still explains the returns",
+        "dpo_accuracy": "are chosen and rejected separated at all",
+        "dpo_chosen": "do chosen completions gain or lose",
+        "dpo_margin": "the quantity DPO maximises",
+        "dpo_rejected": "does the margin only come from pushing rejected completions down",
+        "entropy": "drop: collapse; surge: noise",
+        "explained_var": "does the critic still explain the returns",
         "grad_norm": "a spike or NaN just before dates the bad update",
-        "group_len_ratio": "whether a few answers per group hold up the rest",
-        "is_ess": "how much of the batch still counts after correction",
-        "is_ratio_max": "whether single tokens carry the update",
-        "is_ratio_mean": "whether the correction carries the training",
-        "is_ratio_std": "whether a few tokens dominate the update",
-        "kl_old": "how far a single batch moved the policy",
-        "kl_ref": "how far the policy has walked from where it started",
-        "logps_chosen": "whether likelihood has left the chosen answers",
-        "logps_rejected": "whether likelihood has left both answers",
-        "loss": "whether the objective itself jumped",
-        "lr": "a change of schedule explains most things that jump together",
-        "lr_critic": "whether the critic may learn at all",
-        "mem_alloc_gb": "what tensors really use: the gap to what is reserved is fragmentation",
-        "mem_cpu_gb": "whether the host still climbs",
-        "mem_reserved_gb": "how much the allocator holds",
-        "mfu": "whether the machines compute less, or only wait",
-        "num_turns_max": "a conversation that does not end holds up the batch",
-        "num_turns_mean": "more turns mean more calls, and tools that fail are called again",
-        "off_policy_kl": "a disagreement of sampler and trainer that grew before is the cause",
-        "preempted_max": "rollouts that were evicted from the cache start over",
-        "prompt_len_max": "prompts set the peak of the first pass",
-        "prompt_len_mean": "longer prompts leave less room for answers",
-        "queue_size": "always empty or always full says who waits for whom",
-        "ratio_mean": "whether new and old policy still agree on what was sampled",
-        "response_len_max": "one answer at the cap is enough to hold up a batch",
-        "response_len_mean": "longer or shorter answers change everything measured per answer",
-        "response_len_min": "answers of no length have an empty mask",
-        "return_mean": "the scale that the critic has to follow",
-        "reward_component": "one part that rises while another falls is a reward being gamed",
-        "reward_final": "what is left of the score after the penalty",
-        "reward_max": "whether any answer still earns something",
-        "reward_mean": "whether it cost any reward yet",
-        "reward_std": "whether the answers still differ in reward",
-        "rm_accuracy": "whether chosen and rejected are told apart at all",
-        "rm_margin": "how far apart chosen and rejected score",
-        "rollout_prob_diff_mean": "whether sampler and trainer agree on probabilities",
-        "rollouter_idle_frac": "whether the samplers wait for weights",
+        "group_len_ratio": "do a few completions per group hold up the rest",
+        "is_ess": "how much of the batch counts after correction",
+        "is_ratio_max": "do single tokens dominate the update",
+        "is_ratio_mean": "how large is the correction on average",
+        "is_ratio_std": "do a few tokens dominate the update",
+        "kl_old": "how far one batch moved the policy",
+        "kl_ref": "drift from the reference policy",
+        "logps_chosen": "is the likelihood of chosen completions falling",
+        "logps_rejected": "is the likelihood of both completions falling",
+        "loss": "did the objective itself jump",
+        "lr": "a learning-rate change explains most joint jumps",
+        "lr_critic": "is the critic learning rate above 0",
+        "mem_alloc_gb": "memory in tensors; the gap to reserved is fragmentation",
+        "mem_cpu_gb": "is host memory still rising",
+        "mem_reserved_gb": "memory reserved by the allocator",
+        "mfu": "do the GPUs compute less, or just wait",
+        "num_turns_max": "one episode that does not terminate holds up the batch",
+        "num_turns_mean": "more turns: failing tools being retried",
+        "off_policy_kl": "a rollout/train mismatch that grew before is the cause",
+        "preempted_max": "rollouts evicted from the KV cache start over",
+        "prompt_len_max": "prompts set the prefill peak",
+        "prompt_len_mean": "longer prompts leave less room for completions",
+        "queue_size": "always empty: trainer waits; always full: samplers wait",
+        "ratio_mean": "do new and old policy still agree on the samples",
+        "response_len_max": "one completion at the cap holds up the batch",
+        "response_len_mean": "a length change shifts every per-completion metric",
+        "response_len_min": "empty completions have an empty mask",
+        "return_mean": "the scale the critic has to fit",
+        "reward_component": "one component up, another down: reward hacking",
+        "reward_final": "the score after the penalty",
+        "reward_max": "does any completion still earn reward",
+        "reward_mean": "is reward affected yet",
+        "reward_std": "do completions still differ in reward",
+        "rm_accuracy": "are chosen and rejected separated at all",
+        "rm_margin": "score gap between chosen and rejected",
+        "rollout_prob_diff_mean": "do sampler and trainer agree on token probabilities",
+        "rollouter_idle_frac": "are the samplers waiting for weights",
         "score_mean": "the score before any penalty",
         "seqlen_balanced_max": "the rank with the most tokens sets the pace",
-        "seqlen_mean": "what a rank gets on average",
-        "slowest_tool": "how much of the slowest rollout was waiting for tools",
-        "staleness_max": "at the limit, samples are dropped for age",
-        "staleness_mean": "rollouts from an older policy pull the update elsewhere",
-        "success_frac": "what the run is for",
+        "seqlen_mean": "tokens per rank on average",
+        "slowest_tool": "tool time within the slowest rollout",
+        "staleness_max": "at the limit, stale samples are dropped",
+        "staleness_mean": "stale rollouts bias the update",
+        "success_frac": "the objective of the run",
         "throughput": "computed from the same step time, so it falls with it",
-        "time_adv": "seconds here mean that something runs on the wrong device",
+        "time_adv": "seconds here: a computation on the wrong device",
         "time_dump": "slow shared storage shows here first",
-        "time_gen": "generation is what usually grows",
-        "time_gen_sample_max": "how long the slowest rollout took",
-        "time_load_data": "whether the step waits for data",
-        "time_old_log_prob": "a pass over the whole batch, so it follows the tokens",
+        "time_gen": "the most common cause: generation",
+        "time_gen_sample_max": "duration of the slowest rollout",
+        "time_load_data": "does the step wait for data",
+        "time_old_log_prob": "a pass over the whole batch: scales with tokens",
         "time_reward": "a slow judge, sandbox or reward server",
-        "time_step": "whether the steps before grew already",
-        "time_tool_sample_max": "a value at the timeout means that a tool hung",
-        "time_update_actor": "whether the update waits for one rank",
-        "time_weight_sync": "a synchronisation that failed or hung leaves an old sampler",
-        "token_accuracy": "whether the model still predicts its own data",
-        "tool_call_freq": "whether the tools are still called at all",
-        "tool_failure_frac": "failing tools take the reward with them",
+        "time_step": "were earlier steps already slower",
+        "time_tool_sample_max": "a value at the timeout means a hung tool",
+        "time_update_actor": "does the update wait for one rank",
+        "time_weight_sync": "a failed or hung sync leaves the sampler on old weights",
+        "token_accuracy": "does the model still predict its training data",
+        "tool_call_freq": "are tools still called at all",
+        "tool_failure_frac": "failing tools lower the reward",
         "total_tokens": "more tokens explain a longer step",
-        "truncated_frac": "answers that are cut off score on half a thought",
-        "val_acc": "whether it holds on pairs that were not trained on",
-        "val_aux": "which part of the validation moved",
-        "val_loss": "whether it holds on data that was not trained on",
-        "val_margin": "what the margin is worth on pairs that were not trained on",
-        "val_score": "whether it is real progress",
-        "value_loss": "whether the critic has lost the returns",
-        "value_mean": "whether the critic's level matches the returns",
-        "zero_std_frac": "groups without contrast give no gradient",
+        "truncated_frac": "truncated completions are scored unfinished",
+        "val_acc": "does it hold on held-out pairs",
+        "val_aux": "which part of the validation changed",
+        "val_loss": "does it hold on held-out data",
+        "val_margin": "the margin on held-out pairs",
+        "val_score": "is the progress real",
+        "value_loss": "does the critic still fit the returns",
+        "value_mean": "does the critic's level match the returns",
+        "zero_std_frac": "zero-variance groups give no gradient",
     }
 )
-"""Canonical name → what looking there would tell."""
+"""Canonical name → what it tells."""
 
 SPECIFIC: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("groups", "reward_mean"): "at its floor the prompts are too hard, at its top the task is solved",
-        ("truncation", "reward_mean"): "whether being cut off costs reward: some runs learn at the cap",
-        ("validation", "reward_mean"): "training reward that rises meanwhile is reward being gamed",
-        ("validation", "kl_ref"): "past a budget of KL the true reward falls",
-        ("performance", "response_len_max"): "whether the tail is made of answers at the cap",
-        ("straggler", "time_step"): "what waiting for the slowest costs",
-        ("gradient", "response_len_max"): "a very long answer in the batch explains a lone spike",
+        ("groups", "reward_mean"): "at its minimum: prompts too hard; at its maximum: task saturated",
+        ("truncation", "reward_mean"): "does truncation cost reward: some runs learn at the cap",
+        ("validation", "reward_mean"): "training reward rising meanwhile: reward hacking",
+        ("validation", "kl_ref"): "past a KL budget the true reward falls",
+        ("performance", "response_len_max"): "are long-tail completions at the cap",
+        ("straggler", "time_step"): "what waiting for stragglers costs",
+        ("gradient", "response_len_max"): "one very long completion explains a lone spike",
         ("nonfinite", "kl_ref"): "the exponential of an extreme log-ratio overflows first",
-        ("liveness", "time_step"): "how long steps took before it went silent",
-        ("liveness", "reward_mean"): "whether the run goes on where it left off",
+        ("liveness", "time_step"): "step time before the stall",
+        ("liveness", "reward_mean"): "does reward continue where it left off",
     }
 )
 """(Family, canonical name) → the reason where the family of the symptom changes it."""
 
 
 def reason(family: str, metric: str) -> str:
-    """Why to look at `metric` for a symptom of `family`; empty when nothing is known.
+    """Why to check `metric` for a symptom of `family`; empty when nothing is known.
 
     Args:
         family: the family of the symptom.
-        metric: canonical name of what is to be looked at.
+        metric: canonical name of what to check.
 
     Returns:
         The reason in a few words, or "".
@@ -143,12 +142,12 @@ def reason(family: str, metric: str) -> str:
 
 
 def next_steps(verdict: Verdict) -> tuple[NextStep, ...]:
-    """What to look at next, in order, each with its reason."""
+    """The related metrics in the order to check, each with its reason."""
     return tuple(NextStep(metric, reason(verdict.family, metric)) for metric in verdict.next)
 
 
 def links_of(verdict: Verdict) -> tuple[Link, ...]:
-    """The chain of a verdict's symptom, then what its rule points at besides; never the metric it speaks of."""
+    """The chain of a verdict's symptom, then the rule's own related metrics; never the verdict's own metric."""
     chain = chain_of(verdict.rule, verdict.family)
     links = [link for link in (chain.links if chain is not None else ()) if verdict.metric not in link.metrics]
     asked = {verdict.metric, *(name for link in links for name in link.metrics)}

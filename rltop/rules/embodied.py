@@ -1,7 +1,7 @@
 """Embodied policies: success is the reward, and PPO runs at its classic settings.
 
-The shaped reward and the return of the environment are on scales of their own
-and no measure of progress; what counts is the share of episodes that succeed.
+The shaped reward and the environment return are on arbitrary scales and do not
+measure progress; the success rate does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LEVEL = 10
 
 
 class SuccessCrash(Detector):
-    """B1: success falls out of the range that it had learned.
+    """B1: success drops out of the learned range.
 
     Best: largest median of ten. Now: median of the last three. The drop must
     exceed `share` of the learned range and four deviations of single records.
@@ -65,9 +65,7 @@ class SuccessCrash(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Best and now."""
-        return (
-            f"success {percent(finding.baseline or 0)} → {percent(finding.value)} (median of three, best level of ten)"
-        )
+        return f"success {percent(finding.baseline or 0)} → {percent(finding.value)} (last 3 vs best 10-record average)"
 
 
 class TimidUpdates(Detector):
@@ -78,7 +76,7 @@ class TimidUpdates(Detector):
         self.success = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Step KL and clip fraction next to nothing, on a plateau that is not the top."""
+        """Step KL and clip fraction near 0, on a plateau below the top."""
         values, thresholds = context.values, self.thresholds
         success = values.get("success_frac")
         if success is not None:
@@ -99,8 +97,8 @@ class TimidUpdates(Detector):
         """How small, and the plateau."""
         clipped, success = finding.extra
         return (
-            f"success stands at {percent(success)} while updates move the policy by {number(finding.value)} nats and "
-            f"{percent(clipped)} are clipped: too timid?"
+            f"success flat at {percent(success)}; step KL {number(finding.value)} nats and clip fraction "
+            f"{percent(clipped)}: updates too small?"
         )
 
 
@@ -112,37 +110,37 @@ RULES = (
         group=Group.LEARNING,
         metrics=("success_frac",),
         detector=SuccessCrash,
-        condition="After `wait` records: median of three below the best level of ten by more than `share` of the "
+        condition="After `wait` records: median of three below the best 10-record median by more than `share` of the "
         "learned range and `sigmas` deviations, 2 of 3: WARN; at `crit` of the best or less: CRIT.",
         thresholds={"wait": 15, "share": 0.25, "sigmas": 4.0, "crit": 0.2},
         n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(2, 3)},
         applies=applicability.is_embodied,
-        evidence=EvidenceNames("success, last three", "best level", Unit.FRACTION),
-        why="The policy has lost a skill that it had.",
+        evidence=EvidenceNames("success, last 3 records", "best 10-record average", Unit.FRACTION),
+        why="The policy has lost a skill it had learned.",
         causes=(
             "an update that was too large",
-            "a critic that lost the returns",
-            "rewards that changed",
-            "simulators that fail",
+            "a critic that no longer fits the returns",
+            "a changed reward",
+            "failing simulators",
         ),
         next=("kl_old", "clip_frac", "explained_var", "value_loss", "entropy", "grad_norm", "lr"),
         sources="RLinf issue 133: success of 0.5 to 0 within a few steps.",
     ),
     RuleSpec(
         id="B3",
-        title="timid updates",
+        title="small updates",
         family="embodied",
         group=Group.LEARNING,
         metrics=("kl_old", "clip_frac"),
         detector=TimidUpdates,
         condition="Step KL below `step_kl` and clip fraction below `clipped` in 10 of 15 records, while success has "
-        "moved by less than `moves` over 50 records and is below `top`: INFO.",
+        "changed by less than `moves` over 50 records and is below `top`: INFO.",
         thresholds={"step_kl": 0.0015, "clipped": 0.004, "moves": 0.02, "top": 0.95},
         n_of_m={INFO: NOfM(10, 15)},
         warm_up=50,
         applies=applicability.is_embodied,
-        why="Classic PPO clips a tenth of its samples and more; at a hundredth of that it hardly moves.",
-        causes=("learning rate too low", "too few epochs per batch", "advantages that are next to zero"),
+        why="Classic PPO clips a tenth of its samples or more; at a hundredth of that the policy hardly moves.",
+        causes=("learning rate too low", "too few epochs per batch", "advantages near zero"),
         next=("lr", "adv_max", "reward_std", "success_frac", "entropy"),
         sources="RLinf issue 1086; Stable-Baselines3 logs 0.24 in its example.",
     ),

@@ -23,12 +23,9 @@ from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
 
 WARM_UP_RECORDS = 30
-"""Records after which the baselines against a run's own start stand."""
+"""Records after which the run-start baselines are final."""
 RESTART_RULE = "L6"
-_TWO_WRITERS = (
-    "two writers in one file: again and again it goes back after a row or two, each time to a step further on; "
-    "give each a file of its own"
-)
+_TWO_WRITERS = "two writers in one file: steps go back and forth every few rows; give each writer its own file"
 
 
 class Engine:
@@ -41,7 +38,7 @@ class Engine:
     """
 
     def __init__(self, identity: Identity, options: EngineOptions | None = None) -> None:
-        """Put the rules that apply to work.
+        """Start the rules that apply.
 
         Args:
             identity: what the stream turned out to be.
@@ -81,7 +78,7 @@ class Engine:
         return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
 
     def _select(self) -> None:
-        """Leave out, record by record, what the stream has nothing to say to."""
+        """Leave out the rules whose metrics the stream does not log."""
         signals = self.identity.signals
         self._logged = [
             state
@@ -118,7 +115,7 @@ class Engine:
         return happened
 
     def _observe_late(self, observation: Observation) -> list[Event]:
-        """Show a row to the rules that take late ones; nobody else learns from it."""
+        """Pass a row to the rules that take late ones; no other rule sees it."""
         happened = [] if self._has_told else self._tell(observation)
         context = self._context.clone()
         context.observation, context.values = observation, observation.values
@@ -130,13 +127,13 @@ class Engine:
         return happened
 
     def _begin_anew(self) -> None:
-        """A new phase: what was usual before it says nothing about what comes."""
+        """A new phase: baselines from before it no longer apply."""
         for state in self._logged:
             if state.spec.resets_on_phase:
                 state.begin_anew(self.options.thresholds(state.spec.id))
 
     def _tell(self, observation: Observation) -> list[Event]:
-        """Say once whose thresholds hold: they never move silently."""
+        """Log once which profiles' thresholds apply: they never change silently."""
         self._has_told = True
         if not self.options.is_enabled(profiles.RULE, self._names()):
             return []
@@ -145,14 +142,14 @@ class Engine:
         return told
 
     def _subject(self, state: AlertState) -> tuple[str, str]:
-        """What the verdict of a rule speaks of: the metric, and the trainer's key."""
+        """What the verdict of a rule is about: the metric, and the trainer's key."""
         subject = state.detector.subject(state.finding) if state.finding is not QUIET else None
         if subject is None:
             return self.identity.subject(state.spec.metrics)
         return self.identity.subject((subject.metric, *state.spec.metrics), subject.instance)
 
     def _note(self, event: Event, state: AlertState) -> None:
-        """Log a transition, and remember which families stand and since when: composites ask."""
+        """Log a transition, and remember which families are active and since when, for composite rules."""
         self.events.append(event)
         self._context.note(event, state.since_record, state.since_step)
 
@@ -171,7 +168,7 @@ class Engine:
         happened = []
         was_crossing = self._crossing.is_certain
         is_crossing = self._crossing.note(observation.step, self._context.record)
-        # That two write here is said once.
+        # Two writers are reported once.
         if not (is_crossing and was_crossing) and self.options.is_enabled(RESTART_RULE, self._names()):
             message = _TWO_WRITERS if is_crossing else _restart_message(self._context, observation)
             happened.append(_fact(observation, RESTART_RULE, message))
@@ -186,7 +183,7 @@ class Engine:
         return happened
 
     def identified(self, identity: Identity) -> list[Event]:
-        """Take on what the stream turned out to be; rules that still apply keep their state."""
+        """Apply what the stream turned out to be; rules that still apply keep their state."""
         self.identity = identity
         before, self.profiles = self.profiles, profiles.active(identity, self.options.profiles)
         context = self._context
@@ -290,8 +287,8 @@ def _fact(observation: Observation, rule: str, message: str) -> Event:
 
 
 def _restart_message(context: RuleContext, observation: Observation) -> str:
-    """Where the run goes on, and where it was."""
+    """Where the run continues, and where it was."""
     if context.record == 0:
         return f"restarted at step {observation.step:,}"
     last = context.observation.step
-    return f"restarted at step {observation.step:,} (was at {last:,}): baselines begin anew"
+    return f"restarted at step {observation.step:,} (was at {last:,}); baselines reset"

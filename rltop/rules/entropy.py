@@ -1,9 +1,9 @@
 """Entropy: the exploration budget, what a sudden change of it means, and its level.
 
 No absolute level is valid across models, and every run that learns from
-verifiable rewards spends most of its entropy: only a discontinuity, or a fall
-that buys no reward, is a fault. A level is information, unless a second sign
-says that it costs something.
+verifiable rewards loses most of its entropy: only a discontinuity, or a fall
+without reward gain, is a fault. A level is INFO, unless a second sign shows that
+it costs something.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class EntropyCrash(Detector):
         self.warn, self.crit, self.floor = thresholds["warn"], thresholds["crit"], thresholds["floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A ratio; on a solved task, and where there is nothing to explore, only information."""
+        """A ratio; INFO on a saturated task, and where there is nothing to explore."""
         value = context.values.get("entropy")
         if value is None:
             return None
@@ -46,11 +46,11 @@ class EntropyCrash(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Before and after."""
-        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats within a few records"
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token within a few records"
 
 
 class EarlyCollapse(Detector):
-    """E2: most of the entropy is gone early: it bought no reward, or it went too fast."""
+    """E2: most of the entropy is lost early: without reward gain, or too fast."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -85,7 +85,7 @@ class EarlyCollapse(Detector):
         return Finding(WARN, value, base, line)
 
     def _has_bought_nothing(self, context: RuleContext, spread: float | None) -> bool:
-        """The reward has not improved, and the contrast between answers is going."""
+        """The reward has not improved, and the reward variance within groups is falling."""
         reward = context.reward
         if reward.count == 0 or reward.is_improving:
             return False
@@ -95,11 +95,10 @@ class EarlyCollapse(Detector):
         return spread is not None and base is not None and spread < 0.5 * base
 
     def headline(self, finding: Finding) -> str:
-        """How much is gone."""
+        """How much is lost."""
         gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
-        return (
-            f"{percent(gone)} of the entropy is gone early: {number(finding.baseline or 0)} → {number(finding.value)}"
-        )
+        before, now = number(finding.baseline or 0), number(finding.value)
+        return f"{percent(gone)} of entropy lost early: {before} → {now} nats/token"
 
 
 class EntropySurge(Detector):
@@ -112,7 +111,7 @@ class EntropySurge(Detector):
         self.jump, self.floor = thresholds["jump"], thresholds["jump_floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT where answers grow with it or are cut off."""
+        """CRIT where completions grow with it or are truncated."""
         value = context.values.get("entropy")
         if value is None:
             return None
@@ -131,8 +130,8 @@ class EntropySurge(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Before and after."""
-        more = ", and answers grow longer or are cut off" if finding.level is CRIT else ""
-        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats per token{more}"
+        more = "; completions growing or truncated" if finding.level is CRIT else ""
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token{more}"
 
 
 FALL_CAUSES = (
@@ -143,13 +142,13 @@ FALL_CAUSES = (
     "groups too small",
 )
 RISE_CAUSES = (
-    "training and inference that disagree",
+    "rollout/train mismatch",
     "stale rollouts",
-    "negative samples that dominate",
+    "negative samples dominating",
     "sampling temperature",
 )
 NEXT = ("reward_mean", "zero_std_frac", "clip_frac", "off_policy_kl", "response_len_mean", "truncated_frac", "lr")
-SOURCES = "Cui et al. 2025 (reward bought with entropy); ranges measured on published runs: 0.02 to 1.2 nats healthy."
+SOURCES = "Cui et al. 2025 (entropy traded for reward); measured on healthy published runs: 0.02 to 1.2 nats."
 _TWO_OF_THREE = {level: NOfM(2, 3) for level in (INFO, WARN, CRIT)}
 
 
@@ -158,7 +157,7 @@ _HARDLY_BETTER = 0.005
 
 
 class Exhausted(Detector):
-    """E3: next to no entropy for long, and validation that no longer moves."""
+    """E3: entropy near 0 for long, and validation no longer improving."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -167,7 +166,7 @@ class Exhausted(Detector):
         self.flat_for = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Information; WARN once enough evaluations in a row have brought nothing."""
+        """INFO; WARN after enough evaluations in a row without improvement."""
         value, score = context.values.get("entropy"), context.values.get("val_score")
         is_low = value is not None and value < self.info
         if score is not None:
@@ -185,8 +184,8 @@ class Exhausted(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The level."""
-        stuck = f", and {self.flat_for} evaluations in a row are no better" if finding.level >= WARN else ""
-        return f"entropy {number(finding.value)} nats per token: little exploration is left{stuck}"
+        stuck = f"; {self.flat_for} evaluations in a row without improvement" if finding.level >= WARN else ""
+        return f"entropy {number(finding.value)} nats/token: little exploration left{stuck}"
 
 
 class HighEntropy(Detector):
@@ -198,7 +197,7 @@ class HighEntropy(Detector):
         self.high, self.rise = thresholds["warn"], thresholds["rise"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Both an absolute line and the run's own start; what looks like a sum over the sequence is left alone."""
+        """An absolute threshold and the run-start baseline; sequence sums are excluded."""
         value = context.values.get("entropy")
         if value is None:
             return None
@@ -213,11 +212,11 @@ class HighEntropy(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Start and now."""
-        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats per token since the start"
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token since run start"
 
 
 class SpentForNothing(Detector):
-    """E7: most of the entropy is gone, whenever and however slowly, and the reward never rose for it."""
+    """E7: most of the entropy is lost, however slowly, and the reward never rose."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -249,20 +248,20 @@ class SpentForNothing(Detector):
         reward = context.reward
         if reward.count and not reward.is_constant:
             return reward.has_gained or reward.is_high or reward.is_solved
-        # Without a reward there is only the teacher to come closer to; without one logged, nothing can be said.
+        # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
         base = self.teacher.value
         return distance is None or base is None or distance < self.thresholds["closer"] * base
 
     def headline(self, finding: Finding) -> str:
-        """How much is gone."""
-        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats, and nothing was gained for it"
+        """How much is lost."""
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token with no gain in return"
 
 
 class SequenceSum(Detector):
     """E6: an entropy that no vocabulary allows per token: a sum over the sequence."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """An absolute line: 15 nats per token would be three million equally likely tokens."""
+        """An absolute threshold: 15 nats per token would be three million equally likely tokens."""
         if context.record > self.thresholds["records"]:
             return None
         value = context.values.get("entropy")
@@ -272,7 +271,7 @@ class SequenceSum(Detector):
 
     def headline(self, finding: Finding) -> str:
         """What the level means."""
-        return f"entropy {number(finding.value)} looks like a sum over the sequence: only its changes are judged"
+        return f"entropy {number(finding.value)} looks like a sum over the sequence: only changes are judged"
 
 
 RULES = (
@@ -285,20 +284,20 @@ RULES = (
         detector=EntropyCrash,
         condition="Below `warn` of the median of the 20 records before in 2 of 3: WARN; below `crit`: CRIT. The "
         "median must be "
-        "above `floor`. INFO only on a solved task and without rollouts.",
+        "above `floor`. INFO only on a saturated task and without rollouts.",
         thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005},
         n_of_m=_TWO_OF_THREE,
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
-        why="Losing entropy at once, not gradually, is a policy that has collapsed onto one answer; it rarely "
-        "comes back.",
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        why="A sudden rather than gradual loss of entropy is a policy collapsing onto one completion; it rarely "
+        "recovers.",
         causes=FALL_CAUSES,
         next=NEXT,
         sources=SOURCES,
     ),
     RuleSpec(
         id="E2",
-        title="early collapse",
+        title="early entropy collapse",
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
@@ -306,16 +305,16 @@ RULES = (
         condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, within the "
         "first `fast` steps; or within "
         "the first "
-        "`until` records while the reward has not improved and contrast is lost (flat groups above `zero_share`, or "
-        "the reward's deviation halved). Silent on a solved task.",
+        "`until` records while the reward has not improved and its variance is lost (zero-variance groups above "
+        "`zero_share`, or the reward's deviation halved). Silent on a saturated task.",
         thresholds={"warn": 0.15, "floor": 0.02, "fast": 60, "until": 200, "zero_share": 0.5},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=3,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
-        why="Entropy is what reward is bought with; a healthy run spends three quarters of it in some 200 steps. "
-        "Spent in "
-        "a fraction of that, or without any reward, there is nothing left to buy with.",
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        why="Entropy is traded for reward; a healthy run uses three quarters of it in some 200 steps. "
+        "Lost in "
+        "a fraction of that, or without reward gain, it leaves no room to explore.",
         causes=FALL_CAUSES,
         next=NEXT,
         sources=SOURCES,
@@ -329,13 +328,13 @@ RULES = (
         detector=EntropySurge,
         condition="Above `jump`× the median of the 50 records before and above `jump_floor`, 3 of 5 records: "
         "WARN, and CRIT with "
-        "answers `longer` times the usual or more than `truncated` cut off.",
+        "completions `longer` times the baseline or more than `truncated` of them truncated.",
         thresholds={"jump": 2.0, "jump_floor": 0.3, "longer": 1.5, "truncated": 0.2},
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
-        why="Rising entropy is noise taking over: off-policy data, routing noise, or answers that no longer end.",
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        why="Surging entropy is noise taking over: off-policy data, routing noise, or completions that never end.",
         causes=RISE_CAUSES,
         next=(
             "off_policy_kl",
@@ -349,76 +348,75 @@ RULES = (
     ),
     RuleSpec(
         id="E3",
-        title="entropy exhausted",
+        title="low entropy",
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
         detector=Exhausted,
         condition="Below `info` nats per token in 20 records in a row: INFO; WARN where meanwhile `evaluations` "
-        "evaluations in a row were no better than the best and the reward is not at its top.",
+        "evaluations in a row did not beat the best and the reward is not at its top.",
         thresholds={"info": 0.02, "evaluations": 3},
         n_of_m={INFO: NOfM(20, 20), WARN: NOfM(20, 20)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
-        why="Little exploration is left; some runs go on learning there, so it is information.",
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        why="Little exploration is left; some runs keep learning at this level, so it is INFO.",
         causes=FALL_CAUSES,
         next=NEXT,
         sources=SOURCES,
     ),
     RuleSpec(
         id="E5",
-        title="entropy high",
+        title="high entropy",
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
         detector=HighEntropy,
-        condition="Above `warn` nats per token and above `rise`× the start in 10 of 15 records: WARN.",
+        condition="Above `warn` nats per token and above `rise`× run start in 10 of 15 records: WARN.",
         thresholds={"warn": 1.0, "rise": 2.0},
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15)},
         warm_up=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
         why="A policy that becomes less certain of every token is learning noise, however slowly.",
         causes=RISE_CAUSES,
         next=("off_policy_kl", "clip_frac_high", "staleness_mean", "reward_mean", "response_len_mean"),
-        sources="rLLM issue 116 (rising is fine below 1, degraded at 2); base models start above 1, hence the start.",
+        sources="rLLM issue 116 (rising is fine below 1, degraded at 2); base models start above 1: hence a baseline.",
     ),
     RuleSpec(
         id="E7",
-        title="entropy for nothing",
+        title="entropy lost, no gain",
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
         detector=SpentForNothing,
         condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, after `records` "
-        "records, while the reward stands above the start by less than a quarter of its range; without a reward, while "
+        "records, while the reward is above the start by less than a quarter of its range; without a reward, while "
         "the KL to the teacher is above `closer` of its start: WARN.",
         thresholds={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=20,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
-        why="Entropy is what reward is bought with. A run that has spent it and has nothing to show cannot explore any "
-        "more to find out why.",
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        why="Entropy is traded for reward. A run that has lost it without any gain has no exploration left to recover.",
         causes=FALL_CAUSES,
         next=NEXT,
         sources=SOURCES,
     ),
     RuleSpec(
         id="E6",
-        title="entropy unit",
+        title="sequence-level entropy",
         family="entropy",
         group=Group.LEARNING,
         metrics=("entropy",),
         detector=SequenceSum,
-        condition="Above `info` in 5 of 5 records among the first `records`: INFO. Rules on levels leave such a run "
-        "alone, rules on changes do not.",
+        condition="Above `info` in 5 of 5 records among the first `records`: INFO. Rules on levels skip such a run, "
+        "rules on changes do not.",
         thresholds={"info": _SEQUENCE_SUM, "records": 50},
         n_of_m={INFO: NOfM(5, 5)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "usual", Unit.NATS),
-        why="Some aggregations of the loss sum entropy over the answer; read as per token it would mean pure noise.",
-        causes=("a loss that is aggregated as a sum over tokens", "a trainer that logs the entropy of the sequence"),
+        evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
+        why="Some loss aggregations sum entropy over the completion; read as per-token it would mean pure noise.",
+        causes=("loss aggregated as a sum over tokens", "a trainer that logs sequence entropy"),
         next=("response_len_mean", "loss"),
         sources="veRL: entropy follows loss_agg_mode (ray_trainer.py); rLLM issue 391.",
     ),

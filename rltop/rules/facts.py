@@ -1,7 +1,7 @@
-"""Facts: what happened to the run that explains what the numbers do next.
+"""Facts: what happened to the run that explains the numbers after it.
 
 Never a verdict: a fact has no state, ends nothing and fails nothing. Each is
-said once per occurrence, and none is said of what happens on every step.
+logged once per occurrence, and never for what happens on every step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from rltop.stats.persistence import NOfMCounter
 from rltop.units import duration, measure, number
 
 _STRIDE = 16
-_WORDS = {"response_len_mean": "answers", "score_mean": "reward", "reward_mean": "reward", "time_step": "step time"}
+_WORDS = {
+    "response_len_mean": "completion length",
+    "score_mean": "reward",
+    "reward_mean": "reward",
+    "time_step": "step time",
+}
 
 
 class NewPhase(Detector):
@@ -37,11 +42,11 @@ class NewPhase(Detector):
             f"{_WORDS[name]} {measure(before, CATALOG[name].unit)} → {measure(after, CATALOG[name].unit)}"
             for name, (before, after) in zip(finding.words, pairs, strict=True)
         )
-        return f"new phase? {moved} within a record, all else as before: what is usual is learned anew"
+        return f"new phase? {moved} within one record, optimiser metrics unchanged; baselines reset"
 
 
 class _Occasion(Detector):
-    """Something that happens now and then; silent where it happens on most records."""
+    """Something that happens occasionally; silent where it happens on most records."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -60,7 +65,7 @@ class Checkpoint(_Occasion):
     """F2: a checkpoint was written on this step."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The time that it took."""
+        """The time it took."""
         seconds = context.values.get("time_save", 0.0)
         if seconds <= 0.0 and not self.often.bits:
             return QUIET
@@ -81,7 +86,7 @@ class Validation(_Occasion):
         self.before: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The score where there is one, else the loss or the time that it took."""
+        """The score where there is one, else the loss or the time it took."""
         values = context.values
         found = next((name for name in ("val_score", "val_loss") if name in values), "")
         if not found and values.get("time_eval", 0.0) > 0.0:
@@ -96,11 +101,11 @@ class Validation(_Occasion):
         return Finding(INFO, value, before, None, (), (found,))
 
     def headline(self, finding: Finding) -> str:
-        """What came of it."""
+        """Its result."""
         name = finding.words[0]
         if name == "time_eval":
             return f"validation took {duration(finding.value)}"
-        before = "" if finding.baseline is None else f", before {number(finding.baseline)}"
+        before = "" if finding.baseline is None else f" (was {number(finding.baseline)})"
         return f"{CATALOG[name].title} {number(finding.value)}{before}"
 
 
@@ -113,7 +118,7 @@ class NewMetric(Detector):
         self.size = -1
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Compares sets only when their size has changed, and now and then."""
+        """Compares sets only when their size has changed, and periodically."""
         values = context.values
         if len(values) == self.size and context.record % _STRIDE:
             return QUIET
@@ -135,7 +140,7 @@ class NewMetric(Detector):
         return f"newly logged: {first}" + (f" and {more} more" if more > 0 else "")
 
 
-_CHANGED = ("a new stage of a curriculum", "another data set or length limit", "settings that were changed")
+_CHANGED = ("a new stage of a curriculum", "another data set or length limit", "changed settings")
 
 RULES = (
     RuleSpec(
@@ -145,14 +150,14 @@ RULES = (
         group=Group.LEARNING,
         metrics=("response_len_mean", "reward_mean", "score_mean", "time_step"),
         detector=NewPhase,
-        condition="Answer length, reward and step time leave their usual range on the same record and stay out of it "
-        "for three, while gradient, entropy, KL and clipping (at least two of them logged) stay in theirs: a fact. "
-        "Rules that compare reward, length and time with what was usual begin anew.",
+        condition="Completion length, reward and step time leave their usual range on the same record and stay out of "
+        "it for three, while gradient, entropy, KL and clipping (at least two of them logged) stay in theirs: a "
+        "fact. Rules on reward, length and time reset their baselines.",
         is_fact=True,
-        why="Other data look like a fault to every rule that compares with before; they are none.",
+        why="A change of data looks like a fault to every rule with a baseline; it is not one.",
         causes=_CHANGED,
         next=("reward_mean", "response_len_mean", "time_step", "val_score"),
-        sources="judgement: the trap of curricula and of stages of maximum length.",
+        sources="judgement: curricula and staged length limits.",
     ),
     RuleSpec(
         id="F2",
@@ -166,7 +171,7 @@ RULES = (
         thresholds={"n": 6, "m": 10, "most": 200},
         is_fact=True,
         evidence=EvidenceNames("time_save", unit=Unit.SECONDS),
-        why="A step that writes a checkpoint may take twenty times as long as the others and is no slower for it.",
+        why="A step that writes a checkpoint may take twenty times as long without being a slowdown.",
         causes=("the trainer's save interval",),
         next=("time_step", "throughput"),
         sources="veRL's reference GRPO log: a step of 150 s took 2,585 s with its checkpoint.",
@@ -183,7 +188,7 @@ RULES = (
         "times in a segment.",
         thresholds={"n": 6, "m": 10, "most": 200},
         is_fact=True,
-        why="It lengthens the gap between two rows, and is what the run is for.",
+        why="It lengthens the gap between two rows, and measures what the run is for.",
         causes=("the trainer's evaluation interval",),
         next=("val_score", "time_step"),
         sources="the trainers' own rows.",
@@ -199,7 +204,7 @@ RULES = (
         condition="A known metric other than an evaluation appears for the first time after `records` records: a fact.",
         thresholds={"records": 20},
         is_fact=True,
-        why="What begins to be logged in the middle of a run was switched on there: a stage, a loss term, a critic.",
+        why="A metric first logged mid-run was switched on there: a stage, a loss term, a critic.",
         causes=_CHANGED,
         next=("lr", "loss", "reward_mean"),
         sources="judgement.",

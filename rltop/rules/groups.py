@@ -1,9 +1,9 @@
-"""Prompt groups: is there any contrast left inside them, and what advantages does it make?
+"""Prompt groups: is there reward variance left inside them, and what advantages result?
 
-A group whose answers all score the same gives no gradient in GRPO and its
-relatives. All right is a solved task; all wrong is a dead run. Advantages that are
-normalised inside groups have a bound that only a fault breaks; where they are
-whitened their mean is zero by construction.
+A zero-variance group gives no gradient in GRPO and its variants. All correct is a
+saturated task; all wrong is a dead run. Advantages that are normalised within
+groups have a bound that only a fault breaks; where they are whitened their mean
+is zero by construction.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from rltop.units import number, percent
 
 
 class ZeroVariance(Detector):
-    """G1: share of groups without any difference in reward.
+    """G1: share of zero-variance groups.
 
-    Muted where the reward has been one constant since the start (distillation
-    logs 0), and information where the groups agree because the task is solved.
+    Muted where the reward has been constant since the start (distillation logs 0),
+    and INFO where the task is saturated.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -48,7 +48,7 @@ class ZeroVariance(Detector):
         self.has_parts = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A standard deviation of nothing counts as every group; batches of one group count only in long rows."""
+        """A standard deviation of 0 counts as all groups; batches of one group count only in long rows."""
         reward = context.reward
         if reward.value is None or reward.zero_share is None:
             return None
@@ -65,7 +65,7 @@ class ZeroVariance(Detector):
         return Finding(level, share, None, self.warn, (reward.usual,))
 
     def _is_one_group(self, share: float) -> bool:
-        """Batches that were flat or not flat all along, never in part, and this row of flat ones is no long one."""
+        """Batches were all or nothing zero-variance so far, and this streak of them is not long."""
         self.seen += 1
         if share >= 1.0:
             self.whole += 1
@@ -89,24 +89,24 @@ class ZeroVariance(Detector):
         return Finding(WARN, share, None, self.warn, (context.reward.usual,))
 
     def headline(self, finding: Finding) -> str:
-        """The share, and where the reward stands."""
-        where = "all solved" if finding.level is INFO else f"reward {number(finding.extra[0])}"
-        return f"{percent(finding.value)} of the prompt groups have no difference in reward ({where}): no gradient"
+        """The share, and the reward level."""
+        where = "task saturated" if finding.level is INFO else f"reward {number(finding.extra[0])}"
+        return f"zero-variance groups {percent(finding.value)} ({where}): no gradient from them"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Share, line, reward."""
+        """Share, threshold, reward."""
         return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
 class Discarded(Detector):
-    """G2: how much of what was generated is thrown away, for want of contrast or for age."""
+    """G2: share of generated completions discarded, for zero variance or staleness."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.flat, self.stale = thresholds["warn"], thresholds["stale"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Of both shares the one that is farther beyond its line."""
+        """Of both shares the one that is farther beyond its threshold."""
         passed, cancelled = context.values.get("filter_pass_rate"), context.values.get("cancelled_frac")
         if passed is None and cancelled is None:
             return None
@@ -116,16 +116,16 @@ class Discarded(Detector):
         if flat <= self.flat * factor and stale <= self.stale * factor:
             return QUIET
         if flat / self.flat >= stale / self.stale:
-            return Finding(WARN, flat, None, self.flat, words=("have no difference in reward",))
-        return Finding(WARN, stale, None, self.stale, words=("were cancelled, mostly for age",))
+            return Finding(WARN, flat, None, self.flat, words=("zero-variance groups",))
+        return Finding(WARN, stale, None, self.stale, words=("cancelled, mostly stale",))
 
     def subject(self, finding: Finding) -> Subject:
-        """Whichever of both shares is farther beyond its line."""
-        return Subject("cancelled_frac" if finding.words[0].startswith("were cancelled") else "filter_pass_rate")
+        """Whichever of both shares is farther beyond its threshold."""
+        return Subject("cancelled_frac" if finding.words[0].startswith("cancelled") else "filter_pass_rate")
 
     def headline(self, finding: Finding) -> str:
         """The share and why."""
-        return f"{percent(finding.value)} of what is generated is thrown away: they {finding.words[0]}"
+        return f"{percent(finding.value)} of rollouts discarded: {finding.words[0]}"
 
 
 _WINDOW = 50
@@ -133,16 +133,16 @@ _MIN_SAMPLES = 10
 
 
 def largest_advantage(group_size: int) -> float:
-    """The bound of an advantage normalised in a group of `group_size` answers: (n - 1)/sqrt(n).
+    """The bound of an advantage normalised in a group of `group_size` completions: (n - 1)/sqrt(n).
 
     Samuelson's inequality for the unbiased standard deviation; reached where
-    exactly one answer of the group stands out.
+    exactly one completion of the group differs.
     """
     return (group_size - 1) / math.sqrt(group_size)
 
 
 class AdvantageScale(Detector):
-    """A1: advantages beyond their bound, off centre, or suddenly far larger than usual."""
+    """A1: advantages beyond their bound, off centre, or suddenly far above baseline."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -196,28 +196,30 @@ class AdvantageScale(Detector):
         """Which of the three, with its numbers."""
         kind = finding.words[0]
         if kind == "mean":
-            return f"mean advantage {number(finding.value)}, should be near 0 (line {number(finding.threshold or 0)})"
+            return (
+                f"mean advantage {number(finding.value)}, expected near 0 (threshold {number(finding.threshold or 0)})"
+            )
         if kind == "bound":
             return (
-                f"largest advantage {number(finding.value)}: beyond {number(finding.threshold or 0)}, which a group "
-                f"of this size cannot exceed"
+                f"largest advantage {number(finding.value)} exceeds {number(finding.threshold or 0)}, the bound for "
+                f"this group size"
             )
-        return f"largest advantage {number(finding.value)}, usually {number(finding.baseline or 0)}"
+        return f"largest advantage {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value, usual value, line."""
-        return EvidenceNames(f"advantage, {finding.words[0]}", "usual").of(finding)
+        """Value, baseline, threshold."""
+        return EvidenceNames(f"advantage, {finding.words[0]}", "baseline").of(finding)
 
 
 class NoAdvantage(Detector):
-    """A2: every advantage of the batch is zero, where nothing else says that the groups are flat."""
+    """A2: every advantage of the batch is zero, where zero-variance groups are not logged."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.has_varied = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Largest and smallest are both zero; information on a solved task, silent where it was always so."""
+        """Largest and smallest are both zero; INFO on a saturated task, silent where it was always so."""
         high, low = context.values.get("adv_max"), context.values.get("adv_min")
         if high is None or low is None:
             return None
@@ -232,8 +234,8 @@ class NoAdvantage(Detector):
         return Finding(level, high - low, None, None, (reward.usual,))
 
     def headline(self, finding: Finding) -> str:
-        """Where the reward stands meanwhile."""
-        return f"every advantage is 0 (reward {number(finding.extra[0])}): no gradient comes from this batch"
+        """The reward level."""
+        return f"all advantages are 0 (reward {number(finding.extra[0])}): no gradient from this batch"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Spread and reward."""
@@ -243,25 +245,25 @@ class NoAdvantage(Detector):
 RULES = (
     RuleSpec(
         id="G1",
-        title="flat groups",
+        title="zero-variance groups",
         family="groups",
         group=Group.LEARNING,
         metrics=("zero_std_frac", "reward_std"),
         detector=ZeroVariance,
-        condition="Share of groups without difference above `warn` in 10 of 15 records: WARN; at least `crit` in "
-        "5 records in a row with the reward at its floor: CRIT. INFO where the reward is at its top; silent where it "
+        condition="Share of zero-variance groups above `warn` in 10 of 15 records: WARN; at least `crit` in 5 "
+        "records in a row with the reward at its minimum: CRIT. INFO where the reward is at its top; silent where it "
         "never moved, unless the gradient norm is below `gradient` and there is no teacher. A standard deviation "
         "below 1e-6 counts as a share of 1. Where it has only ever been 0 or 1, and 1 in more than `rare` of the "
         "records, the batch is one group: `alone` in a row must be 1.",
         thresholds={"warn": 0.8, "crit": 0.99, "gradient": 1e-3, "rare": 0.2, "alone": 10},
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 5)},
         applies=applicability.compares_groups,
-        evidence=EvidenceNames("groups without difference", "", Unit.FRACTION),
-        why="Groups that agree contribute nothing to the update: the batch is smaller than it looks, or empty.",
+        evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
+        why="Zero-variance groups contribute nothing to the update: the batch is smaller than it looks, or empty.",
         causes=(
             "prompts far too hard or too easy",
-            "a policy that has collapsed onto one answer",
-            "answers cut off before they score",
+            "a policy that has collapsed onto one completion",
+            "completions truncated before they can score",
             "a reward function that returns a constant",
             "groups too small",
         ),
@@ -271,39 +273,39 @@ RULES = (
     ),
     RuleSpec(
         id="G2",
-        title="thrown away",
+        title="discarded rollouts",
         family="groups",
         group=Group.LEARNING,
         metrics=("filter_pass_rate", "cancelled_frac"),
         detector=Discarded,
-        condition="More than `warn` of the groups filtered out for want of contrast, or more than `stale` of the "
+        condition="More than `warn` of the groups filtered out for zero variance, or more than `stale` of the "
         "rollouts cancelled, in 5 of 10 records: WARN.",
         thresholds={"warn": 0.5, "stale": 0.1},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("thrown away", "", Unit.FRACTION),
-        why="What is generated and not trained on costs as much as the rest.",
-        causes=("prompts far too hard or too easy", "generation that is too slow for the trainer", "groups too small"),
+        evidence=EvidenceNames("discarded", "", Unit.FRACTION),
+        why="Discarded rollouts cost as much compute as the rest.",
+        causes=("prompts far too hard or too easy", "generation too slow for the trainer", "groups too small"),
         next=("zero_std_frac", "all_bad_frac", "all_good_frac", "staleness_max", "time_gen"),
-        sources="DAPO dynamic sampling; the lines are judgement.",
+        sources="DAPO dynamic sampling; thresholds are judgement.",
     ),
     RuleSpec(
         id="G3",
-        title="reward in few hands",
+        title="concentrated reward",
         family="groups",
         group=Group.LEARNING,
         metrics=("reward_gini",),
         detector=lambda thresholds: Above(
             thresholds,
             metric="reward_gini",
-            text="Gini of the rewards in a group {value}, line {line}",
+            text="reward Gini within groups {value} (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Above `info` in 10 of 15 records: INFO.",
         thresholds={"info": 0.9},
         n_of_m={INFO: NOfM(10, 15)},
         applies=applicability.compares_groups,
-        why="A few answers earn nearly everything: the update rests on them alone.",
+        why="Reward is concentrated in a few completions: the update depends on them alone.",
         causes=("prompts far too hard", "a sparse reward", "groups too small"),
         next=("reward_mean", "zero_std_frac", "adv_max", "reward_std"),
         sources="judgement.",
@@ -315,34 +317,34 @@ RULES = (
         group=Group.LEARNING,
         metrics=("adv_max", "adv_min", "adv_mean"),
         detector=AdvantageScale,
-        condition="Largest advantage (of either sign) above `floor` and above `warn` times its usual size in 3 of 10 "
+        condition="Largest advantage (of either sign) above `floor` and above `warn` times its baseline in 3 of 10 "
         "records: WARN. Beyond the bound of its group, (n-1)/sqrt(n) + `slack`, or a mean farther from 0 than `mean` "
         "(`critic_mean` where a critic is trained), in 5 of 10: INFO.",
         thresholds={"warn": 10.0, "floor": 3.0, "slack": 0.1, "mean": 0.3, "critic_mean": 0.1},
         clear_after=10,
         warm_up=5,
         applies=applicability.has_rollouts,
-        why="Single huge advantages push single answers hard and are a frequent source of gradient spikes.",
-        causes=("rewards without a bound", "normalisation that is off", "lengths that go with rewards", "tiny groups"),
+        why="One huge advantage dominates the update; a frequent source of gradient spikes.",
+        causes=("unbounded rewards", "wrong normalisation", "length correlated with reward", "very small groups"),
         next=("reward_std", "reward_max", "grad_norm", "clip_frac"),
         sources="Samuelson's inequality; veRL issues 7412 and 4303 reach the bound exactly (1.789 for 5, 1.5 for 4).",
     ),
     RuleSpec(
         id="A2",
-        title="no advantage",
+        title="zero advantages",
         family="advantage",
         group=Group.LEARNING,
         metrics=("adv_max", "adv_min"),
         detector=NoAdvantage,
         condition="Largest and smallest advantage less than `spread` apart after they had differed, 3 records in a "
-        "row: WARN; 5 in a row with the reward at its lowest: CRIT. INFO where the reward is at its top.",
+        "row: WARN; 5 in a row with the reward at its minimum: CRIT. INFO where the reward is at its top.",
         thresholds={"spread": 1e-9},
         n_of_m={INFO: NOfM(3, 3), WARN: NOfM(3, 3), CRIT: NOfM(5, 5)},
         applies=applicability.has_reward,
-        evidence=EvidenceNames("spread of advantages", "", threshold=""),
-        why="All groups agree: the update consists of the regularisers alone.",
-        causes=("a task that is solved or far too hard", "a policy that writes one text", "a reward that is constant"),
+        evidence=EvidenceNames("advantage spread", "", threshold=""),
+        why="All groups have zero reward variance: only regularisers are left in the update.",
+        causes=("a saturated or far too hard task", "identical completions", "a constant reward"),
         next=("reward_max", "reward_mean", "entropy", "truncated_frac", "grad_norm"),
-        sources="a transcribed SDPO run: score 0, gradient 0, and fifty more steps; veRL logs no share of flat groups.",
+        sources="a transcribed SDPO run: score 0, gradient 0, 50 more steps; veRL does not log zero-variance groups.",
     ),
 )

@@ -1,6 +1,6 @@
-"""Reception: what comes in before, and beside, records: lines that cannot be read, and no line at all.
+"""Input health: unreadable lines, and a file without any record.
 
-Judged from counts and from a waiting time that are handed in: neither lines nor
+Judged from counts and from a waiting time that are passed in: neither lines nor
 clocks are known here.
 """
 
@@ -36,7 +36,7 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
         return None
     # Where the first of them stands among the rows, if rows are spread evenly over lines.
     behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
-    text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) cannot be read"
+    text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) unreadable"
     evidence = (Evidence("unreadable lines", float(len(bad))), Evidence("lines", float(read)))
     step = steps[max(0, len(steps) - 1 - behind)] if len(steps) else 0
     return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
@@ -54,7 +54,7 @@ def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST)
     """
     if waited_s <= thresholds["first_s"]:
         return None
-    text = f"no record yet, {duration(waited_s)} after the file began: a first validation, or compilation?"
+    text = f"no record yet after {duration(waited_s)}: first validation or compilation?"
     return _verdict(L5, Level.INFO, text, (Evidence("waited", waited_s, Unit.SECONDS),), 0, 0)
 
 
@@ -91,8 +91,8 @@ L5 = RuleSpec(
     detector=None,
     condition="Live only. No record `first_s` seconds after the file was last written to: INFO.",
     thresholds=_FIRST,
-    why="Nothing can be judged before the first record, and a run that never comes to it looks the same.",
-    causes=("a first validation before training", "compilation", "loading of weights", "a hang at the start"),
+    why="Nothing can be judged before the first record, and a run that hangs before it looks the same.",
+    causes=("a first validation before training", "compilation", "loading weights", "a hang at startup"),
     next=("time_step",),
     sources="judgement; veRL validates before its first step by default.",
 )
@@ -103,10 +103,10 @@ L7 = RuleSpec(
     group=Group.SYSTEM,
     metrics=(),
     detector=None,
-    condition=f"More than `warn` of the last {RECENT_LINES} lines cannot be read, of {_FEWEST} at least: WARN.",
+    condition=f"More than `warn` of the last {RECENT_LINES} lines (at least {_FEWEST}) unreadable: WARN.",
     thresholds=_BAD,
-    why="What stands in those lines is missing from every chart and every verdict.",
-    causes=("two writers in one file", "a disk that filled up", "a format that is not the one it looks like"),
+    why="The data of those lines is missing from every chart and every verdict.",
+    causes=("two writers in one file", "a full disk", "a wrongly detected format"),
     next=("time_step",),
     sources="judgement.",
 )

@@ -1,7 +1,7 @@
-"""Integrity: values that are not numbers, and updates that change nothing.
+"""Integrity: non-finite values, and updates that change nothing.
 
 Absolute rules, judged from the first record: one NaN in an update poisons the
-weights, and there is nothing to compare it with.
+weights, and needs no baseline.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from rltop.stats.persistence import NOfMCounter
 from rltop.units import number
 
 FATAL = ("grad_norm", "policy_loss", "loss")
-"""What goes straight into the weights: one null here is a NaN that a writer could not spell."""
+"""What goes straight into the weights: one null here is a NaN that the writer could not encode."""
 SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "logps_chosen", "logps_rejected")
 """What the update is made of: NaN or Inf at once, null when it comes twice in a row."""
 REWARDS = ("score_mean", "reward_mean")
-"""Undefined for one batch is an empty batch; undefined for long is a reward that is gone."""
+"""Undefined for one batch is an empty batch; undefined for long is a missing reward."""
 _WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
 _NULL_STREAK = 2
 _LEARNING_RECORDS = 64
 _LEARNING_STRIDE = 16
-"""Which metrics have been numbers is noted in the first records and then now and then: it costs, and rarely changes."""
+"""Which metrics have been numbers is noted in the first records and then periodically: it costs, and rarely changes."""
 
 
 class NonFiniteValue(Detector):
@@ -71,21 +71,21 @@ class NonFiniteValue(Detector):
         return CRIT if name in FATAL or streak >= _NULL_STREAK else INFO
 
     def subject(self, finding: Finding) -> Subject:
-        """The first of those that were not numbers."""
+        """The first non-finite one."""
         return Subject(finding.words[1].split(" ")[0])
 
     def headline(self, finding: Finding) -> str:
         """Which key, where, and which others with it."""
         step, first, *others = finding.words
-        rest = f" ({', '.join(other.split(' ')[0] for other in others)} too)" if others else ""
+        rest = f" (also {', '.join(other.split(' ')[0] for other in others)})" if others else ""
         return f"{first} at step {step}{rest}"
 
 
 class UndefinedStatistic(Detector):
-    """L1b: not-a-number only in derived statistics: an empty batch, an undefined correlation.
+    """L1b: NaN only in derived statistics: an empty batch, an undefined correlation.
 
-    Beside values that go into the update, and after them, it would play a
-    divergence down: then it is silent.
+    Silent beside and after non-finite values that go into the update, where it
+    would play down a divergence.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -120,13 +120,13 @@ class UndefinedStatistic(Detector):
         """Which statistic, and how it was written."""
         name, word = finding.words
         if finding.level >= WARN:
-            return f"{name} has been {word} for {finding.value:.0f} records in a row: no reward reaches the update"
+            return f"{name} is {word} for {finding.value:.0f} records in a row: no reward reaches the update"
         others = f" and {finding.value - 1:.0f} more" if finding.value > 1 else ""
-        return f"{name}{others} undefined ({word}): an empty batch, not divergence"
+        return f"{name}{others} undefined ({word}): empty batch, not divergence"
 
 
 class MaskedNonFinite(Detector):
-    """L2: a loss of exactly 0.0 beside a gradient norm that is not a number."""
+    """L2: a loss of exactly 0.0 beside a non-finite gradient norm."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Both in one record is the signature of a trainer that hides NaN losses."""
@@ -142,13 +142,15 @@ class MaskedNonFinite(Detector):
 
     def headline(self, finding: Finding) -> str:
         """What is hidden behind the 0.0."""
-        return f"loss reads 0.0 while grad_norm is {finding.words[0]}: the trainer replaces NaN losses before logging"
+        return (
+            f"loss logged as 0.0 while grad_norm is {finding.words[0]}: the trainer replaces NaN losses before logging"
+        )
 
 
 class NotUpdating(Detector):
-    """L3: no gradient although the rewards inside groups differ.
+    """L3: no gradient although the rewards within groups differ.
 
-    Where nobody logs how many groups are flat, a batch whose answers differ (from
+    Where zero-variance groups are not logged, a batch whose completions differ (from
     each other, or in the mean of the batch from the one before) and whose reward
     is not at its top must have had a gradient sooner or later: WARN.
     """
@@ -159,7 +161,7 @@ class NotUpdating(Detector):
         self.before: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gradient below `gradient`; what rewards said holds until answers are generated again."""
+        """Gradient below `gradient`; the reward of a rollout holds until the next rollout."""
         norm, reward = context.values.get("grad_norm"), context.reward
         if norm is None:
             return None
@@ -175,7 +177,7 @@ class NotUpdating(Detector):
         return Finding(CRIT, norm, None, self.gradient)
 
     def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
-        """Nobody logs how many groups are flat."""
+        """Where zero-variance groups are not logged."""
         before, self.before = self.before, value
         if norm >= self.gradient or context.lr == 0.0:
             return QUIET
@@ -184,7 +186,7 @@ class NotUpdating(Detector):
         return QUIET if is_idle else Finding(WARN, norm, None, self.gradient)
 
     def _against_loss(self, norm: float, context: RuleContext) -> Finding | None:
-        """Without a reward: a loss that is to fall, and has not, has a gradient."""
+        """Without a reward: a loss to minimise that is above 0 has a gradient."""
         if not applicability.has_loss_to_minimise(context.algorithm, context.traits):
             return None
         if norm >= self.gradient:
@@ -194,7 +196,7 @@ class NotUpdating(Detector):
         return QUIET if is_idle else Finding(CRIT, norm, None, self.gradient, (loss,))
 
     def _is_flat(self, values: Mapping[str, float]) -> bool:
-        """The batch itself says that its answers, or their advantages, do not differ."""
+        """Completions of the batch, or their advantages, do not differ."""
         reach = self.thresholds["reward_std"]
         for high, low in (("reward_max", "reward_min"), ("adv_max", "adv_min")):
             if high in values and low in values and values[high] - values[low] <= reach:
@@ -203,15 +205,15 @@ class NotUpdating(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The contradiction in one line."""
-        reason = f"the loss is {number(finding.extra[0])}" if finding.extra else "rewards differ"
-        return f"gradient norm {finding.value:.1g} although {reason}: the optimiser is not training"
+        reason = f"loss is {number(finding.extra[0])}" if finding.extra else "rewards differ"
+        return f"gradient norm {finding.value:.1g} although {reason}: weights are not being updated"
 
 
 class NoLongerLogged(Detector):
-    """L10: a metric that came with every rollout, and then no more, while training goes on.
+    """L10: a metric that was logged with every rollout is missing while training continues.
 
-    Only what a run cannot be judged without is watched. It has the cadence that it has
-    shown so far: in every record, or in one of so many that reuse a rollout.
+    Only essential metrics are watched, at the cadence they have had so far: every record,
+    or one of several that reuse a rollout.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -250,13 +252,13 @@ class NoLongerLogged(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Which one, and for how long."""
-        return f"{finding.words[0]} came regularly and has not been logged for {finding.value:.0f} records"
+        return f"{finding.words[0]} missing for {finding.value:.0f} records, was logged regularly before"
 
 
 RULES = (
     RuleSpec(
         id="L1",
-        title="not a number",
+        title="NaN/Inf",
         family="nonfinite",
         group=Group.LEARNING,
         metrics=("grad_norm", "loss", "policy_loss", "entropy", "kl_ref", "kl_old", "value_loss"),
@@ -265,14 +267,14 @@ RULES = (
         condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
         "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
         "on the second record in a row for the others.",
-        evidence=EvidenceNames("values that are not numbers", unit=Unit.COUNT),
-        why="One update with a NaN gradient ruins every weight; what is generated afterwards is one repeated token, "
-        "and the reward stays at its floor until the run is stopped.",
+        evidence=EvidenceNames("non-finite values", unit=Unit.COUNT),
+        why="One update with a NaN gradient corrupts every weight; from then on the policy repeats one token, "
+        "and the reward stays at its minimum until the run is stopped.",
         causes=(
             "exponential of an extreme log-ratio in the KL estimate",
             "half-precision overflow",
             "no gradient clipping",
-            "a response mask that is empty",
+            "an empty response mask",
             "one corrupt batch",
         ),
         next=("grad_norm", "kl_ref", "ratio_mean", "truncated_frac", "response_len_min", "lr"),
@@ -287,12 +289,12 @@ RULES = (
         metrics=("score_mean", "reward_mean"),
         detector=UndefinedStatistic,
         runs_always=True,
-        condition="Not a number in a derived statistic only: INFO. The reward itself undefined for `reward_records` "
-        "records in a row after having been a number: CRIT.",
+        condition="NaN in a derived statistic only: INFO. The reward itself undefined for `reward_records` records in "
+        "a row after having been a number: CRIT.",
         thresholds={"reward_records": 3},
-        why="Statistics over an empty batch are undefined without anything being wrong with the weights; a reward "
-        "that stays undefined means that nothing is being optimised.",
-        causes=("all answers of the batch were aborted", "the reward function returned nothing", "an empty mask"),
+        why="Statistics over an empty batch are undefined without any fault in the weights; a reward that stays "
+        "undefined means that nothing is being optimised.",
+        causes=("all rollouts of the batch aborted", "the reward function returned nothing", "an empty mask"),
         next=("aborted_frac", "reward_component", "truncated_frac"),
         sources="veRL metric_utils.py writes NaN for empty batches; TRL's GRPO writes null where no value is valid.",
     ),
@@ -305,8 +307,8 @@ RULES = (
         detector=MaskedNonFinite,
         runs_always=True,
         condition="Loss exactly 0.0 in the same record as a gradient norm that is NaN, infinite or null: CRIT at once.",
-        why="The trainer keeps the loss curve pretty by replacing NaN, so that the only visible sign is the gradient.",
-        causes=("half-precision overflow", "labels that are masked throughout", "an attention kernel fault"),
+        why="The trainer hides NaN losses by logging 0.0; the gradient norm is the only visible sign.",
+        causes=("half-precision overflow", "fully masked labels", "an attention kernel fault"),
         next=("grad_norm", "lr", "logps_chosen"),
         sources="transformers: logging_nan_inf_filter is on by default (training_args.py, trainer.py).",
     ),
@@ -317,18 +319,18 @@ RULES = (
         group=Group.LEARNING,
         metrics=("grad_norm", "reward_std"),
         detector=NotUpdating,
-        condition="Gradient norm below `gradient` while the rewards inside groups differ (standard deviation above "
-        "`reward_std`, flat groups below `zero_share`) and the learning rate is not 0: CRIT. Where the share of flat "
-        "groups is not logged, while the mean reward moves and is not at its top: WARN. Where a loss is minimised, "
-        "while it is above `loss`: CRIT.",
+        condition="Gradient norm below `gradient` while the rewards within groups differ (standard deviation above "
+        "`reward_std`, zero-variance groups below `zero_share`) and the learning rate is not 0: CRIT. Where "
+        "zero-variance groups are not logged, while the mean reward moves and is not at its top: WARN. Where a loss "
+        "is minimised, while it is above `loss`: CRIT.",
         thresholds={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6, "loss": 1e-3},
         n_of_m={CRIT: NOfM(5, 5), WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
-        why="There is something to learn and nothing arrives at the weights: the run burns its machines for nothing.",
+        why="There is a learning signal but the weights do not change: the compute is wasted.",
         causes=(
-            "frozen parameters or an adapter that is not attached",
+            "frozen parameters or a detached adapter",
             "gradients lost between nodes",
             "reward weights that cancel out",
-            "every answer masked",
+            "every completion masked",
         ),
         next=("zero_std_frac", "reward_std", "truncated_frac", "kl_ref", "lr"),
         sources="ms-swift issues 5571 and 5890; TRL issue 3857.",
@@ -340,13 +342,13 @@ RULES = (
         group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
         detector=NoLongerLogged,
-        condition="The reward came `present` times at least, and is missing in `missing` records in a row that have a "
-        "gradient norm or a loss, and in `gaps` times as many as it ever took to come: WARN.",
+        condition="The reward was logged at least `present` times, and is missing in `missing` records in a row that "
+        "have a gradient norm or a loss, and in `gaps` times its longest gap so far: WARN.",
         thresholds={"present": 5, "missing": 5, "gaps": 3.0},
         applies=applicability.has_reward,
         evidence=EvidenceNames("records without it", unit=Unit.COUNT),
-        why="A trainer that has no reward to report has none to learn from, and every rule on it is blind from here.",
-        causes=("a reward function that returns nothing", "a reward service that is down", "a change of the logging"),
+        why="A trainer without a reward to log has none to learn from, and rules on the reward cannot fire.",
+        causes=("a reward function that returns nothing", "a reward service that is down", "changed logging"),
         next=("reward_component", "grad_norm", "loss", "aborted_frac"),
         sources="TRL leaves the reward out where every reward function returned None.",
     ),

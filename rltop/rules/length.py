@@ -1,8 +1,8 @@
-"""Length: answers that are cut off, explode, or disappear.
+"""Length: completions that are truncated, explode, or vanish.
 
-A mean that moves slowly is learning; reasoning grows it and solved tasks
-shrink it. The largest length equals the cap on nearly every healthy step and
-says nothing.
+A slowly moving mean is learning; reasoning grows it and saturated tasks shrink
+it. The largest length equals the cap on nearly every healthy step and says
+nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _HURT = 0.25
 
 
 class Truncation(Detector):
-    """T1: share of answers that were cut off at the maximum length.
+    """T1: share of completions truncated at the maximum length.
 
     There are runs that learn at a share of 1: beyond `crit` it is CRIT only
     while the reward is not improving. A share that has been the same since the
-    start is a setting, which is information until half of the answers are cut.
+    start is a setting, which is INFO until half of the completions are truncated.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -64,12 +64,12 @@ class Truncation(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Share, and the share at the start."""
-        start = f" ({percent(finding.baseline)} at the start)" if finding.baseline is not None else ""
-        return f"{percent(finding.value)} of the answers are cut off at the maximum length{start}"
+        start = f" ({percent(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        return f"{percent(finding.value)} of completions truncated at the maximum length{start}"
 
 
 class LengthExplosion(Detector):
-    """T2: mean length more than doubles against the 50 records before, or far outgrows the start for nothing."""
+    """T2: mean length more than doubles against the 50 records before, or far outgrows run start without gain."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -78,7 +78,7 @@ class LengthExplosion(Detector):
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT when answers are cut off with it, or the reward has been lost."""
+        """CRIT when completions are also truncated, or the reward has been lost."""
         value = context.values.get("response_len_mean")
         if value is None:
             return None
@@ -107,19 +107,19 @@ class LengthExplosion(Detector):
         return Finding(WARN, value, base, self.thresholds["grown"] * base)
 
     def headline(self, finding: Finding) -> str:
-        """Usual and now."""
-        return f"answers {number(finding.baseline or 0)} → {number(finding.value)} tokens"
+        """Baseline and now."""
+        return f"completion length {number(finding.baseline or 0)} → {number(finding.value)} tokens"
 
 
 class NothingEnds(Detector):
-    """T9: not one answer ends by itself any more, where some did."""
+    """T9: no completion emits EOS any more, where some did."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.has_ended = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Counts of end-of-text, or the mean length of the answers that ended: 0 says that none did."""
+        """EOS counts, or the mean length of finished completions: 0 means that none finished."""
         metric = "stop_count" if "stop_count" in context.values else "terminated_len_mean"
         value = context.values.get(metric)
         if value is None:
@@ -131,7 +131,7 @@ class NothingEnds(Detector):
 
     def headline(self, finding: Finding) -> str:
         """What the zero means."""
-        return "0 answers end by themselves: end-of-text is not written any more"
+        return "0 completions emit EOS"
 
 
 class LengthCollapse(Detector):
@@ -160,8 +160,8 @@ class LengthCollapse(Detector):
         """Start and now."""
         gone = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         return (
-            f"answers {number(finding.baseline or 0)} → {number(finding.value)} tokens, {percent(gone)} "
-            f"shorter than at the start"
+            f"completion length {number(finding.baseline or 0)} → {number(finding.value)} tokens: {percent(gone)} "
+            f"shorter than at run start"
         )
 
 
@@ -175,20 +175,20 @@ RULES = (
         group=Group.LEARNING,
         metrics=("truncated_frac",),
         detector=Truncation,
-        condition="In 5 of 10 records: above `warn`: INFO; above the start by `rise`, or above `high`: "
+        condition="In 5 of 10 records: above `warn`: INFO; above run start by `rise`, or above `high`: "
         "WARN. Above `crit` in 3 "
         "records in a row: CRIT "
         "unless the reward is improving.",
         thresholds={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("truncated_frac", "start", Unit.FRACTION),
-        why="An answer that is cut off is scored on half a thought, and the policy learns from the noise.",
+        evidence=EvidenceNames("truncated_frac", "baseline (run start)", Unit.FRACTION),
+        why="A truncated completion is scored unfinished, so the reward is noise.",
         causes=(
-            "the maximum length is too small",
-            "end-of-text is not learned, or stop tokens are not set",
-            "answers that loop",
-            "a loss that rewards length",
+            "maximum length too small",
+            "EOS not learned, or stop tokens not set",
+            "looping completions",
+            "a loss that favours length",
         ),
         next=("response_len_max", "response_len_mean", "entropy", "reward_mean", "zero_std_frac"),
         sources="AReaL and prime-rl accept 5 %; a chemistry GRPO run learned at 100 %, hence the reward clause.",
@@ -201,17 +201,17 @@ RULES = (
         metrics=("response_len_mean",),
         detector=LengthExplosion,
         condition="Above `warn`× the median of the 50 records before in 3 of 5: WARN; CRIT with more than "
-        "`truncated` cut off or a "
+        "`truncated` truncated or a "
         "quarter of the reward's range lost after a verdict on the reward. Above `grown`× the first 20 records while "
-        "the reward stands no higher than at the start: WARN.",
+        "the reward is no higher than at run start: WARN.",
         thresholds={"warn": 2.0, "truncated": 0.2, "grown": 2.5},
         n_of_m=_THREE_OF_FIVE,
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "usual", Unit.TOKENS),
-        why="Answers that double within a few records are loops, not reasoning.",
-        causes=("a policy that repeats itself", "end-of-text unlearned", "a reward for length", "a change of data"),
+        evidence=EvidenceNames("response_len_mean", "baseline", Unit.TOKENS),
+        why="Completions that double in length within a few records are loops, not reasoning.",
+        causes=("repetition loops", "EOS unlearned", "a reward for length", "a change of data"),
         next=("truncated_frac", "entropy", "reward_mean", "response_len_max", "kl_ref"),
         sources="chemistry GRPO collapse: 1,100 → 7,800 tokens in two steps; healthy runs stay within 0.71 to 1.09.",
     ),
@@ -228,46 +228,46 @@ RULES = (
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "usual", Unit.TOKENS),
-        why="Answers half as long as at the start have dropped something; the reward need not notice.",
-        causes=("a reward that short answers satisfy", "a length penalty", "a collapse onto one answer"),
+        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS),
+        why="Completions half as long as at run start have dropped content, possibly without reward loss.",
+        causes=("a reward that short completions satisfy", "a length penalty", "a collapse onto one completion"),
         next=("reward_mean", "entropy", "reward_component", "val_score", "truncated_frac"),
         sources="Archer GRPO: 1,128 → 171 → 6 tokens while the reward rose; legitimate shortening stayed above 0.85.",
     ),
     RuleSpec(
         id="T9",
-        title="nothing ends",
+        title="no EOS",
         family="truncation",
         group=Group.LEARNING,
         metrics=("stop_count", "terminated_len_mean"),
         detector=NothingEnds,
-        condition="No answer ended by itself in 5 records in a row, after some had: WARN.",
+        condition="No completion emitted EOS in 5 records in a row, after some had: WARN.",
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
         applies=applicability.has_rollouts,
-        why="A policy that has forgotten how to stop is scored on what happens to stand before the cut.",
-        causes=("end-of-text is not learned, or stop tokens are not set", "answers that loop", "a collapse"),
+        why="A policy that never stops is scored on truncated completions only.",
+        causes=("EOS not learned, or stop tokens not set", "looping completions", "a collapse"),
         next=("truncated_frac", "response_len_mean", "entropy", "kl_ref", "reward_mean"),
-        sources="TRL logs the number of end-of-text tokens (PPO) and the mean length of ended answers (GRPO), which is "
-        "0 where none ended.",
+        sources="TRL logs the number of EOS tokens (PPO) and the mean length of finished completions (GRPO), which is "
+        "0 where none finished.",
     ),
     RuleSpec(
         id="T5",
-        title="prompts cut off",
+        title="truncated prompts",
         family="truncation",
         group=Group.LEARNING,
         metrics=("prompt_clip_frac",),
         detector=lambda thresholds: Above(
             thresholds,
             metric="prompt_clip_frac",
-            text="{value} of the prompts are cut off, line {line}",
+            text="{value} of prompts truncated (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Above `info` in 5 of 10 records: INFO.",
         thresholds={"info": 0.05},
         n_of_m={INFO: NOfM(5, 10)},
         applies=applicability.has_rollouts,
-        why="A prompt without its end asks something else.",
-        causes=("the maximum prompt length is too small",),
+        why="A truncated prompt asks a different question.",
+        causes=("maximum prompt length too small",),
         next=("prompt_len_mean", "reward_mean"),
         sources="veRL logs the share of prompts at the maximum length.",
     ),

@@ -1,8 +1,8 @@
 """Liveness: is the run still writing?
 
-Owns the history of gaps between records and what counts as too long a silence.
-It is the one detector that needs a time, and it is given one: there is no clock
-here. `check` and replayed recordings never ask it.
+Owns the history of gaps between records and what counts as a stall. It is the
+one detector that needs a time, and it is given one: there is no clock here.
+`check` and replayed recordings never ask it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Silence(Struct):
 
 
 class _Pauses:
-    """Gaps far above the usual that come back: checkpoints and validations, with a key of their own or without.
+    """Recurring gaps far above the median: checkpoints and validations, with their own key or without.
 
     Attributes:
         records: gaps seen.
@@ -139,7 +139,7 @@ class Liveness:
         self.is_finished = False
 
     def silence(self, lag_s: float = 0.0) -> Silence:
-        """The lines for the current gap; `lag_s` is what a network file system may hold back.
+        """The thresholds for the current gap; `lag_s` is what a network file system may hold back.
 
         W: max(60 s, 3 medians, 1.5 × p99); C: max(10 min, 8 medians, 3 × p99). Where a pause that comes back
         (a checkpoint, a validation) is due, W waits for 1.5 and C for 3 times the longest of them.
@@ -161,7 +161,7 @@ class Liveness:
         return Silence(quiet, warn, max(crit, warn))
 
     def level(self, age_s: float, lag_s: float = 0.0) -> Level:
-        """How worrying a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT.
+        """How bad a silence of `age_s` seconds is: OK, INFO (quiet), WARN or CRIT.
 
         Args:
             age_s: seconds since the newest row.
@@ -180,12 +180,12 @@ class Liveness:
         return Level.INFO if age_s > lines.quiet_s else Level.OK
 
     def verdict(self, age_s: float, lag_s: float = 0.0, key: str = "") -> Verdict | None:
-        """What to say about a silence of `age_s` seconds, or None while it is usual.
+        """The verdict on a silence of `age_s` seconds, or None while it is ordinary.
 
         Args:
             age_s: seconds since the newest row.
             lag_s: seconds by which what is written shows late (a network mount).
-            key: the trainer's key that the verdict speaks of.
+            key: the trainer's key that the verdict is about.
 
         Returns:
             The verdict of L4, or None.
@@ -197,7 +197,7 @@ class Liveness:
         ordered = sorted(self._gaps) or [0.0]
         median = median_of(ordered)
         p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-        usual = f"usual gap {duration(median)}, longest 1 % {duration(p99)}" if self._gaps else "the only record so far"
+        usual = f"median gap {duration(median)}, p99 {duration(p99)}" if self._gaps else "only one record so far"
         hint = "" if self.has_saved else "; a first checkpoint or validation may be running"
         return Verdict(
             rule=SPEC.id,
@@ -246,23 +246,23 @@ SPEC = RuleSpec(
     group=Group.SYSTEM,
     metrics=("time_step",),
     detector=None,
-    condition="Live only. WARN when no record came for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
+    condition="Live only. WARN when no record arrived for max(`warn_s`, `warn_median` medians, `warn_p99` × p99) "
     "of the gaps so far, CRIT at max(`crit_s`, `crit_median` medians, `crit_p99` × p99) once a "
-    "checkpoint interval has been seen; at least `pause` × the longest pause where one that comes back "
+    "checkpoint interval has been seen; at least `pause` × the longest pause where a recurring one "
     "(checkpoint, validation) is due; `first_record_s` where no gap is known yet. Quiet, without a "
-    "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer said that it is done, and "
+    "verdict, from max(`quiet_s`, `quiet_median` medians, p99) on. Never after the trainer reported the end, and "
     "never within the lag of a network file system.",
     thresholds=LIMITS,
-    why="A hang in a collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "
-    "and nothing is printed.",
+    why="A hung collective, a lost rollout or a dead tool server looks like a slow step: the processes stay alive "
+    "and nothing is logged.",
     causes=(
-        "one rollout or tool call that never ends",
-        "ranks that wait for each other",
+        "one rollout or tool call that never returns",
+        "ranks deadlocked on each other",
         "a lost node",
         "a full disk",
     ),
     next=("time_step", "time_gen", "response_len_max", "num_turns_max", "preempted_max"),
-    sources="veRL issues 7155 (one of 512 rollouts lost), 7180, 2445; quantile lines are judgement.",
+    sources="veRL issues 7155 (one of 512 rollouts lost), 7180, 2445; quantile thresholds are judgement.",
 )
 
 RULES = (SPEC,)

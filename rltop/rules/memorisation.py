@@ -1,4 +1,4 @@
-"""Learned by heart: everything told apart in training, and an evaluation that says otherwise.
+"""Memorisation: near-perfect training accuracy, contradicted by an evaluation.
 
 For preference pairs (D2) and for reward models (RM1).
 """
@@ -46,12 +46,12 @@ class _Best:
 
 
 class LearnedByHeart(Detector):
-    """D2 and RM1: training accuracy of nearly 1, with an evaluation that says otherwise.
+    """D2 and RM1: training accuracy near 1, contradicted by an evaluation.
 
-    It says so by an accuracy that is lower, or by a loss that rises from its best and
-    is a multiple of the training loss: the ranking of easy pairs outlasts their margin.
-    An accuracy that is very much lower says so before training is perfect. Where nothing
-    is evaluated, pairs that were all seen several times over speak for themselves.
+    The sign is a lower evaluation accuracy, or an evaluation loss that rises from its
+    best and is a multiple of the training loss: the ranking of easy pairs outlasts their
+    margin. A much lower accuracy counts before training is perfect. Where nothing is
+    evaluated, several passes over the same pairs are sign enough.
     """
 
     def __init__(self, thresholds: Mapping[str, float], *, metric: str, not_better: int) -> None:
@@ -104,7 +104,7 @@ class LearnedByHeart(Detector):
         )
 
     def _is_far_apart(self, accuracy: float) -> bool:
-        """No luck of an evaluation of fifty pairs (four of its standard errors are 0.28) makes up for the distance."""
+        """The distance is beyond the noise of an evaluation of fifty pairs (four of its standard errors are 0.28)."""
         return self.accuracy.newest is not None and self.accuracy.newest < accuracy - self.thresholds["apart"]
 
     def _is_worn_out(self, epoch: float | None) -> bool:
@@ -122,13 +122,13 @@ class LearnedByHeart(Detector):
         text = f"training accuracy {percent(finding.value)}"
         loss = finding.extra[0]
         if finding.level >= WARN and self._is_dearer():
-            return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
+            return f"{text}; evaluation loss {number(loss)} (best {number(self.loss.best or 0.0)})"
         if finding.baseline is not None:
-            return f"{text}, evaluation {percent(finding.baseline)}"
+            return f"{text}, evaluation accuracy {percent(finding.baseline)}"
         if not math.isnan(loss):
-            return f"{text}, evaluation loss {number(loss)}, best {number(self.loss.best or 0.0)}"
-        seen = f" on pairs seen {number(finding.extra[1])} times" if finding.level >= WARN else ""
-        return f"{text}{seen} and no evaluation to compare it with"
+            return f"{text}; evaluation loss {number(loss)} (best {number(self.loss.best or 0.0)})"
+        seen = f" after {number(finding.extra[1])} epochs" if finding.level >= WARN else ""
+        return f"{text}{seen}; no evaluation to compare with"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Training and evaluation."""

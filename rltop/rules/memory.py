@@ -1,9 +1,8 @@
 """Memory: is it about to run out?
 
-The peak of GPU memory is a ratchet that most trainers never reset, and host
-memory is shared with other jobs: a rise alone is never critical. How large the
-machines are is not in the stream; where the user has said so, the distance to
-the end is judged.
+Peak GPU memory is a running maximum that most trainers never reset, and host
+memory is shared with other jobs: a rise alone is never critical. Memory sizes
+are not in the stream; where the user has set them, the headroom is judged.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def _reserved(values: Mapping[str, float]) -> float | None:
 
 
 class DeviceMemory(Detector):
-    """H1: GPU memory near the end of the device, or new peaks in quick succession."""
+    """H1: GPU memory near capacity, or new peaks in quick succession."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -50,7 +49,7 @@ class DeviceMemory(Detector):
         if self.size > 0.0:
             share = value / self.size
             factor = RELEASE if self.is_firing else 1.0
-            # Allocators fill the device by design: near the end only a level that still rises is a risk.
+            # Allocators fill the device by design: near capacity only a level that still rises is a risk.
             rises = bool(self.peaks) and self.peaks[-1] > since
             if share > thresholds["warn"] * factor and (rises or self.is_firing):
                 return Finding(CRIT if share > thresholds["crit"] and rises else WARN, value, self.size, None, (share,))
@@ -61,7 +60,7 @@ class DeviceMemory(Detector):
     def headline(self, finding: Finding) -> str:
         """Level, size, or the peaks."""
         if finding.baseline is None:
-            return f"GPU memory has set {_PEAKS} new peaks in {_PEAK_RECORDS} records, now {number(finding.value)} GB"
+            return f"GPU memory {number(finding.value)} GB: {_PEAKS} new peaks in {_PEAK_RECORDS} records"
         return f"GPU memory {number(finding.value)} of {number(finding.baseline)} GB ({percent(finding.extra[0])})"
 
 
@@ -74,7 +73,7 @@ class HostLeak(Detector):
         self.trend = BlockTrend(block=10, count=10)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Speaks once per block of ten records."""
+        """Gives a finding once per block of ten records."""
         value = context.values.get("mem_cpu_gb")
         if value is None:
             return None
@@ -91,7 +90,7 @@ class HostLeak(Detector):
 
     def headline(self, finding: Finding) -> str:
         """From what to what, and how fast."""
-        end = f", {number(finding.threshold)} GB are there" if finding.threshold is not None else ""
+        end = f", {number(finding.threshold)} GB available" if finding.threshold is not None else ""
         return (
             f"host memory {number(finding.baseline or 0)} → {number(finding.value)} GB in 100 records "
             f"({number(finding.extra[0])} GB per record{end})"
@@ -109,7 +108,7 @@ class OutOfMemoryAhead(Detector):
         self.seen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Tokens of the fullest rank, else the longest answer."""
+        """Tokens of the rank with the most, else the longest completion."""
         if self.size <= 0.0:
             return None
         values = context.values
@@ -129,13 +128,13 @@ class OutOfMemoryAhead(Detector):
     def headline(self, finding: Finding) -> str:
         """Load, largest before, and how full the device is."""
         return (
-            f"{self.metric} {number(finding.value)}, at most {number(finding.baseline or 0)} before, "
+            f"{self.metric} {number(finding.value)} (previous maximum {number(finding.baseline or 0)}) "
             f"with GPU memory at {percent(finding.extra[0])}"
         )
 
 
 _NEXT = ("seqlen_balanced_max", "response_len_max", "prompt_len_max", "mem_reserved_gb", "mem_alloc_gb")
-_SIZE = "`size_gb` is the memory of one device: it is not in the stream, 0 means not known."
+_SIZE = "`size_gb` is the memory of one GPU: it is not in the stream, 0 means unknown."
 
 RULES = (
     RuleSpec(
@@ -150,10 +149,10 @@ RULES = (
         thresholds={"size_gb": 0.0, "warn": 0.92, "crit": 0.97, "step": 0.01, "wait": 30},
         n_of_m={WARN: NOfM(2, 3), CRIT: NOfM(2, 3), INFO: NOfM(1, 1)},
         evidence=EvidenceNames("in use", "device", Unit.GIGABYTES, threshold=""),
-        why="The next longer batch may not fit.",
-        causes=("longer sequences", "a rank with more tokens than the others", "fragmentation", "a leak"),
+        why="The next longer batch may run out of memory.",
+        causes=("longer sequences", "uneven tokens across ranks", "fragmentation", "a leak"),
         next=_NEXT,
-        sources="judgement; peaks are a ratchet, and inference engines reserve 0.9 of the device by design.",
+        sources="judgement; peaks never fall, and inference engines reserve 0.9 of the device by design.",
     ),
     RuleSpec(
         id="H2",
@@ -164,17 +163,17 @@ RULES = (
         detector=HostLeak,
         condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) over 100 records, by "
         "more than `warn`×: WARN; by `crit`× and reaching `size_gb` within `ahead` records: CRIT. `size_gb` is the "
-        "memory of the host, 0 means not known.",
+        "memory of the host, 0 means unknown.",
         thresholds={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50},
         warm_up=100,
-        why="The kernel ends the process that asks for the last page.",
-        causes=("rollouts or metrics that are kept", "a data loader that copies", "another job on the node"),
+        why="The kernel's OOM killer ends a process when host memory is full.",
+        causes=("rollouts or metrics kept in memory", "a data loader that copies", "another job on the node"),
         next=("mem_cpu_gb", "time_step", "time_dump", "queue_size"),
         sources="judgement; veRL logs the memory of the whole node (psutil), other jobs included.",
     ),
     RuleSpec(
         id="H3",
-        title="out of memory ahead",
+        title="OOM risk",
         family="memory",
         group=Group.SYSTEM,
         metrics=_LOADS,
@@ -182,8 +181,8 @@ RULES = (
         condition="More than `warn`× the largest load so far, after `wait` records, with GPU memory above `used` of "
         "the device. " + _SIZE,
         thresholds={"size_gb": 0.0, "warn": 1.2, "used": 0.85, "wait": 20},
-        why="Peak memory follows the longest sequences of the fullest rank.",
-        causes=("answers that grow", "prompts without a limit", "balancing switched off"),
+        why="Peak memory follows the longest sequences on the rank with the most tokens.",
+        causes=("growing completions", "no prompt length limit", "sequence balancing off"),
         next=_NEXT,
         sources="judgement.",
     ),

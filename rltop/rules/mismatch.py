@@ -1,9 +1,9 @@
-"""Training against inference: do both give the sampled text the same probability?
+"""Rollout/train mismatch: do sampler and trainer give a token the same probability?
 
-The earliest warning of a collapse there is, and the trend matters more than
-single spikes. Largest values are ignored: one token near 1 is ordinary. Trainers
-that correct for the difference log how hard they had to: weights that leave 1,
-that spread, or that are thrown away mean that the correction carries the training.
+The earliest warning of a collapse, and the trend matters more than single
+spikes. Maxima are ignored: one token near 1 is ordinary. Trainers that correct
+for the mismatch log importance weights: weights that leave 1, spread, or are
+discarded mean that training depends on the correction.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _DISTANCES = ("off_policy_kl", "rollout_logp_diff_mean", "rollout_prob_diff_mean
 class MismatchKl(Detector):
     """M1: KL between the sampler's and the trainer's log-probabilities.
 
-    Estimates may be signed: the median of five counts, in size. A run that has
-    a higher level from the start (mixture of experts, low precision) is judged
+    Estimates may be signed: the absolute median of five counts. A run with a
+    higher level from the start (mixture of experts, low precision) is judged
     against three times that level.
     """
 
@@ -52,7 +52,7 @@ class MismatchKl(Detector):
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Absolute lines, raised by what is ordinary for this run."""
+        """Absolute thresholds, raised by the run-start baseline."""
         value = context.values.get("off_policy_kl")
         if value is None:
             return None
@@ -79,13 +79,13 @@ class MismatchKl(Detector):
         return Finding(INFO, size, base, thresholds["warn"]) if size > thresholds["warn"] else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Level and ordinary level."""
-        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
-        return f"sampler and trainer disagree by {number(finding.value)} nats per token{start}"
+        """Level and baseline."""
+        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        return f"rollout/train mismatch {number(finding.value)} nats/token{start}"
 
 
 class MismatchTrend(Detector):
-    """M2: the disagreement climbs steadily: the KL, else the mean difference of log-probabilities."""
+    """M2: the mismatch rises steadily: the KL, else the mean log-probability difference."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -93,7 +93,7 @@ class MismatchTrend(Detector):
         self.metric = ""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Speaks once per block of five records."""
+        """Gives a finding once per block of five records."""
         values = context.values
         if not self.metric:
             self.metric = next((name for name in _DISTANCES if name in values), "")
@@ -111,13 +111,13 @@ class MismatchTrend(Detector):
 
     def headline(self, finding: Finding) -> str:
         """How much in how long."""
-        return f"disagreement of sampler and trainer has grown {number(finding.extra[0])}× in 50 records"
+        return f"rollout/train mismatch {number(finding.extra[0])}× in 50 records"
 
 
 class ProbabilityError(Detector):
-    """M5: mean factor between the probabilities of sampler and trainer.
+    """M5: mean ratio between sampler and trainer token probabilities.
 
-    A single spike that comes back is acceptable, the average is what counts.
+    A single spike that recovers is acceptable, the average is what counts.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -125,13 +125,13 @@ class ProbabilityError(Detector):
         self.average = Ema(10)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Average of ten against the lines; a lone spike is information."""
+        """Average of ten against the thresholds; a lone spike is INFO."""
         value = context.values.get("mult_prob_error")
         if value is None:
             return None
         thresholds = self.thresholds
         usual = self.average.value
-        # One infinite-looking record must not hold the average up for the rest of the run.
+        # One huge record must not dominate the average for the rest of the run.
         average = self.average.push(min(value, usual + thresholds["reach"]) if self.average.count else value)
         warn = 1.0 + (thresholds["warn"] - 1.0) * (RELEASE if self.is_firing else 1.0)
         if self.average.count >= _MEDIAN_OF and average > warn:
@@ -142,14 +142,14 @@ class ProbabilityError(Detector):
     def headline(self, finding: Finding) -> str:
         """The factor."""
         how = "in one record" if finding.level is INFO else "on average"
-        return f"token probabilities of sampler and trainer differ by a factor of {number(finding.value)} {how}"
+        return f"sampler and trainer token probabilities differ by {number(finding.value)}× {how}"
 
 
 class FirstUpdate(Detector):
-    """M9: the policy differs from itself before it has been trained.
+    """M9: log-probabilities differ before the policy has been trained.
 
-    Only where the first rows of a run are seen: a resumed policy has every right
-    to be away from its reference, and an asynchronous one from its sampler.
+    Only where the first rows of a run are seen: a resumed policy may differ from
+    its reference, and an asynchronous one from its sampler.
     """
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -178,19 +178,19 @@ class FirstUpdate(Detector):
     def headline(self, finding: Finding) -> str:
         """How far, and from what."""
         return (
-            f"first updates are already {number(finding.value)} nats per token away from the {finding.words[0]}: "
-            "log-probabilities are computed differently"
+            f"{number(finding.value)} nats/token from the {finding.words[0]} at the first update: "
+            "log-probabilities computed differently"
         )
 
 
 class PearsonLow(Detector):
-    """M4: correlation of the probabilities of sampler and trainer.
+    """M4: correlation of sampler and trainer token probabilities.
 
-    Says nothing where entropy is next to nothing: all probabilities are 1 then.
+    Meaningless where entropy is near 0: all probabilities are 1 then.
     """
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Below the lines."""
+        """Below the thresholds."""
         value = context.values.get("rollout_prob_corr")
         if value is None or context.values.get("entropy", 1.0) < self.thresholds["entropy"]:
             return None
@@ -201,14 +201,14 @@ class PearsonLow(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The correlation."""
-        return f"probabilities of sampler and trainer correlate at {number(finding.value)} only"
+        return f"sampler/trainer probability correlation only {number(finding.value)}"
 
 
 CAUSES = (
-    "weights not synchronised, or only in part",
-    "sampling parameters that falsify log-probabilities (temperature, top-p)",
-    "an inference kernel that computes something else",
-    "expert routing that differs",
+    "weights not synced, or only in part",
+    "sampling parameters not applied to log-probabilities (temperature, top-p)",
+    "different numerics in the inference kernels",
+    "different expert routing",
     "low precision",
     "stale rollouts",
 )
@@ -232,24 +232,24 @@ class WeightsOffOne(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The weight."""
-        return f"mean importance weight {number(finding.value)}: sampler and trainer disagree"
+        return f"mean importance weight {number(finding.value)}, expected near 1"
 
 
 RULES = (
     RuleSpec(
         id="M1",
-        title="mismatch",
+        title="rollout/train mismatch",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("off_policy_kl",),
         detector=MismatchKl,
-        condition="Median of five above `warn` and above `rise`× the run's start, 5 of 10 records: WARN; above "
-        "`crit` likewise, 3 of 5: CRIT. Above `absolute`: CRIT without asking for the start. High from the "
+        condition="Median of five above `warn` and above `rise`× run start, 5 of 10 records: WARN; above "
+        "`crit` likewise, 3 of 5: CRIT. Above `absolute`: CRIT whatever the baseline. High from run "
         "start: INFO.",
         thresholds={"warn": 0.01, "crit": 0.1, "rise": 3.0, "absolute": 1.0},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="The policy is trained on text that, by its own probabilities, another model wrote.",
+        why="By the trainer's probabilities the samples come from a different policy: training is off-policy.",
         causes=CAUSES,
         next=NEXT,
         sources="tinker-cookbook hyperparams (0.01), prime-rl docs (0.015), NeMo-RL docs (1e-3 ideal), Liu & Li 2025.",
@@ -266,10 +266,10 @@ RULES = (
         thresholds={"warn": 2.0, "floor": 0.003, "monotony": 0.55},
         warm_up=50,
         applies=applicability.has_rollouts,
-        why="A climb of the disagreement is the earliest sign of an off-policy collapse.",
+        why="A rising mismatch is the earliest sign of an off-policy collapse.",
         causes=CAUSES,
         next=NEXT,
-        sources="NeMo-RL docs: spikes that return are acceptable, an upward average is not; open-instruct issue 1473.",
+        sources="NeMo-RL docs: spikes that recover are acceptable, an upward average is not; open-instruct issue 1473.",
     ),
     RuleSpec(
         id="M3",
@@ -280,13 +280,13 @@ RULES = (
         detector=lambda thresholds: Above(
             thresholds,
             metric="rollout_prob_diff_mean",
-            text="token probabilities of sampler and trainer differ by {value} on average, line {line}",
+            text="mean token-probability difference {value} between sampler and trainer (threshold {threshold})",
         ),
         condition="Above `info` or `warn` in 5 of 10 records, above `crit` in 3 of 5.",
         thresholds={"info": 0.005, "warn": 0.01, "crit": 0.05},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="Differences of more than a hundredth on average are a fault, not rounding.",
+        why="A mean difference above 0.01 is a bug, not rounding.",
         causes=CAUSES,
         next=NEXT,
         sources="veRL FAQ: below 0.005 normal, above 0.01 a bug.",
@@ -303,10 +303,10 @@ RULES = (
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("rollout_prob_corr", ""),
-        why="Probabilities that do not even correlate belong to different inputs.",
+        why="Uncorrelated probabilities come from different inputs.",
         causes=CAUSES,
         next=NEXT,
-        sources="veRL issue 4162 (temperature other than 1 falsifies it); verl-omni issue 254 (0.13 was "
+        sources="veRL issue 4162 (invalid at temperatures other than 1); verl-omni issue 254 (0.13 was "
         "misaligned input).",
     ),
     RuleSpec(
@@ -322,14 +322,14 @@ RULES = (
         n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(1, 1)},
         warm_up=_MEDIAN_OF,
         applies=applicability.has_rollouts,
-        why="Probabilities that are off by more than a few hundredths come from different inputs or weights.",
+        why="Probabilities that differ by more than a few hundredths come from different inputs or weights.",
         causes=CAUSES,
         next=NEXT,
         sources="NeMo-RL docs/guides/grpo.md (1 to 2 % is drift) and dtensor-tp-accuracy.md (1.05).",
     ),
     RuleSpec(
         id="M9",
-        title="first update",
+        title="mismatch at first update",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("kl_ref", "kl_old"),
@@ -340,7 +340,7 @@ RULES = (
         thresholds={"reference": 0.05, "step": 0.01, "warn": 0.3},
         n_of_m={WARN: NOfM(2, 2), INFO: NOfM(2, 2)},
         applies=applicability.has_rollouts,
-        why="Policy, sampler and reference are the same weights then: a difference is a fault in how they are read.",
+        why="Policy, sampler and reference have the same weights then: any difference is a bug in computing them.",
         causes=(
             "a reference or sampler loaded from another checkpoint",
             "dropout left on",
@@ -360,48 +360,48 @@ RULES = (
         thresholds={"warn": 0.1, "crit": 2.0},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="Weights that are not 1 on average mean that the correction carries the training.",
+        why="Weights that are not 1 on average mean that training depends on the correction.",
         causes=CAUSES,
         next=NEXT,
         sources="veRL docs/algo/rollout_corr.md (0.5 to 2); AReaL algo_perf (about 1).",
     ),
     RuleSpec(
         id="M6b",
-        title="effective samples",
+        title="effective sample size",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("is_ess",),
         detector=lambda thresholds: Below(
             thresholds,
             metric="is_ess",
-            text="only {value} of the batch still counts after correction weights, line {line}",
+            text="effective sample size {value} of the batch after importance weights (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Below `warn` in 5 of 10 records: WARN; below `crit` in 3 of 5: CRIT.",
         thresholds={"warn": 0.5, "crit": 0.3},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="The update rests on a few tokens; the rest was generated for nothing.",
+        why="The update depends on a few tokens; the rest of the batch is wasted.",
         causes=CAUSES,
         next=("is_ratio_mean", "is_ratio_std", *NEXT),
         sources="veRL docs/algo/rollout_corr.md (0.5 to watch, 0.3 to stop).",
     ),
     RuleSpec(
         id="M6c",
-        title="weight spread",
+        title="importance-weight spread",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("is_ratio_std",),
         detector=lambda thresholds: Above(
             thresholds,
             metric="is_ratio_std",
-            text="importance weights spread by {value}, line {line}: few tokens dominate the update",
+            text="importance-weight std {value} (threshold {threshold}): few tokens dominate the update",
         ),
         condition="Above `warn` in 5 of 10 records.",
         thresholds={"warn": 1.0},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="Weights that spread by more than their mean leave the direction of the update to chance.",
+        why="When the spread exceeds the mean, the update direction is noise.",
         causes=CAUSES,
         next=("is_ess", "is_ratio_max", *NEXT),
         sources="veRL docs/algo/rollout_corr.md.",
@@ -415,55 +415,55 @@ RULES = (
         detector=lambda thresholds: Above(
             thresholds,
             metric="is_chi2",
-            text="chi-square distance of sampler and trainer {value} per token, line {line}",
+            text="chi-square divergence sampler/trainer {value} per token (threshold {threshold})",
         ),
         condition="Above `crit` in 3 of 5 records.",
         thresholds={"crit": 1.0},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="Rare tokens on which both disagree widely decide the update.",
+        why="Rare tokens with a large mismatch dominate the update.",
         causes=CAUSES,
         next=("is_ess", "off_policy_kl", *NEXT),
         sources="veRL docs/algo/rollout_corr.md.",
     ),
     RuleSpec(
         id="M7",
-        title="masked rollouts",
+        title="masked tokens",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("rollout_masked_frac",),
         detector=lambda thresholds: Above(
             thresholds,
             metric="rollout_masked_frac",
-            text="{value} of the rollout is rejected as too far off policy, line {line}",
+            text="{value} of tokens masked as too far off-policy (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
         condition="Share of tokens above `warn` in 5 of 10 records.",
         thresholds={"warn": 0.1},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="What is rejected was generated for nothing, and what remains is biased.",
+        why="Masked tokens are wasted compute, and the rest is biased.",
         causes=CAUSES,
         next=NEXT,
         sources="judgement.",
     ),
     RuleSpec(
         id="M7b",
-        title="masked answers",
+        title="masked completions",
         family="mismatch",
         group=Group.LEARNING,
         metrics=("rollout_masked_seq_frac",),
         detector=lambda thresholds: Above(
             thresholds,
             metric="rollout_masked_seq_frac",
-            text="{value} of the answers are rejected as too far off policy, line {line}",
+            text="{value} of completions masked as too far off-policy (threshold {threshold})",
             unit=Unit.FRACTION,
         ),
-        condition="Share of answers above `warn` in 5 of 10 records.",
+        condition="Share of completions above `warn` in 5 of 10 records.",
         thresholds={"warn": 0.3},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,
-        why="What is rejected was generated for nothing, and what remains is biased towards short answers.",
+        why="Masked completions are wasted compute, and the rest is biased towards short ones.",
         causes=CAUSES,
         next=NEXT,
         sources="judgement.",

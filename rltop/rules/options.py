@@ -112,7 +112,7 @@ def check_profiles(names: Sequence[str], settings: Mapping[str, RuleSettings]) -
 
     for name in (*names, *settings):
         if name not in PROFILES:
-            raise ConfigError(f"profile {name!r}: there is no such profile", _did_you_mean(name, list(PROFILES)))
+            raise ConfigError(f"unknown profile {name!r}", _did_you_mean(name, list(PROFILES)))
     for name, rules in settings.items():
         check_rule_settings(rules, f"profiles.{name}")
 
@@ -134,20 +134,20 @@ def check_rule_settings(rules: RuleSettings, table: str = "rules") -> None:
     for rule, settings in rules.items():
         spec = specs.get(rule)
         if spec is None:
-            raise ConfigError(f"[{table}.{rule}]: there is no rule {rule!r}", _did_you_mean(rule, list(specs)))
+            raise ConfigError(f"[{table}.{rule}]: unknown rule {rule!r}", _did_you_mean(rule, list(specs)))
         for name, value in settings.items():
             known = [*spec.thresholds, "enabled"]
             if name not in known:
-                raise ConfigError(f"[{table}.{rule}] {name}: no such setting", _did_you_mean(name, known))
+                raise ConfigError(f"[{table}.{rule}] {name}: unknown setting", _did_you_mean(name, known))
             if name == "enabled":
                 if not isinstance(value, bool):
-                    raise ConfigError(f"[{table}.{rule}] enabled is not true or false", "write true or false")
+                    raise ConfigError(f"[{table}.{rule}] enabled must be true or false", "write true or false")
             elif not _is_number(value):
-                raise ConfigError(f"[{table}.{rule}] {name} is not a number", "write a plain number")
+                raise ConfigError(f"[{table}.{rule}] {name} must be a number", "write a plain number")
 
 
 def _is_number(value: object) -> bool:
-    """Is it a number that can be compared with others: no NaN, and no whole number beyond what a float can be?"""
+    """Whether it is a finite number within the range of a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
@@ -157,7 +157,7 @@ def _is_number(value: object) -> bool:
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    # Imported only for who has mistyped: this module is needed before the first frame.
+    # Imported only after a typo: this module is needed before the first frame.
     from difflib import get_close_matches  # noqa: PLC0415
 
     same = [name for name in known if name.casefold() == word.casefold()]

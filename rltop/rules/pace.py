@@ -1,6 +1,6 @@
-"""Pace: steps that are longer for a good reason, and steps that are slow only now and then.
+"""Pace: steps that are longer for a good reason, and intermittent slow steps.
 
-Beside `performance`, which asks whether the usual step became slower.
+Beside `performance`, which checks whether the typical step became slower.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rltop.units import duration, number, percent
 
 _RARE = 0.05
 _RAISED = 1.35
-"""Above this part of the start a record between the slow ones is no usual one: then it is the level that moved."""
+"""Above this multiple of run start a record between the slow ones is not typical: then the level has moved."""
 _SKIPPED = 3
 """Records that the baseline leaves out: compilation and warm-up."""
 _EVALUATIONS = 2
-"""So many evaluations in steps of the usual length, and none in a longer one: the step does not contain them."""
+"""So many evaluations in steps of typical length, and none in a longer one: the step does not contain them."""
 
 
 def _seconds(context: RuleContext) -> float | None:
-    """Seconds of a step, checkpoint and validation taken out, or None."""
+    """Seconds of a step without checkpoint and validation, or None."""
     values = context.values
     seconds = values.get("time_step")
     if "time_save" in values or "time_eval" in values:
@@ -35,7 +35,7 @@ def _seconds(context: RuleContext) -> float | None:
 
 
 class LongerForLonger(Detector):
-    """P2: the step takes longer because there is more to do in it; time per token is as it was."""
+    """P2: the step takes longer because it has more tokens; time per token is unchanged."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -46,13 +46,13 @@ class LongerForLonger(Detector):
         self.line = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the run's own start."""
+        """Against run start."""
         values = context.values
         seconds = values.get("time_step")
         if seconds is None:
             return None
         if seconds <= self.line:
-            # What a checkpoint may have added to it is nothing to ask for.
+            # A step that a checkpoint may have lengthened is not judged.
             self.work.total = values.get("num_tokens")
             return QUIET
         tokens, seconds = self.work.of(values), _seconds(context)
@@ -72,20 +72,20 @@ class LongerForLonger(Detector):
         return Finding(INFO, seconds, base, self.warn * base, (tokens * usual / base,))
 
     def headline(self, finding: Finding) -> str:
-        """Now, at the start, and how much more there is to do."""
+        """Before and now, and how many more tokens there are."""
         base = finding.baseline or 0.0
-        what = "answers" if self.work.is_length else "tokens of the step"
+        what = "completion length" if self.work.is_length else "tokens per step"
         return (
-            f"step {duration(finding.value)}, {duration(base)} at the start: {what} {number(finding.extra[0])}×, "
-            "time per token as before"
+            f"step time {duration(base)} → {duration(finding.value)}: {what} {number(finding.extra[0])}×, "
+            "time per token unchanged"
         )
 
 
 class SlowNowAndThen(Detector):
-    """P16: most steps take what they always took, and every few records one takes a multiple of it.
+    """P16: most steps are as fast as ever, and every few records one takes a multiple of that.
 
-    Five of eight never see that. A run that is so from its start (a step in which
-    validation hides, a cache that is cleared) is not accused of it.
+    P1's five of eight never see that. Excluded where it is so from run start (a step
+    that contains a validation, a cache that is cleared).
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -121,7 +121,7 @@ class SlowNowAndThen(Detector):
         if "response_len_mean" in values or "reward_mean" in values:
             self.has_rollouts = True
         elif self.has_rollouts:
-            # A step that learns from a rollout of before is short; among the others it would hide theirs.
+            # A step that reuses an earlier rollout is short; among the others it would hide theirs.
             return None
         if not start.is_final:
             self._learn(seconds, tokens)
@@ -140,7 +140,7 @@ class SlowNowAndThen(Detector):
         return self.is_outside
 
     def _compare(self, seconds: float, tokens: float | None) -> Finding:
-        """One more record, where what is usual is known."""
+        """One more record, once the baseline is known."""
         if self.start.value is None:
             return QUIET
         self._take(seconds, tokens)
@@ -158,7 +158,7 @@ class SlowNowAndThen(Detector):
             self.newest = seconds
 
     def _learn(self, seconds: float, tokens: float | None) -> None:
-        """The usual step of the start, and the line; what is slow there already is this run's way."""
+        """The typical step at run start, and the threshold; steps that are slow there already are ordinary."""
         start, thresholds = self.start, self.thresholds
         was_known = start.value is not None
         if not was_known:
@@ -174,12 +174,12 @@ class SlowNowAndThen(Detector):
         if sum(one > self.line for one, _ in self.head[1:]) > max(1.0, _RARE * len(self.head)):
             self.line = math.inf
         if not was_known:
-            # Only now is it known what is usual: a slow step among the last ones counts, as it would later.
+            # Only now is the baseline known: a slow step among the last ones counts, as it would later.
             for one, work in self.head[_SKIPPED:-1]:
                 self._take(one, work)
 
     def _count(self) -> Finding:
-        """Enough of them, and since the first not so many that the usual step itself is slow."""
+        """Enough of them, and since the first not so many that the typical step itself is slow."""
         slow = self.slow
         found = slow.bits.bit_count()
         if found < slow.n or found > (slow.oldest + 1) // 2 or self.raised.is_met:
@@ -192,54 +192,54 @@ class SlowNowAndThen(Detector):
         base = finding.baseline or 0.0
         return (
             f"{found:.0f} of the last {held:.0f} steps ({percent(found / held)}) took about {duration(finding.value)}, "
-            f"the others {duration(base)}"
+            f"the rest {duration(base)}"
         )
 
 
 RULES = (
     RuleSpec(
         id="P2",
-        title="longer steps",
+        title="more tokens per step",
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step", "total_tokens", "num_tokens", "response_len_mean"),
         detector=LongerForLonger,
-        condition="Step time above `info`× the run's start in 5 of 8 records, and time per token (per token of the "
-        "mean answer where none are counted) within `per_token`× of it: INFO.",
+        condition="Step time above `info`× run start in 5 of 8 records, and time per token (per token of the mean "
+        "completion where none are counted) within `per_token`× of it: INFO.",
         thresholds={"info": 1.3, "per_token": 1.2},
         n_of_m={INFO: NOfM(5, 8)},
         warm_up=13,
         resets_on_phase=True,
-        evidence=EvidenceNames("step", "at the start", Unit.SECONDS),
-        why="The machines are as fast as they were; the answers are longer. Whether that is wanted is the question.",
-        causes=("longer answers", "longer prompts", "a larger batch"),
+        evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
+        why="Throughput is unchanged; completions are longer. Check whether that is intended.",
+        causes=("longer completions", "longer prompts", "a larger batch"),
         next=("response_len_mean", "total_tokens", "truncated_frac", "reward_mean"),
-        sources="the lines of P1.",
+        sources="the thresholds of P1.",
     ),
     RuleSpec(
         id="P16",
-        title="slow now and then",
+        title="intermittent slow steps",
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step",),
         detector=SlowNowAndThen,
         condition="At least `n` of the last `m` records without checkpoint and validation (those with one count where "
-        "two early ones, and all of them, took the usual time: it lies outside the step), and at most half of "
+        "two early ones, and all of them, took the typical time: it is outside the step), and at most half of "
         "those since the first of them, above "
-        "`warn`× the run's start (or exp(`sigmas` × its own noise), or `short_warn`× for steps shorter than `short_s` "
+        "`warn`× run start (or exp(`sigmas` × its own noise), or `short_warn`× for steps shorter than `short_s` "
         "seconds) and above `per_token`× its time per token, and not more than one record in twenty of that start: "
         "WARN.",
         thresholds={"n": 3, "m": 15, "warn": 1.8, "sigmas": 4.0, "per_token": 1.4, "short_s": 1.0, "short_warn": 3.0},
         clear_after=10,
         warm_up=16,
         resets_on_phase=True,
-        evidence=EvidenceNames("step", "at the start", Unit.SECONDS),
-        why="The time is lost in single steps, so that no average and no usual step shows it.",
+        evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
+        why="The time is lost in single steps, so that neither mean nor median shows it.",
         causes=(
-            "one answer or tool call that takes far longer than the rest",
-            "an inference server that preempts or recompiles",
+            "one straggler completion or tool call",
+            "inference server preempting or recompiling",
             "other jobs on the node or the file system",
-            "garbage collection, or caches that are cleared",
+            "garbage collection or cache clearing",
         ),
         next=("time_gen", "time_gen_sample_max", "preempted_max", "response_len_max", "group_len_ratio"),
         sources="judgement; the detector of P1, five of eight records, never fires on one slow step in four.",

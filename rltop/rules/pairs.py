@@ -1,7 +1,7 @@
-"""Preference training, the finer print: margins that run away or are lost, KTO, the scale of a reward model.
+"""Preference training, in detail: runaway and collapsing margins, KTO, the score scale of a reward model.
 
-A margin is a mean over a batch of pairs and swings by as much as it is; a loss on
-pairs is the one objective whose value without any knowledge is known.
+A margin is a mean over a batch of pairs and swings by as much as its size; a loss
+on pairs is the one objective whose value at chance is known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MarginRunsAway(Detector):
         self.evaluated: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten against the newest evaluation, and against a line that only informs."""
+        """Median of ten against the newest evaluation, and against an INFO threshold."""
         values, thresholds = context.values, self.thresholds
         self.evaluated = values.get("val_margin", self.evaluated)
         value = values.get("dpo_margin")
@@ -50,7 +50,7 @@ class MarginRunsAway(Detector):
     def headline(self, finding: Finding) -> str:
         """Training margin and evaluation margin."""
         if finding.baseline is None:
-            return f"reward margin {number(finding.value)} on training pairs, and no evaluation to compare it with"
+            return f"reward margin {number(finding.value)} on training pairs; no evaluation to compare with"
         return (
             f"reward margin {number(finding.value)} on training pairs, {number(finding.baseline)} on evaluation pairs"
         )
@@ -64,7 +64,7 @@ class UnpairedKl(Detector):
         self.window = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A ratio with an absolute floor, because the usual value may be 0."""
+        """A ratio with an absolute floor, because the baseline may be 0."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -79,15 +79,15 @@ class UnpairedKl(Detector):
         return Finding(WARN, value, usual, max(thresholds["floor"], thresholds["warn"] * usual))
 
     def headline(self, finding: Finding) -> str:
-        """Now and usual."""
-        return f"KL estimate {number(finding.value)}, usually {number(finding.baseline or 0)}"
+        """Now and baseline."""
+        return f"KL estimate {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
 
 class ClassMissing(Detector):
-    """K3: batches without a single chosen, or a single rejected, answer.
+    """K3: batches without a single chosen, or a single rejected, completion.
 
-    Small batches lack one class or the other by chance. That it is nearly always the
-    same one is the proportion of the data: the loss weighs what it never gets to see.
+    Small batches lack one class or the other by chance. Nearly always the same one means
+    imbalanced data: the loss weighs a class that it never sees.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -122,20 +122,20 @@ class ClassMissing(Detector):
         """Which class, how often."""
         many = "most" if finding.level >= WARN else "some"
         return (
-            f"no {finding.words[0]} answer in {many} batches ({finding.value:.0f} of the last "
+            f"no {finding.words[0]} completion in {many} batches ({finding.value:.0f} of the last "
             f"{finding.baseline or 0.0:.0f} lack {'it' if finding.level >= WARN else 'a class'})"
         )
 
 
 class ScoreScale(Detector):
-    """RM3: the scores of a reward model wander off, or spread: information, only differences are trained."""
+    """RM3: the scores of a reward model drift or spread: INFO, as only differences are trained."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Level against half the range, and the range against the run's start."""
+        """Level against half the range, and the range against run start."""
         values, thresholds = context.values, self.thresholds
         low, high, mean = (values.get(name) for name in ("rm_reward_min", "rm_reward_max", "rm_reward_mean"))
         if low is None or high is None or mean is None:
@@ -145,18 +145,18 @@ class ScoreScale(Detector):
         if not self.start.is_final:
             self.start.push(reach)
         if base is not None and base > 0.0 and reach > thresholds["spread"] * base:
-            return Finding(INFO, reach, base, thresholds["spread"] * base, words=("range of scores",))
+            return Finding(INFO, reach, base, thresholds["spread"] * base, words=("score range",))
         if reach > 0.0 and abs(mean) > thresholds["level"] * reach / 2.0:
             return Finding(INFO, mean, None, thresholds["level"] * reach / 2.0, words=("mean score",))
         return QUIET
 
     def headline(self, finding: Finding) -> str:
         """What, and against what."""
-        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
-        return f"{finding.words[0]} {number(finding.value)}{start}: scores are hard to compare with earlier ones"
+        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        return f"{finding.words[0]} {number(finding.value)}{start}: scores not comparable with earlier ones"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Number and line."""
+        """Number and threshold."""
         return names._replace(value=finding.words[0]).of(finding)
 
 
@@ -166,16 +166,16 @@ _SLOW = {level: NOfM(10, 15) for level in (INFO, WARN)}
 _HELD, _RECENT, _IN_A_ROW = 20, 5, 3
 _FEW = 8
 _LEARNED = 4.0
-"""Standard errors above 0 that a margin must have stood: what was never learned cannot be lost."""
+"""Standard errors above 0 that a margin must have been: what was never learned cannot be lost."""
 _NEAR_LN2 = 0.1
 
 
 class PreferenceLost(Detector):
-    """D8 and RM4: the margin leaves, from one record to the next, the level that it had.
+    """D8 and RM4: the margin drops from its level from one record to the next.
 
-    The median of the newest five records against the mean of the twenty before them: next to
-    nothing is left of it, and Welch's test with the spread of the twenty says `sigmas`. Or three in a row with
-    the rejected answers ahead, where all of the twenty together stood well above 0.
+    The median of the newest five records against the mean of the twenty before them: near 0
+    is left of it, and Welch's test with the spread of the twenty says `sigmas`. Or three in a row with
+    the rejected completions ahead, where the twenty together were well above 0.
     """
 
     def __init__(self, thresholds: Mapping[str, float], *, metric: str) -> None:
@@ -220,16 +220,16 @@ class PreferenceLost(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Level and now."""
-        what = "the rejected answers are preferred" if finding.value <= 0.0 else "next to nothing is told apart"
-        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)} at once: {what}"
+        what = "rejected preferred" if finding.value <= 0.0 else "chosen and rejected hardly separated"
+        return f"reward margin {number(finding.baseline or 0)} → {number(finding.value)}: {what}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Level, now, line, noise."""
+        """Level, now, threshold, noise."""
         return (*names.of(finding), Evidence("noise of one record", finding.extra[0]))
 
 
 class WorseThanChance(Detector):
-    """D9: a loss that begins at ln 2, where nothing is known yet, and stands above it."""
+    """D9: a loss that starts at ln 2, the loss of chance, and is above it."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -237,7 +237,7 @@ class WorseThanChance(Detector):
         self.is_logistic: bool | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten, because a batch of two jumps; other losses do not begin there and mean something else."""
+        """Median of ten, because a batch of two jumps; other losses do not start at ln 2 and are excluded."""
         value = context.values.get("loss")
         if value is None or self.is_logistic is False:
             return None
@@ -250,8 +250,8 @@ class WorseThanChance(Detector):
         return Finding(WARN, usual, LN2, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now, and what guessing costs."""
-        return f"loss {number(finding.value)} (median of ten): guessing would cost {number(LN2)}"
+        """Now, and the loss of chance."""
+        return f"loss {number(finding.value)} (median of ten): worse than chance (ln 2 = {number(LN2)})"
 
 
 def _has_logistic_loss(algorithm: Algorithm, traits: Traits) -> bool:
@@ -264,14 +264,14 @@ _LOST_CONDITION = (
     "`sigmas` standard errors; or three in a row below 0 after a mean of `reversed` standard deviations; the mean "
     "itself at least four standard errors above 0: WARN."
 )
-_LOST_WHY = "What pairs have taught does not go by itself within a few updates: the pairs have changed, or the model."
-_LOST_CAUSES = ("labels or columns swapped in a part of the data", "another data set", "learning rate too high")
+_LOST_WHY = "A learned margin does not vanish within a few updates by itself: the data or the model has changed."
+_LOST_CAUSES = ("labels or columns swapped in part of the data", "another data set", "learning rate too high")
 
 
 RULES = (
     RuleSpec(
         id="D4",
-        title="margin runs away",
+        title="runaway margin",
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_margin",),
@@ -282,29 +282,29 @@ RULES = (
         n_of_m=_SLOW,
         warm_up=_LEVEL,
         applies=applicability.is_pairwise,
-        why="What grows is the distance on these very pairs, and with it the distance from the reference.",
+        why="The margin grows on the training pairs only, and with it the KL to the reference.",
         causes=("too many epochs", "too few pairs", "beta too small", "learning rate too high"),
         next=("val_margin", "val_loss", "val_acc", "logps_chosen", "dpo_accuracy"),
         sources="judgement, for a beta of about 0.1.",
     ),
     RuleSpec(
         id="K1",
-        title="stuck at one half",
+        title="stuck at 0.5",
         family="preference",
         group=Group.LEARNING,
         metrics=("loss", "dpo_margin"),
-        detector=lambda thresholds: StuckAtChance(thresholds, start=0.5, word="one half"),
-        condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of one half "
+        detector=lambda thresholds: StuckAtChance(thresholds, start=0.5, word="0.5"),
+        condition="`wait` records after the learning rate's warm-up: loss (median of ten) within `loss` of 0.5 "
         "and margin within `margin` of 0, neither of which (means of 50) has moved by more than two standard errors.",
         thresholds={"wait": 50, "loss": 0.005, "margin": 0.02},
         n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         clear_after=5,
         warm_up=50,
         applies=applicability.is_kto,
-        why="That is where training begins; staying there, the model learns no preference.",
-        causes=("labels that carry no information", "learning rate too low", "frozen parameters"),
+        why="Training starts at this loss; staying there means that no preference is learned.",
+        causes=("uninformative labels", "learning rate too low", "frozen parameters"),
         next=("lr", "grad_norm", "dpo_margin", "kl_ref"),
-        sources="KTO starts at one half by construction: policy and reference are equal.",
+        sources="KTO starts at 0.5 by construction: policy and reference are equal.",
     ),
     RuleSpec(
         id="K2",
@@ -318,14 +318,14 @@ RULES = (
         n_of_m={WARN: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.is_kto,
-        why="The estimate is the zero point of the loss: where it jumps, good answers count as bad.",
-        causes=("learning rate too high", "batches that are too small for the estimate", "beta too small"),
+        why="The estimate is the zero point of the loss: where it jumps, good completions count as bad.",
+        causes=("learning rate too high", "batches too small for the estimate", "beta too small"),
         next=("lr", "grad_norm", "dpo_margin", "logps_chosen"),
         sources="judgement; TRL logs an estimate that is never negative, mostly 0.",
     ),
     RuleSpec(
         id="K3",
-        title="class missing",
+        title="missing class",
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_chosen", "dpo_rejected"),
@@ -335,33 +335,33 @@ RULES = (
         thresholds={"n": 3, "m": 10, "most": 8, "of": 10, "other": 1},
         clear_after=10,
         applies=applicability.is_kto,
-        why="Without both classes in a batch its statistics are undefined, and its gradient pulls one way.",
-        causes=("classes that are far from balanced", "batches that are too small"),
+        why="A batch without both classes has undefined statistics and a one-sided gradient.",
+        causes=("class imbalance", "batches too small"),
         next=("dpo_chosen", "dpo_rejected", "loss", "grad_norm"),
         sources="TRL's KTO trainer leaves out the reward of a class that is not in the batch.",
     ),
     RuleSpec(
         id="RM3",
-        title="score scale",
+        title="score drift",
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_reward_mean", "rm_reward_min", "rm_reward_max"),
-        measures="range of scores",
+        measures="score range",
         detector=ScoreScale,
-        condition="Range of scores above `spread`× the run's start, or mean farther from 0 than `level`× half the "
+        condition="Score range above `spread`× run start, or mean farther from 0 than `level`× half the "
         "range, in 10 of 15 records: INFO.",
         thresholds={"spread": 5.0, "level": 5.0},
         n_of_m=_SLOW,
         applies=applicability.is_reward_model,
         evidence=EvidenceNames("", ""),
-        why="Pairs fix differences only; a level or spread that wanders makes thresholds and KL terms meaningless.",
+        why="Pairs only fix score differences; a drifting level or spread invalidates thresholds and KL terms.",
         causes=("no centring term", "too many epochs", "learning rate too high"),
         next=("rm_margin", "rm_accuracy", "val_acc", "lr"),
         sources="judgement; TRL offers a centring coefficient for it.",
     ),
     RuleSpec(
         id="D8",
-        title="preference lost",
+        title="margin collapse",
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_margin",),
@@ -369,7 +369,7 @@ RULES = (
         condition=_LOST_CONDITION,
         thresholds=_LOST,
         applies=applicability.is_pairwise,
-        evidence=EvidenceNames("dpo_margin", "usual"),
+        evidence=EvidenceNames("dpo_margin", "baseline"),
         why=_LOST_WHY,
         causes=_LOST_CAUSES,
         next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected", "lr"),
@@ -378,7 +378,7 @@ RULES = (
     ),
     RuleSpec(
         id="RM4",
-        title="preference lost",
+        title="margin collapse",
         family="rm",
         group=Group.LEARNING,
         metrics=("rm_margin",),
@@ -386,7 +386,7 @@ RULES = (
         condition=_LOST_CONDITION,
         thresholds=_LOST,
         applies=applicability.is_reward_model,
-        evidence=EvidenceNames("rm_margin", "usual"),
+        evidence=EvidenceNames("rm_margin", "baseline"),
         why=_LOST_WHY,
         causes=_LOST_CAUSES,
         next=("rm_accuracy", "loss", "lr", "val_acc"),
@@ -405,9 +405,9 @@ RULES = (
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=5,
         applies=_has_logistic_loss,
-        why="A model that knew nothing would do better: what is learned in one batch is unlearned in the next.",
-        causes=("learning rate too high", "labels swapped in a part of the data", "beta too large"),
+        why="Chance would do better: what is learned in one batch is unlearned in the next.",
+        causes=("learning rate too high", "labels swapped in part of the data", "beta too large"),
         next=("lr", "grad_norm", "dpo_margin", "rm_margin", "dpo_accuracy", "rm_accuracy"),
-        sources="ln 2 is the logistic loss of a margin of 0 (Bradley-Terry); the line is judgement.",
+        sources="ln 2 is the logistic loss of a margin of 0 (Bradley-Terry); the threshold is judgement.",
     ),
 )

@@ -1,9 +1,9 @@
-"""Step time: did the step become slower, and which stage did it?
+"""Step time: did the step become slower, and which stage accounts for it?
 
-Compared with the run's own start, because a rolling baseline silences itself.
+Compared with run start, because a rolling baseline silences itself.
 Checkpoints and validation are taken out, records that reuse a rollout are kept
 apart from those that generate one, and a step that is longer because its
-answers are longer is not slower.
+completions are longer is not slower.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rltop.units import duration, number
 _RECENT = 8
 _FITS = 1.02
 _CREEP_FLOOR, _CREEP_REACH = 0.03, 6.0
-"""Least deviation that a step time is credited with, and the most that one record may add, in deviations."""
+"""Least deviation assumed of a step time, and the most that one record may add, in deviations."""
 _EXTRA_STAGES = ("time_save", "time_eval")
 
 
@@ -48,12 +48,12 @@ def own_time(observation: Observation) -> float | None:
 
 
 class Work:
-    """How much there was to do in each step, in tokens, as well as the run says.
+    """The work of each step in tokens, as far as the run logs it.
 
     Attributes:
-        total: the run's tokens so far, where it counts them; to be kept up by who skips a record.
-        is_length: nothing counts tokens: the mean answer stands for them, which is
-            as good where only its growth is asked for.
+        total: the run's tokens so far, where it counts them; to be updated also for skipped records.
+        is_length: no token counts are logged: the mean completion length stands in,
+            which is as good where only growth matters.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Work:
         self.total: float | None = None
 
     def of(self, values: Mapping[str, float]) -> float | None:
-        """Tokens of this step: its count, else the growth of the run's total, else the mean length of an answer."""
+        """Tokens of this step: its count, else the growth of the run's total, else the mean completion length."""
         tokens = values.get("total_tokens")
         if tokens is not None:
             return tokens
@@ -99,13 +99,13 @@ class _Kind:
 
 
 class StepSlower(Detector):
-    """P1: step time against the run's own start.
+    """P1: step time against the run-start baseline.
 
-    The line is `warn` times the start, or as many times as the start's own noise
-    asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
-    `short_s` wobble with everything else on the machine: there it is `short_warn`.
-    What stays below the line for long is summed up: CUSUM with a slack of one
-    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is information alone.
+    The threshold is `warn` times the baseline, or as many times as the baseline's
+    noise asks for: exp(`sigmas` × robust deviation of the log). Steps of less than
+    `short_s` vary with everything else on the node: there it is `short_warn`.
+    Lasting growth below the threshold is summed up: CUSUM with a slack of one
+    deviation, S = max(0, S + min(z, 6) - 1) (Page 1954), is INFO only.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -141,7 +141,7 @@ class StepSlower(Detector):
         return self._against_start(kind, seconds, self.work.of(values), context.observation.stages)
 
     def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Finding:
-        """Below the line: is it a little slower, again and again?"""
+        """Below the threshold: is it slightly but persistently slower?"""
         factor, usual = seconds / base, kind.per_token.value
         if tokens and usual:
             factor = min(factor, seconds / tokens / usual)
@@ -199,39 +199,41 @@ class StepSlower(Detector):
         return found
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start, and the stage that explains it."""
+        """Before and now, and the stage that accounts for it."""
         base = finding.baseline or 0.0
-        text = f"step {duration(finding.value)}, {duration(base)} at the start"
         if finding.level is INFO:
-            return f"{text}: a little slower for long"
+            return (
+                f"step time slightly up over many steps: now {duration(finding.value)}, {duration(base)} at run start"
+            )
+        text = f"step time {duration(base)} → {duration(finding.value)}"
         name, after, before = self._blame()
         if not name:
             return text
         grown = after - before
-        share = f" ({grown / (finding.value - base) * 100:.0f} % of it)" if 0.0 < grown <= finding.value - base else ""
-        return f"{text}: {name} +{duration(grown)}{share}"
+        share = f" ({grown / (finding.value - base) * 100:.0f} %)" if 0.0 < grown <= finding.value - base else ""
+        return f"{text}; {name} accounts for +{duration(grown)}{share}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Now, start, line, and the stage."""
+        """Now, baseline, threshold, and the stage."""
         name, after, before = self._blame() if finding.level is not INFO else ("", 0.0, 0.0)
         if not name:
             return names.of(finding)
         return (
             *names.of(finding),
             Evidence(f"{name} now", after, Unit.SECONDS),
-            Evidence(f"{name} at the start", before, Unit.SECONDS),
+            Evidence(f"{name} at run start", before, Unit.SECONDS),
         )
 
 
 class ThroughputDrop(Detector):
-    """P3: throughput against the run's own start, on records without a checkpoint or validation."""
+    """P3: throughput against run start, on records without a checkpoint or validation."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Throughput is computed from the step time, so a checkpoint falsifies it."""
+        """Throughput is computed from the step time, so a checkpoint distorts it."""
         values = context.values
         value = values.get("throughput")
         if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
@@ -246,14 +248,14 @@ class ThroughputDrop(Detector):
         return QUIET if value >= line else Finding(WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start."""
-        return f"throughput {number(finding.value)} tok/s, {number(finding.baseline or 0)} at the start"
+        """Before and now."""
+        return f"throughput {number(finding.baseline or 0)} → {number(finding.value)} tok/s since run start"
 
 
 class Utilisation(Detector):
-    """P4: model FLOPs utilisation against the run's own start; there is no level that is right for all.
+    """P4: model FLOPs utilisation against run start; no absolute level fits all runs.
 
-    Fewer tokens in the step use machines worse without anything being wrong with them.
+    Fewer tokens per step lower utilisation without any fault.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -262,7 +264,7 @@ class Utilisation(Detector):
         self.tokens = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """0 means that the trainer does not know the machine."""
+        """0 means that the trainer does not know the hardware."""
         value = context.values.get("mfu")
         if value is None or value <= 0.0:
             return None
@@ -282,9 +284,9 @@ class Utilisation(Detector):
         return Finding(INFO if has_less_to_do else WARN, value, base, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start."""
-        fewer = ": fewer tokens in the step" if finding.level is INFO else ""
-        return f"MFU {number(finding.value)}, {number(finding.baseline or 0)} at the start{fewer}"
+        """Before and now."""
+        fewer = ": fewer tokens per step" if finding.level is INFO else ""
+        return f"MFU {number(finding.baseline or 0)} → {number(finding.value)} since run start{fewer}"
 
 
 _FIVE_OF_EIGHT = {level: NOfM(5, 8) for level in (INFO, WARN, CRIT)}
@@ -293,17 +295,17 @@ _NEXT = ("time_gen", "group_len_ratio", "time_gen_sample_max", "response_len_max
 RULES = (
     RuleSpec(
         id="P1",
-        title="step slower",
+        title="slower steps",
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step",),
         detector=StepSlower,
-        condition="Step time without checkpoint and validation above `warn`× the run's start in 5 of 8 records: "
-        "WARN; above `crit`×: CRIT. The line is exp(`sigmas` × the start's own noise) where that is "
+        condition="Step time without checkpoint and validation above `warn`× run start in 5 of 8 records: "
+        "WARN; above `crit`×: CRIT. The threshold is exp(`sigmas` × the noise at run start) where that is "
         "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
-        "milliseconds per token (per token of the mean answer where none are counted) are within `per_token`× of the "
-        "start: that is P2. INFO where what stays below the line adds up: CUSUM above `creep`. Records without a "
-        "rollout of their own are compared with their like; what is above the line is not learned from.",
+        "milliseconds per token (per token of the mean completion where none are counted) are within `per_token`× of "
+        "run start: that is P2. INFO where growth below the threshold adds up: CUSUM above `creep`. Records that "
+        "reuse a rollout have their own baseline; steps above the threshold are kept out of the baselines.",
         thresholds={
             "warn": 1.3,
             "crit": 2.5,
@@ -316,13 +318,13 @@ RULES = (
         n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
         resets_on_phase=True,
-        evidence=EvidenceNames("step", "at the start", Unit.SECONDS),
-        why="Every step from here on costs more than it did, for the same work.",
+        evidence=EvidenceNames("step time", "baseline (run start)", Unit.SECONDS),
+        why="Every step from here on costs more for the same work.",
         causes=(
-            "a few answers or tool calls that take far longer than the rest",
-            "an inference server that preempts or restarts",
+            "straggler completions or tool calls",
+            "inference server preempting or restarting",
             "a slow node or file system",
-            "sequences that no longer balance",
+            "sequence-length imbalance",
         ),
         next=_NEXT,
         sources="measured on three published runs: coefficient of variation 1 to 10 %; 5 of 8 at 1.3× gave no "
@@ -335,15 +337,15 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("throughput",),
         detector=ThroughputDrop,
-        condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 "
+        condition="Below `warn` of run start (or exp(-`sigmas` × its noise), whichever is less) in 5 "
         "of 8 records "
         "without checkpoint or validation.",
         thresholds={"warn": 0.7, "sigmas": 3.0},
         n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
         resets_on_phase=True,
-        why="The same machines turn out fewer tokens.",
-        causes=("stragglers", "shorter answers that leave machines idle", "a slow node", "preemption"),
+        why="The same hardware processes fewer tokens per second.",
+        causes=("stragglers", "shorter completions that leave GPUs idle", "a slow node", "preemption"),
         next=("time_step", "group_len_ratio", "response_len_mean", "total_tokens", "mfu"),
         sources="judgement.",
     ),
@@ -354,14 +356,14 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("mfu",),
         detector=Utilisation,
-        condition="Below `warn` of the run's start (or exp(-`sigmas` × its own noise), whichever is less) in 5 of 8 "
-        "records; INFO where the step has less than `fewer` of the start's tokens. 0 means not known.",
+        condition="Below `warn` of run start (or exp(-`sigmas` × its noise), whichever is less) in 5 of 8 "
+        "records; INFO where the step has less than `fewer` of the tokens at run start. 0 means unknown.",
         thresholds={"warn": 0.7, "sigmas": 3.0, "fewer": 0.8},
         n_of_m=_FIVE_OF_EIGHT,
         warm_up=13,
-        why="The same update takes the same machines longer.",
-        causes=("sequences that no longer balance", "a slow or throttled device", "shorter sequences", "more padding"),
+        why="The same update takes longer on the same hardware.",
+        causes=("sequence-length imbalance", "a slow or throttled GPU", "shorter sequences", "more padding"),
         next=("time_update_actor", "seqlen_balanced_max", "total_tokens", "throughput", "time_step"),
-        sources="reported values lie between 0.04 and 0.79 (veRL docs and issues 4303, 7412): only the change tells.",
+        sources="reported values lie between 0.04 and 0.79 (veRL docs and issues 4303, 7412): only a change is a sign.",
     ),
 )

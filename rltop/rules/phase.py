@@ -1,9 +1,8 @@
 """A new phase of the run: other data, another length limit, another task.
 
-Length, reward and step time that move to another level on the same record,
-while everything that the optimiser does goes on as before, are not a fault but
-a change of what is trained on. Owns the recognition of that moment; what
-follows from it is the engine's business.
+Length, reward and step time that move to another level on the same record, with
+the optimiser's metrics unchanged, are not a fault but a change of data. Owns the
+recognition of that record; what follows from it is the engine's business.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import NamedTuple
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
 
 SETTLED = 3
-"""Records that must stand on the new level."""
+"""Records that must be on the new level."""
 _BEFORE = 20
 _MIN_BEFORE = 10
 _LENGTH_FACTOR = 1.3
@@ -85,7 +84,7 @@ class PhaseTrack:
             self._settle()
 
     def _measure(self, length: float) -> None:
-        """Say anew what the usual length is; the record counts as outside only if it still is."""
+        """Update the usual length; the record counts as outside only if it still is."""
         before = _level(list(self._rows)[:-1][-_BEFORE:], "response_len_mean")
         if len(before) < _MIN_BEFORE:
             self._outside = 0

@@ -1,7 +1,7 @@
 """Preference optimisation and reward models: is a difference being learned?
 
-At the start the loss is ln 2, the accuracy a coin and the margin 0: that is
-normal, and only staying there is not.
+At run start the loss is ln 2, the accuracy 0.5 and the margin 0: that is normal,
+and only staying there is not.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _MOST = 4
 
 
 class RandomLabels:
-    """The newest records of a run on pairs, against one half and zero.
+    """The newest records of a run on pairs, against accuracy 0.5 and margin 0.
 
-    Not to be distinguished is not enough, as nothing can be from few pairs: the
-    records must also rule out that the model is right noticeably more often. A
-    margin that begins to grow shows in the newer half of them.
+    Being indistinguishable from chance is not enough, as everything is with few
+    pairs: the records must also rule out an accuracy noticeably above 0.5. A
+    margin that starts to grow shows in the newer half of them.
     """
 
     def __init__(self, size: int) -> None:
@@ -41,7 +41,7 @@ class RandomLabels:
         """Take in one record; one that lacks either says nothing.
 
         Args:
-            accuracy: share of pairs that are told apart, 0 to 1, or None.
+            accuracy: share of pairs ranked correctly, 0 to 1, or None.
             margin: mean margin of the pairs, or None.
         """
         if accuracy is not None and margin is not None:
@@ -49,10 +49,10 @@ class RandomLabels:
             self.margin.append(margin)
 
     def is_certain(self, below: float) -> bool:
-        """Whether the records look like a coin, and exclude an accuracy (0..1) of `below` or more.
+        """Whether the records look like chance, and exclude an accuracy (0..1) of `below` or more.
 
         `size` of them at least, and as many more (four times as many are kept) as it takes
-        for the error to be smaller than the distance from one half to `below`: with
+        for the error to be smaller than the distance from 0.5 to `below`: with
         fewer pairs only an unlucky draw would exclude it. Two standard errors of the
         mean, from the spread of the records themselves. O(size). Source: Student's t,
         rounded; judgement for `below`.
@@ -80,7 +80,7 @@ class RandomLabels:
 _LEVEL = 10
 _SHORT, _LONG = 15, 50
 _LIKELY, _SURE, _REAL = 2.0, 3.0, 7.0
-"""Standard errors: what is to be expected now and then, what is no luck, what is there without looking for it."""
+"""Standard errors: to be expected occasionally, beyond luck, obvious at a glance."""
 _TRIFLE = 0.1
 _FEW = 5
 
@@ -104,15 +104,15 @@ class AfterWarmUp:
 
 
 class StuckAtChance(Detector):
-    """D1 and K1: loss where it starts by construction, with no margin, long after it should have moved."""
+    """D1 and K1: loss still at its start value, with no margin, long after it should have moved."""
 
     def __init__(self, thresholds: Mapping[str, float], start: float = LN2, word: str = "ln 2") -> None:
         """Watch a loss on pairs.
 
         Args:
             thresholds: by name.
-            start: the loss of a model that knows nothing.
-            word: what the sentence calls that loss.
+            start: the loss of chance.
+            word: that loss as written in the headline.
         """
         super().__init__(thresholds)
         self.loss_at_start, self.word = start, word
@@ -151,7 +151,7 @@ class StuckAtChance(Detector):
     def _is_certain(self, is_early: bool) -> bool:
         if is_early:
             return self.coin.is_certain(self.thresholds["sure"])
-        # What is small and moves all the same is a low rate at work, not labels without information.
+        # A small but moving margin is a low learning rate, not uninformative labels.
         margin, margin_error = mean_and_error(self.margins)
         loss, loss_error = mean_and_error(self.losses)
         is_growing = margin > max(_LIKELY * margin_error, _TRIFLE * self.thresholds["margin"])
@@ -160,14 +160,11 @@ class StuckAtChance(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Loss and margin."""
-        return (
-            f"loss {number(finding.value)} is still {self.word} and the margin {number(finding.extra[0])}: "
-            "nothing is learned"
-        )
+        return f"loss still at {self.word} ({number(finding.value)}), margin {number(finding.extra[0])}: not learning"
 
 
 class Inverted(Detector):
-    """D6: the rejected answer is preferred, by more than the luck of batches explains."""
+    """D6: the rejected completion is preferred, beyond batch noise."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -190,16 +187,16 @@ class Inverted(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The margin."""
-        return f"reward margin {number(finding.value)}: the rejected answers are preferred; are the labels swapped?"
+        return f"reward margin {number(finding.value)}: rejected completions preferred; labels swapped?"
 
 
 class ChosenFalls(Detector):
-    """D5: the likelihood of the chosen answers falls far below its start.
+    """D5: the likelihood of the chosen completions falls far below its start.
 
-    The start is the first five records: a rate that is far too high moves the next
-    fifteen. What answers of many lengths wobble by counts too, taken from one record to
-    the next, so that the fall itself does not: a median of five against one of ten is
-    off by 0.7 of one record's deviation.
+    The start is the first five records: a learning rate that is far too high moves the
+    next fifteen. The noise from varying lengths counts too, taken from one record to the
+    next, so that the fall itself does not: a median of five against one of ten is off by
+    0.7 of one record's deviation.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -229,13 +226,13 @@ class ChosenFalls(Detector):
     def headline(self, finding: Finding) -> str:
         """Start and now."""
         return (
-            f"log-probability of the chosen answers {number(finding.baseline or 0)} → {number(finding.value)}: "
-            "likelihood moves away from both answers"
+            f"chosen log-probability {number(finding.baseline or 0)} → {number(finding.value)}: "
+            "likelihood falling for both completions"
         )
 
 
 class CoinToss(Detector):
-    """RM1b: a reward model that is right half of the time, for long."""
+    """RM1b: a reward model at chance accuracy for long."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -244,7 +241,7 @@ class CoinToss(Detector):
         self.settled = AfterWarmUp()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Mean of all the records that are waited for, as eight pairs say little; sooner where there is no doubt."""
+        """Mean of all records of the waiting time, as eight pairs say little; sooner where there is no doubt."""
         value = context.values.get("rm_accuracy")
         if value is None:
             return None
@@ -261,11 +258,11 @@ class CoinToss(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Accuracy."""
-        return f"the reward model is right in {percent(finding.value)} of the pairs: a coin does as well"
+        return f"reward model accuracy {percent(finding.value)}: no better than chance"
 
 
 class MarginGone(Detector):
-    """RM2: next to no margin between chosen and rejected, or most of it lost."""
+    """RM2: margin between chosen and rejected near 0, or mostly lost."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -286,7 +283,7 @@ class MarginGone(Detector):
             self.best = window.median
         if self.settled.observe(context) <= self.thresholds["wait"]:
             return QUIET
-        # A margin that swings by more than the line says nothing by being below it.
+        # A margin that swings by more than the threshold says nothing by being below it.
         if abs(value) < self.thresholds["warn"] or (value < 0.0 and self._is_inverted()):
             return Finding(WARN, value, self.best, self.thresholds["warn"])
         line = self.thresholds["lost"] * self.best
@@ -308,11 +305,11 @@ class MarginGone(Detector):
         """Margin and best."""
         return (
             f"reward margin {number(finding.value)} (best {number(finding.baseline or 0)}): chosen and "
-            f"rejected score alike"
+            f"rejected not separated"
         )
 
 
-_LABELS = ("labels that carry no information", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
+_LABELS = ("uninformative labels", "chosen and rejected mixed up", "learning rate too low", "a frozen head")
 _SLOW = {level: NOfM(10, 15) for level in (INFO, WARN, CRIT)}
 
 
@@ -328,13 +325,13 @@ RULES = (
         "and margin within "
         "`margin` of 0, neither of which (means of 50) has moved by more than two standard errors; "
         "`sure_wait` records are enough where accuracy and margin are within two standard errors of "
-        "one half and 0 and exclude an accuracy of `sure`.",
+        "0.5 and 0 and exclude an accuracy of `sure`.",
         thresholds={"wait": 50, "loss": 0.005, "margin": 0.02, "sure_wait": 25, "sure": 0.55},
         n_of_m={WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         clear_after=5,
         warm_up=25,
         applies=applicability.is_preference,
-        why="That is where training begins; staying there, the model learns no preference.",
+        why="Training starts at this loss; staying there means that no preference is learned.",
         causes=_LABELS,
         next=("lr", "grad_norm", "dpo_accuracy", "dpo_margin"),
         sources="DPO starts at ln 2 by construction; tinker-cookbook README: 0.6907 after 50 steps of a decayed "
@@ -342,7 +339,7 @@ RULES = (
     ),
     RuleSpec(
         id="D2",
-        title="learned by heart",
+        title="memorisation",
         family="preference",
         group=Group.LEARNING,
         metrics=("dpo_accuracy",),
@@ -350,34 +347,34 @@ RULES = (
         condition="Training accuracy (median of ten) above `warn` while evaluation accuracy is `gap` lower and "
         "has not improved "
         "for two evaluations, or evaluation loss 2 % above its best for as long and more than `behind` of the training "
-        "loss, or nothing evaluated in `epochs` passes over the pairs: WARN; else INFO. At any training accuracy, an "
+        "loss, or no evaluation in `epochs` epochs: WARN; else INFO. At any training accuracy, an "
         "evaluation accuracy `apart` below it: WARN.",
         thresholds={"warn": 0.99, "gap": 0.1, "behind": 2.0, "apart": 0.3, "epochs": 4.0},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_pairwise,
         evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-        why="Pairs that are all told apart teach nothing more; what grows now is the margin on these pairs only.",
-        causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
+        why="Fully separated pairs teach nothing more; only the margin on these pairs still grows.",
+        causes=("too many epochs", "too few pairs", "pairs with only surface differences"),
         next=("val_loss", "val_acc", "dpo_margin", "logps_chosen"),
         sources="OpenAssistant reward model card: 59 to 72 % on human pairs, 99.9 % on synthetic ones. Published "
         "recipes take one to three passes (Zephyr, Tulu).",
     ),
     RuleSpec(
         id="D5",
-        title="chosen falls",
+        title="chosen likelihood falls",
         family="preference",
         group=Group.LEARNING,
         metrics=("logps_chosen", "dpo_chosen"),
         detector=ChosenFalls,
-        condition="Log-probability of the chosen answers (median of ten) more than `warn` of the first five records, "
-        "and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both answers alone are "
-        "normal and say nothing.",
+        condition="Log-probability of the chosen completions (median of ten) more than `warn` of the first five "
+        "records, and `sigmas` deviations of one record, below these, 5 of 8. Falling rewards of both completions "
+        "alone are normal.",
         thresholds={"warn": 0.3, "sigmas": 2.0},
         n_of_m={level: NOfM(5, 8) for level in (INFO, WARN, CRIT)},
         warm_up=_LEVEL,
         applies=applicability.is_preference,
-        why="Likelihood is displaced to answers that nobody ranked.",
-        causes=("learning rate too high", "beta too small", "pairs that are too similar"),
+        why="Likelihood moves to completions that were never ranked (likelihood displacement).",
+        causes=("learning rate too high", "beta too small", "pairs too similar"),
         next=("dpo_margin", "logps_rejected", "lr", "entropy", "val_loss"),
         sources="direct-preference-optimization issues 8 and 32: only the margin matters, until likelihood is gone.",
     ),
@@ -394,7 +391,7 @@ RULES = (
         n_of_m=_SLOW,
         warm_up=50,
         applies=applicability.is_pairwise,
-        why="The model learns to prefer what was rejected.",
+        why="The model learns to prefer rejected completions.",
         causes=("labels swapped", "columns mixed up in the data set"),
         next=("dpo_accuracy", "loss", "dpo_chosen", "dpo_rejected"),
         sources="judgement.",
@@ -414,8 +411,8 @@ RULES = (
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(3, 3)},
         applies=applicability.is_reward_model,
         evidence=EvidenceNames("training accuracy", "evaluation accuracy", Unit.FRACTION, threshold=""),
-        why="A reward model that knows its pairs by heart scores surface, not quality.",
-        causes=("too many epochs", "too few pairs", "pairs that differ on the surface"),
+        why="A reward model that has memorised its pairs scores surface features, not quality.",
+        causes=("too many epochs", "too few pairs", "pairs with only surface differences"),
         next=("val_acc", "val_loss", "rm_margin", "lr"),
         sources="OpenAssistant reward model card; reward models are trained for one pass because a second one overfits "
         "(InstructGPT, Llama 2).",
@@ -428,13 +425,13 @@ RULES = (
         metrics=("rm_accuracy",),
         detector=CoinToss,
         condition="Accuracy (mean of `wait` records) at or below `warn` after `wait` records; `sure_wait` records "
-        "after the learning rate's warm-up are enough where accuracy and margin are within two standard errors of one "
-        "half and 0 and exclude an accuracy of `sure`.",
+        "after the learning rate's warm-up are enough where accuracy and margin are within two standard errors of "
+        "0.5 and 0 and exclude an accuracy of `sure`.",
         thresholds={"warn": 0.52, "wait": 200, "sure_wait": 25, "sure": 0.55},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
         warm_up=25,
         applies=applicability.is_reward_model,
-        why="What such a model rewards is noise.",
+        why="Rewards from such a model are noise.",
         causes=_LABELS,
         next=("rm_margin", "loss", "lr", "grad_norm"),
         sources="judgement; human pairs give 59 to 72 %.",
@@ -448,11 +445,11 @@ RULES = (
         detector=MarginGone,
         condition="Margin within `warn` of 0, or below it with the mean of fifteen by three standard errors, in 10 of "
         "15 records, from `wait` records after the learning rate's warm-up on, or its median of ten below `lost` of "
-        "the best that stood seven standard errors above 0.",
+        "the best, if that was seven standard errors above 0.",
         thresholds={"warn": 0.02, "lost": 0.2, "wait": 20},
         n_of_m=_SLOW,
         applies=applicability.is_reward_model,
-        why="Chosen and rejected answers score alike: the model does not discriminate.",
+        why="Chosen and rejected completions score alike: the model does not discriminate.",
         causes=_LABELS,
         next=("rm_accuracy", "loss", "lr", "grad_norm", "val_acc"),
         sources="judgement; a margin of 0.02 is the noise of an untrained head.",

@@ -1,8 +1,8 @@
-"""Profiles: named sets of thresholds for kinds of runs that live on another scale.
+"""Profiles: named sets of thresholds for kinds of runs on another scale.
 
-Owns what each profile changes and by which keys a run gives itself away. A
-profile that was inferred is always said, by name and reason: thresholds never
-move silently. What a user wrote for a rule or a profile wins over it.
+Owns what each profile changes and by which keys it is detected. A detected
+profile is always logged, by name and reason: thresholds never change silently.
+What a user configured for a rule or a profile wins over it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Profile(Struct):
         rules: rule id → threshold or `enabled` → value.
         metrics: canonical metrics that only such a run logs.
         words: parts of a key that only such a run logs.
-        algorithms: algorithms that are of this kind.
+        algorithms: algorithms of this kind.
     """
 
     name: str
@@ -56,8 +56,8 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
         for profile in (
             Profile(
                 "moe",
-                "Mixture of experts, and low precision: sampler and trainer route tokens differently, so they "
-                "disagree more from the start.",
+                "Mixture of experts, and low precision: sampler and trainer route tokens differently, so the "
+                "mismatch is higher from the start.",
                 {
                     "M1": {"warn": 0.02},
                     "M3": {"info": 0.01, "warn": 0.02},
@@ -71,12 +71,12 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             ),
             Profile(
                 "gspo",
-                "Clipping by sequence: a tenth of all answers is cut off, with next to no step KL.",
+                "Sequence-level clipping: a tenth of all sequences is clipped, at a step KL near 0.",
                 {"O6": _OFF, "O7": _OFF, "O10": {"warn": 0.05}},
             ),
             Profile(
                 "embodied",
-                "Robot policies: classic PPO settings; success counts, the shaped reward does not.",
+                "Robot policies: classic PPO settings; success is judged, the shaped reward is not.",
                 {
                     "O9": {"warn": 0.045, "signed_warn": 0.045, "crit": 0.15},
                     **dict.fromkeys((*_REWARD_RULES, "G1", "T1", "T2", "T3"), _OFF),
@@ -85,7 +85,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
             ),
             Profile(
                 "distill",
-                "Distillation from a teacher: the reward may be constant, and distance from the start is the aim.",
+                "Distillation from a teacher: the reward may be constant, and moving away from the start is the aim.",
                 {**dict.fromkeys((*_REWARD_RULES, "G1", "X2", "O12"), _OFF)},
                 algorithms=frozenset({Algorithm.DISTILL}),
             ),
@@ -100,7 +100,7 @@ def active(identity: Identity, configured: Sequence[str] | None) -> tuple[Active
 
     Args:
         identity: what the stream turned out to be.
-        configured: names that the user gave; None leaves it to the run's keys.
+        configured: names that the user gave; None: detect by the run's keys.
 
     Returns:
         Each with the reason.
@@ -111,11 +111,11 @@ def active(identity: Identity, configured: Sequence[str] | None) -> tuple[Active
 
 
 def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
-    """The profiles that a run's algorithm or keys speak for, each with the evidence; pure."""
+    """The profiles detected by a run's algorithm or keys, each with the evidence; pure."""
     found = []
     for profile in PROFILES.values():
         if identity.algorithm in profile.algorithms:
-            found.append(ActiveProfile(profile.name, f"it is {identity.algorithm.display_name}"))
+            found.append(ActiveProfile(profile.name, f"algorithm is {identity.algorithm.display_name}"))
             continue
         key = next((identity.signals[name][0].key for name in profile.metrics if identity.signals.get(name)), "")
         key = key or _key_with(profile.words, identity)
@@ -125,10 +125,10 @@ def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
 
 
 def sentence(profile: ActiveProfile) -> str:
-    """That a profile is at work, why, and which rules have thresholds of their own for it."""
+    """That a profile is active, why, and which rules it changes."""
     name, reason = profile
     because = reason if reason == CONFIGURED else f"because {reason}"
-    return f"profile {name}, {because}: lines of its own for {', '.join(PROFILES[name].rules)}"
+    return f"profile {name}, {because}: changes {', '.join(PROFILES[name].rules)}"
 
 
 def _key_with(words: tuple[str, ...], identity: Identity) -> str:
@@ -146,10 +146,10 @@ RULES = (
         group=Group.SYSTEM,
         metrics=(),
         detector=None,
-        condition="The run gave itself away as one of a kind with thresholds of its own, or the user named the kind: a "
-        "fact, said once. " + " ".join(f"{one.name}: {one.about}" for one in PROFILES.values()),
+        condition="The run was detected as a kind with its own thresholds, or the user configured that: a fact, "
+        "logged once. " + " ".join(f"{one.name}: {one.about}" for one in PROFILES.values()),
         is_fact=True,
-        why="Verdicts of such a run rest on other lines than those of the table.",
+        why="Verdicts on such a run use other thresholds than the defaults.",
         causes=("its algorithm or its keys",),
         sources="see the rules that a profile changes.",
     ),

@@ -1,7 +1,7 @@
-"""Progress: has the reward stopped moving, and is that the end or the goal?
+"""Progress: has the reward stopped moving, as a plateau or at its maximum?
 
-All of it is information: a plateau is where most runs end, and a change of
-scale is somebody's decision.
+All of it is INFO: a plateau is where most runs end, and a change of scale is
+intended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Plateau(Detector):
         self.is_told = False
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Looks at every fifth reward; silent on a solved task and at the end of a schedule."""
+        """Looks at every fifth reward; silent on a saturated task and at the end of a schedule."""
         reward = context.reward
         if reward.count % _STRIDE or reward.value is None or reward.count < _MIN_RECORDS:
             return None
@@ -57,17 +57,17 @@ class Plateau(Detector):
     def headline(self, finding: Finding) -> str:
         """Level and how long."""
         return (
-            f"reward {number(finding.value)}: no new best (of {number(finding.baseline or 0)}) in "
-            f"{finding.extra[0]:,.0f} records"
+            f"plateau: best {number(finding.baseline or 0)}, none better in {finding.extra[0]:,.0f} records; "
+            f"now {number(finding.value)}"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Level, best, how long."""
-        return (*names.of(finding), Evidence("records since", finding.extra[0], Unit.COUNT))
+        return (*names.of(finding), Evidence("records since best", finding.extra[0], Unit.COUNT))
 
 
 class Saturated(Detector):
-    """R4: the reward stands at its top and nearly every group agrees."""
+    """R4: the reward is at its top and nearly all groups have zero variance."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         """What the context knows of the reward."""
@@ -82,10 +82,8 @@ class Saturated(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Level and share."""
-        return (
-            f"task solved: reward {number(finding.extra[0])}, {percent(finding.value)} of the groups agree and teach "
-            f"nothing"
-        )
+        share = "all groups" if finding.value >= 1.0 else f"{percent(finding.value)} of groups"
+        return f"task saturated: reward {number(finding.extra[0])}, {share} have zero reward variance"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Level and share."""
@@ -93,7 +91,7 @@ class Saturated(Detector):
 
 
 class ScaleJump(Detector):
-    """R12: the reward leaves everything that it has ever covered, by several times that range."""
+    """R12: the reward leaves its whole previous range, by several times that range."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -134,9 +132,8 @@ class ScaleJump(Detector):
     def headline(self, finding: Finding) -> str:
         """The old range and the new level."""
         low, high = finding.extra
-        return (
-            f"reward {number(finding.value)}, was between {number(low)} and {number(high)}: was its function changed?"
-        )
+        before = f"{number(low)} to {number(high)}"
+        return f"reward {number(finding.value)} (range before: {before}): did the reward function change?"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """New level and old range."""
@@ -155,32 +152,32 @@ RULES = (
         metrics=_METRICS,
         detector=Plateau,
         condition="No new best median of ten in `records` records and in `share` of the run, while the reward stays "
-        "within a tenth of its range of that best: INFO. Silent on a solved task, on a constant reward and in the "
-        "last of a schedule.",
+        "within a tenth of its range of that best: INFO. Silent on a saturated task, on a constant reward and at the "
+        "end of a schedule.",
         thresholds={"records": 100, "share": 0.25},
         warm_up=100,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("reward", "best level", threshold=""),
-        why="Most runs end on a plateau; it is worth knowing when it began, because what follows costs as much.",
-        causes=("the task is learned as far as it goes", "exploration is used up", "learning rate too low"),
+        evidence=EvidenceNames("reward", "best 10-record average", threshold=""),
+        why="Most runs end on a plateau; further steps cost as much and gain little.",
+        causes=("task learned as far as possible", "no exploration left", "learning rate too low"),
         next=("val_score", "entropy", "zero_std_frac", "lr", "kl_ref"),
         sources="judgement; rewards that sum to a constant (win rates) are flat by construction.",
     ),
     RuleSpec(
         id="R4",
-        title="task solved",
+        title="task saturated",
         family="groups",
         group=Group.LEARNING,
         metrics=("zero_std_frac", "reward_std", *_METRICS),
         detector=Saturated,
-        condition="Reward in the top 3 % of its range and more than `info` of the groups without any difference, 10 "
+        condition="Reward in the top 3 % of its range and more than `info` zero-variance groups, 10 "
         "records in a row: INFO.",
         thresholds={"info": 0.8},
         n_of_m={INFO: NOfM(10, 10)},
         applies=applicability.compares_groups,
-        evidence=EvidenceNames("groups without difference", "", Unit.FRACTION),
-        why="What is solved teaches nothing more: stop, or take harder prompts.",
+        evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
+        why="A saturated task gives no gradient: stop, or use harder prompts.",
         causes=("prompts that have become too easy", "a reward with a trivial maximum"),
         next=("val_score", "zero_std_frac", "entropy", "grad_norm"),
         sources="a tinker arithmetic run: entropy 0.77 → 9e-5 and mixed groups 0.81 → 0 at reward 1, nothing wrong.",
@@ -192,14 +189,14 @@ RULES = (
         group=Group.LEARNING,
         metrics=_METRICS,
         detector=ScaleJump,
-        condition="Three records in a row outside everything seen before, by more than `info` times its range: a fact.",
+        condition="Three records in a row outside the previous range, by more than `info` times that range: a fact.",
         thresholds={"info": 5.0},
         is_fact=True,
         warm_up=_MIN_RECORDS,
         applies=applicability.has_reward,
         evidence=EvidenceNames("reward", "", threshold=""),
-        why="A reward that moves that far was rescaled or replaced, and what other rules compare with went with it.",
-        causes=("another reward function or weight", "a resume with other settings", "a reward model that was swapped"),
+        why="A reward that moves that far was rescaled or replaced; baselines of other rules on it no longer apply.",
+        causes=("another reward function or weight", "a resume with other settings", "a swapped reward model"),
         next=("reward_component", "reward_std", "reward_max", "val_score"),
         sources="judgement.",
     ),

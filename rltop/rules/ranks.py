@@ -1,8 +1,8 @@
-"""Rank stragglers: does one worker make all the others wait, again and again?
+"""Rank stragglers: does one rank persistently hold up the others?
 
-A collective waits for its slowest rank, so one slow rank costs what it is behind on
-every step. Single slow steps are ordinary and move from rank to rank; what counts
-is the same rank in the same stage.
+A collective waits for its slowest rank, so one slow rank costs its delay on every
+step. Single slow steps are ordinary and move from rank to rank; what counts is the
+same rank in the same stage.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MASK = (1 << _OF) - 1
 class RankStraggler(Detector):
     """P15: the same rank behind the median of its group in the same stage.
 
-    Counts n of m itself, for each rank and stage that was behind of late.
+    Counts n of m itself, for each rank and stage that was recently behind.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -70,14 +70,15 @@ class RankStraggler(Detector):
         rank, stage = finding.words
         seconds, ranks, step_s = finding.extra
         usual = finding.baseline or 0.0
-        part = f", {percent(finding.value / step_s)} of the step" if step_s > 0.0 else ""
+        others = "the other rank" if ranks == 2 else f"the other {ranks - 1:.0f} ranks"
+        part = f"; {percent(finding.value / step_s)} of step time" if step_s > 0.0 else ""
         return (
-            f"{rank} is {duration(finding.value)} behind the other {ranks - 1:.0f} in {stage}: {duration(seconds)} "
-            f"against a median of {duration(usual)}{part}"
+            f"{rank} {duration(finding.value)} behind {others} in {stage}: {duration(seconds)} "
+            f"vs median {duration(usual)}{part}"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Behind, its time, median, line."""
+        """Delay, its time, median, threshold."""
         return (
             Evidence("behind", finding.value, Unit.SECONDS),
             Evidence("slowest rank", finding.extra[0], Unit.SECONDS),
@@ -96,20 +97,20 @@ RULES = (
         metrics=(),
         detector=RankStraggler,
         condition="The same rank behind the median of its worker group in the same stage by more than `rise` of that "
-        "median, `sigmas` robust standard deviations of the ranks, and `share` of what the group's step takes, in 5 of "
-        "10 steps: WARN. Where each rank writes a stream of its own.",
+        "median, `sigmas` robust standard deviations of the ranks, and `share` of the group's step time, in 5 of "
+        "10 steps: WARN. Only where each rank writes its own stream.",
         thresholds={"rise": 0.2, "sigmas": 4.0, "share": 0.05},
         clear_after=10,
         runs_always=True,
         needs_ranks=True,
-        why="A collective waits for its slowest rank: what one rank is behind, all the others idle, on every step.",
+        why="A collective waits for its slowest rank: all other ranks idle for its delay, on every step.",
         causes=(
-            "a GPU that is throttled, shared or failing",
+            "a throttled, shared or failing GPU",
             "a slow node: disk, network, processor",
-            "an uneven share of the work: longer sequences, heavier environments",
+            "uneven work: longer sequences, heavier environments",
         ),
         next=("time_step", "seqlen_balanced_max", "time_gen_sample_max", "mfu"),
-        sources="Lines are judgement: a fifth slower is visible, 5 % of the step pays for looking; median and median "
+        sources="Thresholds are judgement: 20 % slower is visible, 5 % of the step is worth fixing; median and median "
         "absolute deviation as in Rousseeuw & Croux 1993.",
     ),
 )

@@ -1,8 +1,8 @@
-"""KL to the reference policy: how far the policy has walked, and what holds it back.
+"""KL to the reference policy: how far the policy has drifted, and its penalty.
 
 One name, two units: per token, or summed over the sequence; the detectors choose
-first. Rising from 0 while learning is what it must do. The two ends of the leash:
-a coefficient that runs away, and a KL that never begins because nothing moves.
+first. A rise from 0 while learning is expected. Faults at both extremes: a KL
+coefficient that runs away, and a KL that stays at 0 because weights do not move.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MEDIAN_OF = 5
 class ReferenceKlSpike(Detector):
     """O11: KL to the reference policy, by unit.
 
-    Per token: an absolute line that holds from the first record (no policy that
-    writes language is ten nats per token away), and a jump against the 50
-    records before. Summed over the sequence: lines of its own.
+    Per token: an absolute threshold from the first record (no policy that writes
+    language is ten nats per token away), and a jump against the 50 records before.
+    Summed over the sequence: its own thresholds.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -38,7 +38,7 @@ class ReferenceKlSpike(Detector):
         self.jump = min(thresholds["warn"], thresholds["crit"])
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT on the absolute line at once; WARN and CRIT on jumps, the detector counts n of m itself."""
+        """CRIT on the absolute threshold at once; WARN and CRIT on jumps, the detector counts n of m itself."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -67,7 +67,7 @@ class ReferenceKlSpike(Detector):
         return QUIET
 
     def _young_jump(self, value: float, usual: float) -> Finding:
-        """A young run walks away from 0 as it learns, but not by that much within a few records."""
+        """The KL of a young run rises from 0 as it learns, but not by that much within a few records."""
         line = max(self.thresholds["crit"] * usual, self.thresholds["crit_floor"])
         return Finding(WARN, value, usual, line) if value > line else QUIET
 
@@ -80,13 +80,13 @@ class ReferenceKlSpike(Detector):
         return QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Distance, and what it usually is."""
-        usual = f", usually {number(finding.baseline)}" if finding.baseline is not None else ""
-        return f"KL to the reference is {number(finding.value)} nats{usual} (line {number(finding.threshold or 0)})"
+        """KL, baseline and threshold."""
+        usual = f"baseline {number(finding.baseline)}, " if finding.baseline is not None else ""
+        return f"KL to reference {number(finding.value)} nats ({usual}threshold {number(finding.threshold or 0)})"
 
 
 class ReferenceKlDrift(Detector):
-    """O12: the policy walks away from the reference without earning reward for it."""
+    """O12: KL to reference rises steadily without reward gain."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -95,7 +95,7 @@ class ReferenceKlDrift(Detector):
         self.reward_then: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Speaks once per block of ten records; the base is records 50 to 80."""
+        """Gives a finding once per block of ten records; the baseline is records 50 to 80."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -124,17 +124,14 @@ class ReferenceKlDrift(Detector):
         return INFO if context.reward.usual > then + 0.02 * reach or context.reward.is_high else WARN
 
     def headline(self, finding: Finding) -> str:
-        """How much farther than after the start."""
+        """KL, and its ratio to the baseline."""
         factor = finding.value / finding.baseline if finding.baseline else 0.0
-        what = "" if finding.level is INFO else ", and the reward has not risen"
-        return (
-            f"policy is {number(factor)}× farther from the reference than at the start "
-            f"({number(finding.value)} nats){what}"
-        )
+        what = "" if finding.level is INFO else "; no reward gain"
+        return f"KL to reference {number(finding.value)} nats, {number(factor)}× its baseline of records 50 to 80{what}"
 
 
 class FarWithoutReward(Detector):
-    """O17: far from the reference in short runs, with nothing gained since the first records.
+    """O17: high KL to reference in short runs, without reward gain since the first records.
 
     O12 needs a hundred records; a run that logs every ten steps may end before.
     """
@@ -147,7 +144,7 @@ class FarWithoutReward(Detector):
         self.floor = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Median of ten against records 6 to 15; with a high line that needs no comparison."""
+        """Median of ten against records 6 to 15; and an absolute high threshold."""
         value = context.values.get("kl_ref")
         if value is None or context.traits.kl_is_sequence_sum:
             return None
@@ -174,9 +171,9 @@ class FarWithoutReward(Detector):
         return reward.is_high or reward.usual > self.reward_then + 0.05 * (reward.top - reward.bottom)
 
     def headline(self, finding: Finding) -> str:
-        """Distance now and at the start."""
-        start = f", {number(finding.baseline)} in the first records" if finding.baseline is not None else ""
-        return f"policy stands {number(finding.value)} nats per token from the reference{start}"
+        """KL now and early on."""
+        start = f" ({number(finding.baseline)} early on)" if finding.baseline is not None else ""
+        return f"KL to reference {number(finding.value)} nats/token{start}"
 
 
 class NegativeKl(Detector):
@@ -205,24 +202,22 @@ class NegativeKl(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The estimate and what it means."""
-        return (
-            f"KL estimate {number(finding.value)} over five records: log-probabilities come from another distribution"
-        )
+        return f"KL estimate {number(finding.value)} over five records: log-probabilities from a different distribution"
 
 
 _SETTLED = 20
 
 
 def _has_loaded_reference(algorithm: Algorithm, traits: Traits) -> bool:
-    """A reference model is there: a column of zeros says that there is none."""
+    """Whether a reference model is loaded: a column of zeros means that there is none."""
     return applicability.has_reference_kl(algorithm, traits) and traits.has_reference
 
 
 class NothingMoves(Detector):
-    """O14: the KL to the reference stays at nothing although the learning rate is not 0."""
+    """O14: KL to reference stays at 0 although the learning rate is not 0."""
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Information; WARN where the reward does not move either."""
+        """INFO; WARN where the reward does not move either."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
@@ -237,12 +232,12 @@ class NothingMoves(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The level and what it means."""
-        flat = ", and the reward does not rise" if finding.level >= WARN else ""
-        return f"KL to the reference stays at {number(finding.value)}: the weights may not be changing{flat}"
+        flat = ", and reward is not rising" if finding.level >= WARN else ""
+        return f"KL to reference stuck at {number(finding.value)}: weights may not be updating{flat}"
 
 
 class CoefficientRunaway(Detector):
-    """O15: the controller of the KL coefficient pulls harder and harder."""
+    """O15: the KL controller keeps raising its coefficient."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -251,7 +246,7 @@ class CoefficientRunaway(Detector):
         self.risen = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Several times the start, without having come down for a while."""
+        """Several times run start, without a recent fall."""
         value = context.values.get("kl_coef")
         if value is None:
             return None
@@ -266,7 +261,7 @@ class CoefficientRunaway(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Start and now."""
-        return f"KL coefficient {number(finding.baseline or 0)} → {number(finding.value)}, and still rising"
+        return f"KL coefficient {number(finding.baseline or 0)} → {number(finding.value)} and still rising"
 
 
 RULES = (
@@ -278,7 +273,7 @@ RULES = (
         metrics=("kl_ref",),
         detector=ReferenceKlSpike,
         condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records: above `warn`× the "
-        "usual and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 5: CRIT, WARN between "
+        "baseline and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 5: CRIT, WARN between "
         "`young` and `wait` records. Summed over the sequence: above `sum_warn` WARN, above `sum_crit` CRIT.",
         thresholds={
             "absolute": 10.0,
@@ -294,15 +289,15 @@ RULES = (
         n_of_m={WARN: NOfM(3, 5)},
         clear_after=5,
         applies=applicability.has_reference_kl,
-        evidence=EvidenceNames("kl_ref", "usual", Unit.NATS),
-        why="A policy that far from where it started usually writes garbage; and where KL is part of the "
+        evidence=EvidenceNames("kl_ref", "baseline", Unit.NATS),
+        why="A policy that far from the reference usually generates garbage; and where KL is part of the "
         "objective, the "
-        "penalty now outweighs everything else.",
+        "penalty now dominates it.",
         causes=(
             "learning rate too high",
             "wrong template or checkpoint",
             "no KL term",
-            "a reference that was not loaded",
+            "reference not loaded",
         ),
         next=("lr", "grad_norm", "truncated_frac", "entropy", "off_policy_kl", "reward_mean"),
         sources="open-r1 issue 257; TRL issues 1098 and 204; TRL's objective/kl is a sum over the sequence "
@@ -321,27 +316,27 @@ RULES = (
         thresholds={"warn": 3.0, "floor": 0.2, "sum_floor": 15.0, "monotony": 0.55},
         warm_up=100,
         applies=applicability.has_reference_kl,
-        evidence=EvidenceNames("kl_ref", "records 50 to 80", Unit.NATS, threshold=""),
-        why="KL is what reward costs; spent without reward it is only distance.",
+        evidence=EvidenceNames("kl_ref", "baseline (records 50 to 80)", Unit.NATS, threshold=""),
+        why="KL is the price of reward; without reward gain it is only drift.",
         causes=("learning rate too high for the KL coefficient", "reward noise", "no KL term"),
         next=("reward_mean", "val_score", "entropy", "lr", "response_len_mean"),
         sources="Gao et al. on reward over-optimisation: gold reward falls past a KL budget.",
     ),
     RuleSpec(
         id="O17",
-        title="far from reference",
+        title="high KL to reference",
         family="kl",
         group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=FarWithoutReward,
         condition="Per token, 5 of 8 records: median of ten above `warn` and above `rise`× records 6 to 15 while the "
-        "reward stands no higher than then, or above `high`: WARN.",
+        "reward is no higher than then, or above `high`: WARN.",
         thresholds={"warn": 0.3, "rise": 5.0, "high": 2.0},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=15,
         applies=applicability.has_reference_kl,
-        evidence=EvidenceNames("kl_ref", "records 6 to 15", Unit.NATS),
-        why="KL is what reward costs; spent without reward it is only distance.",
+        evidence=EvidenceNames("kl_ref", "baseline (records 6 to 15)", Unit.NATS),
+        why="KL is the price of reward; without reward gain it is only drift.",
         causes=("learning rate too high", "no KL term", "reward noise", "wrong template or checkpoint"),
         next=("reward_mean", "val_score", "lr", "entropy", "truncated_frac"),
         sources="Gao et al. on reward over-optimisation; healthy group methods stay between 1e-4 and 0.1 per token.",
@@ -359,7 +354,7 @@ RULES = (
         thresholds={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         applies=applicability.has_reference_kl,
-        why="A KL cannot be negative; its estimate is when the text was not sampled from the policy that scores it.",
+        why="A KL cannot be negative; its estimate is when the samples come from another policy than the scoring one.",
         causes=(
             "top-p or temperature differ between sampling and scoring",
             "masked tokens in the sum",
@@ -370,7 +365,7 @@ RULES = (
     ),
     RuleSpec(
         id="O14",
-        title="KL stays at 0",
+        title="KL stuck at 0",
         family="kl",
         group=Group.LEARNING,
         metrics=("kl_ref",),
@@ -382,12 +377,12 @@ RULES = (
         warm_up=50,
         applies=_has_loaded_reference,
         evidence=EvidenceNames("kl_ref", "", Unit.NATS),
-        why="A policy that learns leaves its reference; one that stays on it may not be updated at all.",
+        why="A learning policy drifts from its reference; one at KL 0 may not be updated at all.",
         causes=(
             "learning rate far too low",
-            "frozen parameters or an adapter that is not attached",
-            "gradients that are zero",
-            "weights that are compared with themselves",
+            "frozen parameters or a detached adapter",
+            "zero gradients",
+            "the reference shares the policy's weights",
         ),
         next=("grad_norm", "lr", "zero_std_frac", "reward_mean", "clip_frac"),
         sources="judgement; exactly 0 throughout means that no reference is loaded (OpenRLHF experience_maker.py).",
@@ -399,14 +394,14 @@ RULES = (
         group=Group.LEARNING,
         metrics=("kl_coef",),
         detector=CoefficientRunaway,
-        condition="Above `info` times the start and not lower than before for `records` records: INFO.",
+        condition="Above `info` times run start and never falling for `records` records: INFO.",
         thresholds={"info": 5.0, "records": 10},
         applies=applicability.has_reference_kl,
-        why="The controller no longer holds the policy where it should be; soon the penalty is the objective.",
+        why="The controller no longer keeps KL on target; soon the penalty dominates the objective.",
         causes=(
             "a KL target far below what the task needs",
             "learning rate too high",
-            "a controller that steps too far",
+            "an overly aggressive controller",
         ),
         next=("kl_ref", "reward_final", "score_mean", "lr"),
         sources="judgement; adaptive controllers of veRL and TRL.",

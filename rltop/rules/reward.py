@@ -1,8 +1,8 @@
-"""Reward: does it fall, does it stop saying anything, is it being gamed?
+"""Reward: does it fall, and does it still carry a signal?
 
-Lines are parts of the range that the run itself has covered, never levels:
-rewards are negative, unbounded and rescaled. The noise floor is the spread of
-single records, because a batch of eight moves in eighths.
+Thresholds are fractions of the range that the run itself has covered, never
+levels: rewards are negative, unbounded and rescaled. The noise floor is the
+spread of single records, because a batch of eight moves in eighths.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
 
 
 class RewardCrash(Detector):
-    """R1: the reward falls out of the range that it had learned.
+    """R1: the reward drops out of the learned range.
 
     Level: median of ten. Now: median of the last three, which must have lost a
     quarter of the learned range and four standard deviations of single records;
@@ -94,7 +94,7 @@ class RewardCrash(Detector):
         return self._judge_below() if finding is QUIET else finding
 
     def _note_level(self, level: float) -> None:
-        """How the level swings; its second difference, because a steady climb has none of it."""
+        """How the level swings, by its second difference, which is 0 for a steady climb."""
         levels = self.levels
         levels.append(level)
         if len(levels) == levels.maxlen:
@@ -116,7 +116,7 @@ class RewardCrash(Detector):
         line = max(part, noise)
         if line <= 0.0 or drop <= line:
             return QUIET
-        # How slowly the level swings is not known of a young run: its noise counts double.
+        # A young run does not show how slowly its level swings: its noise counts double.
         beyond = thresholds["beyond"] if count >= 2 * _SETTLED else 2.0
         is_deep = count >= _SETTLED and drop > max(thresholds["crit"] * learned, beyond * noise)
         return Finding(CRIT if is_deep else WARN, recent, best, best - line, (sigma,))
@@ -132,7 +132,7 @@ class RewardCrash(Detector):
         return Finding(WARN, level, best, best - line, (sigma,))
 
     def _hold(self, value: float) -> None:
-        """A record like those before it: it joins them, and so do the few that seemed to leave."""
+        """An ordinary record: it joins the baseline, and so do the few that seemed to leave."""
         held, below = self.held, self.below
         leaves = held[0] if len(held) == _HELD else None
         if below:
@@ -140,13 +140,13 @@ class RewardCrash(Detector):
             below.clear()
             leaves = self.floor
         held.append(value)
-        # Until there is something to be below of, nothing is. What stays is not below the floor, so only what leaves
-        # can move it.
+        # No floor before there are enough records. Records that stay are not below the floor, so only those that drop
+        # out of the window can move it.
         if len(held) == _FEW or (leaves is not None and leaves <= self.floor):
             self.floor = min(held)
 
     def _judge_below(self) -> Finding:
-        """The streak below everything, where it also means something: against range, level and spread."""
+        """The streak below all records before, where it also matters against range, level and spread."""
         below, thresholds = self.below, self.thresholds
         if len(below) < thresholds["streak"] or len(self.held) < _FEW:
             return QUIET
@@ -158,28 +158,26 @@ class RewardCrash(Detector):
         return QUIET if usual - recent <= line else Finding(WARN, recent, usual, usual - line, (sigma,))
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
-        """Deviation of one record, and the loss that neither records nor levels make by chance."""
+        """Deviation of one record, and the loss beyond the noise of records and levels."""
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
         wander = _WANDER_TO_SIGMA * self.wander_at_best
         return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander)
 
     def headline(self, finding: Finding) -> str:
         """Best level and now."""
-        return (
-            f"reward {number(finding.baseline or 0)} → {number(finding.value)} (against the best level of ten records)"
-        )
+        return f"reward {number(finding.baseline or 0)} → {number(finding.value)} (vs best 10-record average)"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Best, now, line, noise."""
-        return (*names.of(finding), Evidence("noise of one record", finding.extra[0]))
+        """Best, now, threshold, noise."""
+        return (*names.of(finding), Evidence("record noise (σ)", finding.extra[0]))
 
 
 class _Sameness:
-    """How many records in a row say something: so many that they are no luck.
+    """How many constant records in a row are beyond chance.
 
-    A batch of one hard prompt scores all the same now and then. The share of such
-    records before the row, by Laplace's rule of succession (same + 1) / (seen + 2),
-    to the power of its length is the chance that it came by itself.
+    A batch of one hard prompt has equal scores occasionally. The share of such
+    records before the streak, by Laplace's rule of succession (same + 1) / (seen + 2),
+    to the power of its length is the probability of the streak by chance.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -192,7 +190,7 @@ class _Sameness:
         self.varied = self.same = self.streak = 0
 
     def push(self, is_same: bool, context: RuleContext) -> bool:
-        """Take one record in; says whether as many in a row are the same now as it takes."""
+        """Take one record in; returns whether the streak is now beyond chance."""
         seen = context.observation
         is_long = self.seen.push_at(is_same, seen.record, seen.step)
         if not is_same:
@@ -219,7 +217,7 @@ class _Sameness:
 
 
 class RewardPinned(Detector):
-    """R2: every sample of the batch gets the same reward."""
+    """R2: every completion of the batch gets the same reward."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -244,18 +242,18 @@ class RewardPinned(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The one value."""
-        return f"every sample scores {number(finding.value)}"
+        return f"all completions score {number(finding.value)}"
 
 
 class RewardWithoutSpread(Detector):
-    """R11: no spread of rewards although the maximum is not reached."""
+    """R11: zero reward variance although the maximum is not reached."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.sameness = _Sameness(thresholds)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Standard deviation of nothing, after it had been something."""
+        """Standard deviation of 0, after it had been above."""
         std = context.values.get("reward_std")
         reward = context.reward
         if std is None or reward.value is None:
@@ -272,7 +270,7 @@ class RewardWithoutSpread(Detector):
 
     def headline(self, finding: Finding) -> str:
         """The level at which it sits."""
-        return f"rewards do not differ any more (all {number(finding.extra[0])}): no gradient comes from them"
+        return f"zero reward variance (all {number(finding.extra[0])}): no gradient"
 
 
 _NEXT = (
@@ -313,55 +311,55 @@ RULES = (
         warm_up=_EARLY,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("reward lately", "best level"),
-        why="The policy has left the region that the reward understands, or has collapsed.",
+        evidence=EvidenceNames("reward, last 3 records", "best 10-record average"),
+        why="The policy has collapsed, or has left the region where the reward is meaningful.",
         causes=(
             "a collapse of the policy (see entropy, gradient, KL)",
-            "a change of the learning rate",
-            "a reward function or data set that was changed",
-            "weights that were not synchronised",
+            "a learning-rate change",
+            "a changed reward function or data set",
+            "weights not synced",
         ),
         next=_NEXT,
-        sources="drawn from transcribed collapses (chemistry GRPO at step 257, SDPO from step 10); lines are "
+        sources="drawn from transcribed collapses (chemistry GRPO at step 257, SDPO from step 10); thresholds are "
         "judgement.",
     ),
     RuleSpec(
         id="R2",
-        title="reward pinned",
+        title="constant reward",
         family="reward",
         group=Group.LEARNING,
         metrics=(*_METRICS, "reward_max", "reward_min"),
         detector=RewardPinned,
-        condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, after "
-        "those before, it is less likely than `chance` (`least` at least, `most` at most), after they had differed, "
+        condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, given "
+        "those before, its probability is below `chance` (`least` at least, `most` at most), after they had differed, "
         "and not at the top: WARN; CRIT where that is far below the best.",
         thresholds={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10},
         clear_after=5,
         applies=applicability.has_reward,
-        why="When every sample scores the same, the advantage is zero and nothing is learned.",
+        why="When every completion scores the same, advantages are zero and nothing is learned.",
         causes=(
-            "a policy that writes one text",
-            "a reward function that fails and returns a constant",
-            "all answers cut off",
+            "identical completions",
+            "a failing reward function that returns a constant",
+            "all completions truncated",
         ),
         next=("truncated_frac", "entropy", "zero_std_frac", "grad_norm", "response_len_mean"),
-        sources="Agent-R1 issue 30, RAGEN issue 52 (score pinned after NaN).",
+        sources="Agent-R1 issue 30, RAGEN issue 52 (constant score after NaN).",
     ),
     RuleSpec(
         id="R11",
-        title="no reward spread",
+        title="zero reward variance",
         family="reward",
         group=Group.LEARNING,
         metrics=("reward_std", *_METRICS),
         detector=RewardWithoutSpread,
-        condition="Standard deviation below `std` in so many records in a row that, after those before, it is less "
-        "likely than `chance` (`least` at least, `most` at most), after it had been above, with the reward not at its "
-        "top, or at a top that it came to from one record to the next.",
+        condition="Standard deviation below `std` in so many records in a row that, given those before, its "
+        "probability is below `chance` (`least` at least, `most` at most), after it had been above, with the reward "
+        "not at its top, or at a top reached from one record to the next.",
         thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
         clear_after=5,
         applies=applicability.has_reward,
-        why="Without differences between answers there is no gradient.",
-        causes=("a policy that writes one text", "a reward function that returns a constant", "a task far too hard"),
+        why="Without reward differences between completions there is no gradient.",
+        causes=("identical completions", "a reward function that returns a constant", "a task far too hard"),
         next=("zero_std_frac", "entropy", "reward_mean", "truncated_frac"),
         sources="TRL: frac_reward_zero_std misses constants of float noise, hence the deviation itself.",
     ),

@@ -1,7 +1,7 @@
 """Reward hacking: reward that rises for another reason than the task.
 
-The signs are indirect: answers that shrink or swell with the reward, one part
-of the reward that pays for the loss of another. Validation is what decides.
+The signs are indirect: completions that shrink or grow with the reward, one
+reward component traded for another. Validation decides.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from rltop.units import number, percent
 
 _LEVEL = 10
 _MAX_PARTS = 32
-"""Parts of a reward that are followed; a stream that invents a key per row is not."""
+"""Reward components that are tracked at most; a stream may log a new key per row."""
 
 
 class LengthHack(Detector):
-    """R8: reward rises while the answers shrink to less than half."""
+    """R8: reward rises while completions shrink to less than half."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.length = Frozen(skip=0, size=_LEVEL, minimum=_LEVEL)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Length against the first ten records, reward against its own start."""
+        """Length against the first ten records, reward against its run start."""
         length = context.values.get("response_len_mean")
         if length is None or context.reward.value is None:
             return None
@@ -49,19 +49,19 @@ class LengthHack(Detector):
         """Both movements."""
         shorter = 1.0 - finding.value / finding.baseline if finding.baseline else 0.0
         before, after = finding.extra
-        return f"reward {number(before)} → {number(after)} while answers became {percent(shorter)} shorter"
+        return f"reward {number(before)} → {number(after)} with completions {percent(shorter)} shorter"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Length and reward, before and after."""
         return (
             *names.of(finding),
-            Evidence("reward at the start", finding.extra[0]),
+            Evidence("reward at run start", finding.extra[0]),
             Evidence("reward now", finding.extra[1]),
         )
 
 
 class LengthInflation(Detector):
-    """R9: reward rises while the answers more than double, and validation does not follow."""
+    """R9: reward rises while completions more than double in length, and validation does not follow."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -71,7 +71,7 @@ class LengthInflation(Detector):
         self.evaluations = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Information where there is no validation to ask; nothing where validation rises too."""
+        """INFO where there is no validation; QUIET where validation rises too."""
         score = context.values.get("val_score")
         if score is not None:
             self.evaluations += 1
@@ -100,20 +100,20 @@ class LengthInflation(Detector):
         """Both movements, and what validation says."""
         before, after, flat_for = finding.extra
         factor = number(finding.value / finding.baseline) if finding.baseline else "many"
-        told = f", {flat_for:.0f} evaluations no better" if finding.level >= WARN else ""
-        return f"reward {number(before)} → {number(after)} while answers became {factor}× longer{told}"
+        told = f"; {flat_for:.0f} evaluations without improvement" if finding.level >= WARN else ""
+        return f"reward {number(before)} → {number(after)} with completions {factor}× as long{told}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Length and reward, before and after."""
         return (
             *names.of(finding),
-            Evidence("reward at the start", finding.extra[0]),
+            Evidence("reward at run start", finding.extra[0]),
             Evidence("reward now", finding.extra[1]),
         )
 
 
 class _Part:
-    """One part of the reward: its best level, and how noisy it was there."""
+    """One reward component: its best level, and its noise there."""
 
     __slots__ = ("best", "noise", "reward", "window")
 
@@ -131,20 +131,20 @@ class _Part:
 
 
 class PartTraded(Detector):
-    """R10: one part of the reward loses much of its best level while the sum rises."""
+    """R10: one reward component falls far below its best level while the total rises."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.parts: dict[str, _Part] = {}
 
     def clone(self) -> PartTraded:
-        """An independent copy; the parts are objects of their own."""
+        """An independent copy; the components are objects of their own."""
         twin = super().clone()
         twin.parts = {name: part.clone() for name, part in self.parts.items()}
         return twin
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Medians of ten; the deepest relative loss speaks."""
+        """Medians of ten; the deepest relative loss counts."""
         found = context.observation.instances.get("reward_component")
         if found is None or len(found) < 2 or context.reward.value is None:
             return None
@@ -159,7 +159,7 @@ class PartTraded(Detector):
         return Finding(WARN, level, best, self.thresholds["warn"] * best, (context.reward.usual,), (name,))
 
     def _lost(self, name: str, value: float, reward: float) -> tuple[float, float, float] | None:
-        """(share lost, level now, best level) where the part has fallen and the sum has risen since its best."""
+        """(share lost, level now, best level) where the component has fallen and the total has risen since its best."""
         part = self.parts.get(name)
         if part is None:
             if len(self.parts) >= _MAX_PARTS:
@@ -182,19 +182,19 @@ class PartTraded(Detector):
         return 1.0 - level / part.best, level, part.best
 
     def subject(self, finding: Finding) -> Subject:
-        """The part that fell."""
+        """The component that fell."""
         return Subject("reward_component", finding.words[0])
 
     def headline(self, finding: Finding) -> str:
-        """The part, and the sum."""
+        """The component, and the total."""
         name = Label.of(finding.words[0]).display
         return (
-            f"reward part {name} {number(finding.baseline or 0)} → {number(finding.value)} while the sum rises to "
-            f"{number(finding.extra[0])}"
+            f"reward component {name} {number(finding.baseline or 0)} → {number(finding.value)} while total "
+            f"reward rises to {number(finding.extra[0])}"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Part now and at best, line, sum."""
+        """Component now and at best, threshold, total."""
         return (*names.of(finding), Evidence("reward", finding.extra[0]))
 
 
@@ -204,7 +204,7 @@ _TEN = {INFO: NOfM(10, 15), WARN: NOfM(10, 15)}
 RULES = (
     RuleSpec(
         id="R8",
-        title="shorter for reward",
+        title="reward up, length down",
         family="length",
         group=Group.LEARNING,
         metrics=("response_len_mean", *_METRICS),
@@ -216,52 +216,52 @@ RULES = (
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "length at the start", Unit.TOKENS, threshold=""),
-        why="Reward that rises while the answers disappear is usually earned by something other than the task.",
-        causes=("a format or length term that dominates", "a reward that short answers satisfy", "a length penalty"),
+        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
+        why="Reward that rises while completions vanish is usually earned by something other than the task.",
+        causes=("a dominating format or length term", "a reward that short completions satisfy", "a length penalty"),
         next=("reward_component", "val_score", "entropy", "response_len_mean", "kl_ref"),
         sources="open-r1 issue 255: format 0.48 → 0.86, accuracy 0.16 → 0.06, length 388 → 191.",
     ),
     RuleSpec(
         id="R9",
-        title="longer for reward",
+        title="reward up, length up",
         family="length",
         group=Group.LEARNING,
         metrics=("response_len_mean", *_METRICS),
         detector=LengthInflation,
         condition="Mean length above `length` times the first ten records while the reward has risen by a tenth of "
-        "its range, 10 of 15 records: INFO without validation, WARN where `evaluations` evaluations in a row were no "
-        "better than the best before; silent while validation rises.",
+        "its range, 10 of 15 records: INFO without validation, WARN where `evaluations` evaluations in a row did not "
+        "beat the best before; silent while validation rises.",
         thresholds={"length": 2.0, "evaluations": 3},
         n_of_m=_TEN,
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("response_len_mean", "length at the start", Unit.TOKENS, threshold=""),
-        why="Reasoning makes answers longer and better; a reward that pays for length makes them longer only.",
-        causes=("a reward that long answers satisfy", "a loss that favours length", "answers that repeat themselves"),
+        evidence=EvidenceNames("response_len_mean", "baseline (run start)", Unit.TOKENS, threshold=""),
+        why="Reasoning makes completions longer and better; a reward for length only makes them longer.",
+        causes=("a reward that long completions satisfy", "a loss that favours length", "repetition"),
         next=("val_score", "truncated_frac", "reward_component", "entropy", "kl_ref"),
         sources="judgement; Dr. GRPO on losses that favour length.",
     ),
     RuleSpec(
         id="R10",
-        title="reward part traded",
+        title="component traded off",
         family="reward",
         group=Group.LEARNING,
         metrics=("reward_component", *_METRICS),
         detector=PartTraded,
-        condition="Median of ten of one part of the reward below `warn` of its best, lower by more than `sigmas` "
-        "standard deviations of single records, while the whole has risen by more than `gain` of itself since that "
+        condition="Median of ten of one reward component below `warn` of its best, lower by more than `sigmas` "
+        "standard deviations of single records, while the total has risen by more than `gain` of itself since that "
         "best, 5 of 8 records.",
         thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=_LEVEL,
         applies=applicability.has_reward,
         resets_on_phase=True,
-        evidence=EvidenceNames("part", "its best level"),
-        why="The policy gives up what you want for what is easy; the sum does not show it.",
-        causes=("weights that favour the easy part", "a format term that can be had without the task", "a loophole"),
+        evidence=EvidenceNames("component", "best 10-record average"),
+        why="The policy trades the intended component for an easier one; the total hides it.",
+        causes=("weights favouring the easy component", "a format term earned without the task", "a loophole"),
         next=("reward_component", "val_score", "response_len_mean", "kl_ref"),
-        sources="open-r1 issue 255: accuracy 0.16 → 0.064 while format went 0.48 → 0.86 and the sum rose.",
+        sources="open-r1 issue 255: accuracy 0.16 → 0.064 while format went 0.48 → 0.86 and the total rose.",
     ),
 )

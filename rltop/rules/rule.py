@@ -25,7 +25,7 @@ CRIT = Level.CRIT
 MIN_CLEAR_AFTER = 3
 """A verdict needs at least this many good records in a row to clear."""
 RELEASE = 0.8
-"""A verdict on a value above a line holds until the value is below this part of the line."""
+"""A verdict on a value above a threshold holds until the value is below this part of the threshold."""
 
 
 class Group(enum.StrEnum):
@@ -42,7 +42,7 @@ class NOfM(NamedTuple):
     m: int
 
     def __str__(self) -> str:
-        return "at once" if self.n == 1 == self.m else f"{self.n} of {self.m} records"
+        return "immediately" if self.n == 1 == self.m else f"{self.n} of {self.m} records"
 
 
 AT_ONCE = NOfM(1, 1)
@@ -53,9 +53,9 @@ class Finding(NamedTuple):
 
     Attributes:
         level: how bad this record is on its own; OK is not bad.
-        value: the number it rests on.
+        value: the number it is based on.
         baseline: what it was compared with, or None.
-        threshold: the line that was crossed, in the unit of `value`, or None.
+        threshold: what was crossed, in the unit of `value`, or None.
         extra: further numbers, in an order that the detector knows.
         words: further text, in an order that the detector knows.
     """
@@ -92,7 +92,7 @@ class EvidenceNames(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What a verdict speaks of.
+    """What a verdict is about.
 
     Attributes:
         metric: canonical name.
@@ -104,7 +104,7 @@ class Subject(NamedTuple):
 
 
 QUIET = Finding(OK)
-"""The one finding of a record with nothing wrong; compared by identity on the fast path."""
+"""The one finding of a good record; compared by identity on the fast path."""
 
 
 class Detector(ABC):
@@ -116,7 +116,7 @@ class Detector(ABC):
     Attributes:
         thresholds: by name.
         is_firing: the rule fires at WARN or above now; a detector may then hold on
-            to a lower line (`RELEASE`), so that a value at the line does not flicker.
+            to a lower threshold (`RELEASE`), so that a value at the threshold does not flicker.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -125,7 +125,7 @@ class Detector(ABC):
 
     @abstractmethod
     def detect(self, context: RuleContext) -> Finding | None:
-        """How bad this record is; None where it says nothing about the matter.
+        """How bad this record is; None where it does not log what the rule looks at.
 
         Every rule that a run logs something for is asked about every record, in the
         order of the file. Must return `QUIET` itself, not an equal copy, when nothing
@@ -134,13 +134,13 @@ class Detector(ABC):
 
     @abstractmethod
     def headline(self, finding: Finding) -> str:
-        """One sentence with the numbers and their units."""
+        """One line with the numbers and their units."""
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """The numbers behind the sentence.
+        """The numbers behind the headline.
 
         Args:
-            finding: what the verdict rests on.
+            finding: what the verdict is based on.
             names: what the rule calls value, baseline and threshold.
 
         Returns:
@@ -149,7 +149,7 @@ class Detector(ABC):
         return names.of(finding)
 
     def subject(self, finding: Finding) -> Subject | None:
-        """What the sentence speaks of, where that need not be the first of the rule's metrics that is logged."""
+        """What the headline is about, where that need not be the first of the rule's metrics that is logged."""
         return None
 
     def began(self) -> tuple[int, int] | None:
@@ -193,7 +193,7 @@ class RuleSpec(Struct):
         title: the symptom in two or three words, for a badge.
         family: what kind of symptom (gradient, entropy, straggler, …).
         group: learning or system.
-        metrics: canonical names it looks at; the first is what a verdict speaks of.
+        metrics: canonical names it looks at; the first is what a verdict is about.
         measures: what is compared with the thresholds, where it is not the first metric itself.
         detector: makes what looks at the records, from the thresholds; None
             where something else decides (silence needs a clock, restarts a file).
@@ -205,13 +205,13 @@ class RuleSpec(Struct):
         applies: whether it makes sense for an algorithm with these traits.
         is_fact: INFO findings are facts about the run, not a state that lasts.
         runs_always: looks at every record, not only at those of runs that log one of `metrics`.
-        needs_ranks: says something only of runs whose ranks each say what they did.
+        needs_ranks: applies only to runs whose ranks each log their own durations.
         accepts_late: also judges rows that belong to an earlier step (evaluations).
-        resets_on_phase: compares with what a new phase of the run makes meaningless, and begins anew with it.
+        resets_on_phase: has a baseline that a new phase of the run invalidates; resets with it.
         evidence: what the numbers of its findings are called.
         why: why it matters.
         causes: likely causes, likeliest first.
-        next: canonical names of what to look at next, in order.
+        next: canonical names of related metrics, in the order to check.
         sources: where formula and thresholds come from.
     """
 

@@ -49,13 +49,13 @@ class LearningRateChange(Detector):
             self.raised, self.raised_at = finding, context.record
             self.place = context.observation.record, context.observation.step
         self.last = value
-        # What still rises is a warm-up; what has stopped to has shown its height.
+        # A rate that still rises is warming up; one that has stopped has reached its peak.
         self.settled = 0 if before is None or value > before else self.settled + (value > 0.0)
         self.highest = max(self.highest, value)
         return finding
 
     def _look_for_consequences(self, context: RuleContext) -> None:
-        """A rate that was raised, by less than is a fault as such, just before the optimiser lost its footing."""
+        """A rate raised by less than a fault, just before the optimiser became unstable."""
         near = self.thresholds["near"]
         assert self.raised is not None
         if any(abs(context.alarms.get(family, -inf) - self.raised_at) <= near for family in _UNSTABLE):
@@ -84,28 +84,28 @@ class LearningRateChange(Detector):
         return finding
 
     def began(self) -> tuple[int, int] | None:
-        """Where it was raised, if what came of it is the verdict."""
+        """Where it was raised, if the verdict is about the instability after it."""
         return self.place if self.jumped is not None and self.jumped.words else None
 
     def headline(self, finding: Finding) -> str:
         """From what to what."""
         ratio = finding.extra[0]
-        how = f"{number(ratio)} times higher" if ratio > 1 else f"{number(1 / ratio)} times lower"
-        unseen = " than it has ever been in this run" if finding.level >= WARN else ""
+        how = f"{number(ratio)}× higher" if ratio > 1 else f"{number(1 / ratio)}× lower"
+        unseen = ", highest in this run" if finding.level >= WARN else ""
         if finding.words:
-            unseen = ", and the optimiser lost its footing within a few records"
+            unseen = "; optimiser unstable within a few records"
         return f"learning rate {finding.baseline:.3g} → {finding.value:.3g}: {how}{unseen}"
 
 
 class StuckLearningRate(Detector):
-    """L9: the learning rate stays 0 while gradients flow, or went there without a schedule that leads to it."""
+    """L9: the learning rate stays 0 while gradients flow, or dropped to 0 off schedule."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.last = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Zero for long is information; from a height, or together with a NaN gradient, it is a fault."""
+        """0 for long is INFO; a sudden drop to 0, or 0 with a NaN gradient, is a fault."""
         value = context.values.get("lr")
         if value is None:
             return None
@@ -122,10 +122,10 @@ class StuckLearningRate(Detector):
     def headline(self, finding: Finding) -> str:
         """What the three cases mean."""
         if finding.level >= CRIT:
-            return "learning rate stuck at 0 with gradients that are not numbers: every update is skipped"
+            return "learning rate stuck at 0 with NaN/Inf gradients: every update is skipped"
         if finding.level >= WARN:
-            return f"learning rate {finding.baseline or 0.0:.3g} → 0 at once: nothing is learned any more"
-        return "learning rate still 0: warm-up has not begun"
+            return f"learning rate {finding.baseline or 0.0:.3g} → 0 within one record: no more updates"
+        return "learning rate still 0: warm-up has not started"
 
 
 RULES = (
@@ -136,33 +136,33 @@ RULES = (
         group=Group.SYSTEM,
         metrics=(),
         detector=None,
-        condition="The trainer's own rows repeat a step already passed, or the file was truncated: a fact; a new "
-        "segment begins and every baseline with it.",
+        condition="The trainer logs a step it has already passed, or the file was truncated: a fact; a new "
+        "segment begins and every baseline resets.",
         is_fact=True,
-        why="What was usual before a restart need not be usual after it: caches are cold and the schedule may differ.",
+        why="Baselines from before a restart may not hold after it: caches are cold and the schedule may differ.",
         causes=("resumed from a checkpoint", "relaunched under the same name"),
         next=("lr", "time_step", "reward_mean"),
         sources="veRL opens its JSONL with mode 'wb' (tracking.py): a relaunch truncates in place.",
     ),
     RuleSpec(
         id="L8",
-        title="learning rate",
+        title="learning-rate change",
         family="lr",
         group=Group.LEARNING,
         metrics=("lr",),
         detector=LearningRateChange,
         condition="Changed by more than `info` times between two records of a steady schedule: a fact. WARN, for "
-        "`shown` records, where it is `warn` times above everything before, after `settled` records in which it did "
-        "not rise: no warm-up or restart of a schedule does that. Or where a verdict on gradient, loss, KL, clipping, "
+        "`shown` records, where it is `warn` times above its previous maximum, after `settled` records in which it "
+        "did not rise: no warm-up or schedule restart does that. Or where a verdict on gradient, loss, KL, clipping, "
         "ratio or entropy begins within `near` records of a rise.",
         thresholds={"info": 2.0, "warn": 5.0, "settled": 5, "shown": 10, "near": 5},
         n_of_m={},
         is_fact=True,
-        evidence=EvidenceNames("lr", "lr before", threshold=""),
+        evidence=EvidenceNames("lr", "previous lr", threshold=""),
         why="When loss, KL and gradient jump together, the schedule is the first thing to check.",
-        causes=("a scheduler that was restarted on resume", "the end of warm-up", "a wrong number in a phase's config"),
+        causes=("scheduler restarted on resume", "end of warm-up", "a wrong value in a phase's config"),
         next=("kl_ref", "kl_old", "clip_frac", "grad_norm", "entropy"),
-        sources="health rules of the field: check the schedule first; the fivefold line is judgement.",
+        sources="common practice: check the schedule first; the fivefold threshold is judgement.",
     ),
     RuleSpec(
         id="L9",
@@ -171,14 +171,14 @@ RULES = (
         group=Group.LEARNING,
         metrics=("lr",),
         detector=StuckLearningRate,
-        condition="Exactly 0 in 10 records in a row among the first `until`: INFO; CRIT with a gradient that is not a "
-        "number. Exactly 0 in 5 in a row, from above `height` of its largest at once: WARN.",
+        condition="Exactly 0 in 10 records in a row among the first `until`: INFO; CRIT with a NaN or "
+        "infinite gradient. Exactly 0 in 5 in a row, straight from above `height` of its maximum: WARN.",
         thresholds={"until": 200, "height": 0.3},
         n_of_m={INFO: NOfM(10, 10), WARN: NOfM(5, 5), CRIT: NOfM(3, 3)},
-        why="Nothing is learned while it is 0; a schedule that ends there comes down to it.",
+        why="Nothing is learned while it is 0; a schedule that ends at 0 decays to it.",
         causes=(
             "warm-up measured in the wrong unit",
-            "an optimiser step skipped on overflow, and the scheduler with it",
+            "optimiser and scheduler steps skipped on overflow",
         ),
         next=("grad_norm", "loss"),
         sources="stored logs of fp16 runs with learning rate 0 and NaN gradients.",

@@ -1,6 +1,6 @@
 """Stability of the optimiser: gradient norm and loss.
 
-Isolated spikes of the gradient of ten to thirty times the usual are routine on
+Isolated gradient spikes of ten to thirty times the baseline are routine on
 runs that end well; what counts is repetition, size, or a steady climb. Never "the
 loss does not fall": a policy-gradient surrogate is about 0 by construction,
 changes sign freely, and may rise while the policy learns.
@@ -30,8 +30,8 @@ _NO_CONTRAST = 0.99
 class GradientSpike(Detector):
     """O1: gradient norm against the median of the 50 records before it.
 
-    The base never falls below a fifth of the run's own start, so that a solved
-    task, whose gradient is almost nothing, does not make a spike of everything.
+    The baseline never falls below a fifth of run start, so that a saturated task,
+    whose gradient is near 0, does not turn everything into a spike.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -44,7 +44,7 @@ class GradientSpike(Detector):
         self.info, self.warn, self.crit = thresholds["info"], thresholds["warn"], thresholds["crit"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """A ratio, and how often it was large lately."""
+        """A ratio, and how often it was large recently."""
         value = context.values.get("grad_norm")
         if value is None:
             return None
@@ -58,7 +58,7 @@ class GradientSpike(Detector):
         flat = context.reward.zero_share
         has_contrast = flat is None or flat < _NO_CONTRAST
         if has_contrast:
-            # A batch without contrast has no gradient, which says nothing of what one usually is.
+            # A zero-variance batch has no gradient: it does not count for the baseline.
             window.push(value)
             if not start.is_final:
                 start.push(value)
@@ -94,7 +94,7 @@ class GradientSpike(Detector):
         return Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
 
     def _is_loss_outlier(self, loss: float | None) -> bool:
-        """The loss of the same record is as far out, in either direction: a second witness."""
+        """The loss of the same record is as far out, in either direction: a second sign."""
         if loss is None or len(self.losses) <= _MIN_SAMPLES:
             return False
         before = list(self.losses)[:-1]
@@ -103,23 +103,23 @@ class GradientSpike(Detector):
     def headline(self, finding: Finding) -> str:
         """Value, factor and how often."""
         ratio, often = finding.extra
-        repeated = f", {often:.0f} of 10 records" if often >= 2 else ""
+        repeated = f", {often:.0f} of the last 10 records" if often >= 2 else ""
         return (
-            f"gradient norm {number(finding.value)}: {number(ratio)}× the usual "
+            f"gradient norm {number(finding.value)}: {number(ratio)}× baseline "
             f"{number(finding.baseline or 0)}{repeated}"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Value, usual value, factor."""
+        """Value, baseline, factor."""
         return (
             *names.of(finding),
             Evidence("factor", finding.extra[0]),
-            Evidence("raised in last 10", finding.extra[1]),
+            Evidence("high in last 10", finding.extra[1]),
         )
 
 
 class GradientDrift(Detector):
-    """O2: a steady climb of the gradient norm, judged on medians of ten records."""
+    """O2: a steady rise of the gradient norm, judged on medians of ten records."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -127,7 +127,7 @@ class GradientDrift(Detector):
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Speaks once per block of ten records."""
+        """Gives a finding once per block of ten records."""
         value = context.values.get("grad_norm")
         if value is None or context.is_lr_rising:
             return None
@@ -145,7 +145,7 @@ class GradientDrift(Detector):
 
     def headline(self, finding: Finding) -> str:
         """How much in how long."""
-        return f"gradient norm has climbed {number(finding.extra[0])}× in 100 records, to {number(finding.value)}"
+        return f"gradient norm {number(finding.value)}: up {number(finding.extra[0])}× in 100 records"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Where it came from and where it is."""
@@ -153,7 +153,7 @@ class GradientDrift(Detector):
 
 
 class VanishingGradient(Detector):
-    """O4: the gradient norm has all but gone while there is something left to learn."""
+    """O4: the gradient norm has nearly vanished while there is something left to learn."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -161,7 +161,7 @@ class VanishingGradient(Detector):
         self.loss = Frozen(skip=0, size=5, minimum=1)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the run's own start; silent on a solved task, in the last of a schedule, and where a loss is gone."""
+        """Against run start; silent on a saturated task, at the end of a schedule, and where the loss is near 0."""
         value, loss = context.values.get("grad_norm"), context.values.get("loss")
         if loss is not None and not self.loss.is_final:
             self.loss.push(loss)
@@ -182,10 +182,10 @@ class VanishingGradient(Detector):
         return Finding(WARN, value, start.value, line)
 
     def headline(self, finding: Finding) -> str:
-        """Now and at the start."""
+        """Before and now."""
         return (
-            f"gradient norm {number(finding.value)}, was {number(finding.baseline or 0)} at the start, and there is "
-            f"something left to learn"
+            f"gradient norm {number(finding.baseline or 0)} → {number(finding.value)} since run start, although the "
+            f"task is not saturated"
         )
 
 
@@ -221,12 +221,12 @@ class LossJump(Detector):
         return Finding(level, value, median, median + (line if distance > 0 else -line))
 
     def headline(self, finding: Finding) -> str:
-        """Now and usual."""
-        return f"loss {number(finding.value)}, usually {number(finding.baseline or 0)}"
+        """Now and baseline."""
+        return f"loss {number(finding.value)} (baseline {number(finding.baseline or 0)})"
 
 
 class LossDiverging(Detector):
-    """O16: a loss that is to fall stands well above everything: its best level and its start."""
+    """O16: a loss to minimise is well above both its best level and its start."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -263,7 +263,7 @@ class LossDiverging(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Best level and now."""
-        return f"loss {number(finding.value)} (median of ten), its best was {number(finding.baseline or 0)}"
+        return f"loss {number(finding.value)} (best 10-record average {number(finding.baseline or 0)})"
 
 
 RULES = (
@@ -281,16 +281,16 @@ RULES = (
         thresholds={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
         clear_after=10,
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("grad_norm", "usual", threshold=""),
-        why="Spikes come before divergence when they repeat or are huge; a lone one of ten to thirty times the "
-        "usual is "
+        evidence=EvidenceNames("grad_norm", "baseline", threshold=""),
+        why="Spikes precede divergence when they repeat or are huge; a lone one of ten to thirty times the "
+        "baseline is "
         "routine on runs that end well.",
         causes=(
             "a bad or very long batch",
             "learning rate too high",
             "the ratio blowing up on rare tokens",
             "no gradient clipping",
-            "training and inference that disagree",
+            "rollout/train mismatch",
         ),
         next=("off_policy_kl", "response_len_max", "clip_frac", "lr", "entropy", "reward_mean"),
         sources="Measured on published veRL PPO runs: lone spikes of 18× and 31× without harm; ocamler-grpo: 111, then "
@@ -298,39 +298,39 @@ RULES = (
     ),
     RuleSpec(
         id="O2",
-        title="gradient climbing",
+        title="gradient norm rising",
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
         detector=GradientDrift,
         condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) by more than "
         "`warn`× over 100 "
-        "records, to at least twice the start, after the learning rate's warm-up.",
+        "records, to at least twice run start, after the learning rate's warm-up.",
         thresholds={"warn": 3.0, "monotony": 0.55},
         clear_after=3,
         warm_up=100,
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("grad_norm", "100 records ago", threshold=""),
-        why="A steady climb, without a spike, is how a growing mismatch between training and inference shows.",
-        causes=("training and inference that disagree", "entropy running up", "a curriculum that grows harder"),
+        why="A steady rise without spikes is the sign of a growing rollout/train mismatch.",
+        causes=("rollout/train mismatch", "rising entropy", "a harder curriculum"),
         next=("off_policy_kl", "rollout_prob_diff_mean", "entropy", "clip_frac", "response_len_mean"),
         sources="prime-rl docs/training.md; veRL FAQ (rising gradient norm: look at rollout_probs_diff_mean).",
     ),
     RuleSpec(
         id="O4",
-        title="gradient vanishing",
+        title="vanishing gradient",
         family="gradient",
         group=Group.LEARNING,
         metrics=("grad_norm",),
         detector=VanishingGradient,
-        condition="Below `warn` of the run's own start in 10 of 15 records while the reward is not at its top, groups "
-        "still differ and the learning rate is above a twentieth of its largest; without a reward, while the loss is "
+        condition="Below `warn` of run start in 10 of 15 records while the reward is not at its top, groups still have "
+        "variance and the learning rate is above a twentieth of its maximum; without a reward, while the loss is "
         "above `learned` of its first five records.",
         thresholds={"warn": 0.05, "learned": 0.3},
         n_of_m={WARN: NOfM(10, 15), INFO: NOfM(10, 15)},
         warm_up=33,
-        why="Nothing more is being learned although something could be.",
-        causes=("the learning rate schedule has ended", "groups without contrast", "a policy without entropy"),
+        why="Learning has stopped although the task is not saturated.",
+        causes=("end of the learning-rate schedule", "zero-variance groups", "entropy near 0"),
         next=("lr", "zero_std_frac", "entropy", "reward_mean"),
         sources="judgement, on the ranges of published runs.",
     ),
@@ -343,14 +343,14 @@ RULES = (
         detector=LossJump,
         condition="Farther than `warn` × max(1.4826 MAD, `floor`) from the median of the 50 records before, and "
         "larger, in 3 "
-        "of 5 records: WARN. More than `crit`× its usual size in 3 of 5: CRIT. INFO only while the learning rate "
+        "of 5 records: WARN. More than `crit`× its baseline in 3 of 5: CRIT. INFO only while the learning rate "
         "warms up.",
         thresholds={"warn": 10.0, "floor": 0.02, "crit": 100.0},
         n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
-        evidence=EvidenceNames("loss", "usual"),
-        why="A loss that leaves its range and stays there is an update that went wrong; its level as such says little.",
-        causes=("learning rate too high", "a KL term that blows up", "a change of data"),
+        evidence=EvidenceNames("loss", "baseline"),
+        why="A loss that leaves its range and stays there is a sign of a bad update; its level alone means little.",
+        causes=("learning rate too high", "a diverging KL term", "a change of data"),
         next=("grad_norm", "kl_ref", "lr", "entropy", "reward_mean"),
         sources="judgement; TRL issue 2703 and open-r1 issue 239 on losses that rise while the policy learns.",
     ),
@@ -361,15 +361,15 @@ RULES = (
         group=Group.LEARNING,
         metrics=("loss",),
         detector=LossDiverging,
-        condition="Objectives that should fall: median of ten above `warn` times the start, above its best by as much "
-        "again (at least `floor`), and out of the start by `sigmas` robust deviations, in 3 of 5 records: WARN.",
+        condition="Losses to minimise: median of ten above `warn` times run start, above its best by as much again "
+        "(at least `floor`), and `sigmas` robust deviations away from run start, in 3 of 5 records: WARN.",
         thresholds={"warn": 2.0, "floor": 0.2, "sigmas": 4.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5)},
         warm_up=10,
         applies=applicability.has_loss_to_minimise,
-        evidence=EvidenceNames("loss", "best level"),
-        why="A supervised loss above where it began has lost what the model knew before.",
-        causes=("learning rate too high", "a change of data", "half precision that overflows"),
+        evidence=EvidenceNames("loss", "best 10-record average"),
+        why="A supervised loss above its start means that the model is worse than before training.",
+        causes=("learning rate too high", "a change of data", "half-precision overflow"),
         next=("grad_norm", "lr", "val_loss", "token_accuracy"),
         sources="judgement; never for policy gradients, whose surrogate means nothing by its level.",
     ),

@@ -1,8 +1,7 @@
-"""Stages: does a part of the step take more than its share?
+"""Stages: does one stage take too much of the step time?
 
-A share that a run has from its start is how it was set up, and information; a
-share that grows is news. Who waits for whom only means something where
-generation and training run apart.
+A share that a run has from its start is its setup, and INFO; a growing share is
+a fault. Idle times only matter where generation and training are disaggregated.
 """
 
 from __future__ import annotations
@@ -33,26 +32,26 @@ from rltop.units import duration, number, percent
 
 _MIN_SAMPLES = 10
 _KNOWN_RECORDS = 64
-"""By then the baselines of stages that are logged stand."""
+"""By then the baselines of logged stages are final."""
 _EVERY = 4
-"""Nobody is in a hurry to hear of a side stage, or of time that is not measured: every fourth record is looked at."""
+"""Non-core stages and unaccounted time are not urgent: every fourth record is looked at."""
 _REPORTED = ("time_adv", "time_reward", "time_ref", "time_old_log_prob", "time_values", "time_dump", "time_load_data")
 _LIGHT = frozenset({"time_adv", "time_reward", "time_dump", "time_load_data"})
-"""Stages that should be next to nothing; the others are passes over the whole batch."""
+"""Stages that should take next to no time; the others are passes over the whole batch."""
 
 
 class IdleShare(Detector):
-    """P9, P10: the share of the step that one side waits for the other."""
+    """P9, P10: the share of step time that one side waits for the other."""
 
     def __init__(self, thresholds: Mapping[str, float], *, share: str, seconds: str, who: str, bound: str) -> None:
-        """Watch one side's waiting.
+        """Watch one side's idle time.
 
         Args:
             thresholds: by name.
             share: canonical name of the logged share.
             seconds: canonical name of the waiting time, where the share is not logged.
-            who: who waits for whom, for the sentence.
-            bound: what that makes the bottleneck, for the sentence.
+            who: which side is idle, for the headline.
+            bound: what that makes the bottleneck, for the headline.
         """
         super().__init__(thresholds)
         self.share, self.seconds, self.who, self.bound = share, seconds, who, bound
@@ -79,13 +78,13 @@ class IdleShare(Detector):
         return Finding(WARN if has_risen else INFO, value, base, thresholds["info"])
 
     def headline(self, finding: Finding) -> str:
-        """Share, start, and what that makes the bottleneck."""
-        start = f", {percent(finding.baseline)} at the start" if finding.baseline is not None else ""
-        return f"{self.who} {percent(finding.value)} of the time{start}: {self.bound}"
+        """Share, baseline, and the bottleneck."""
+        start = f" ({percent(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        return f"{self.who} {percent(finding.value)} of step time{start}: {self.bound}"
 
 
 class WeightSync(Detector):
-    """P11: bringing the new weights to the samplers."""
+    """P11: syncing new weights to the samplers."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -93,7 +92,7 @@ class WeightSync(Detector):
         self.seconds = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """As a share of the step against the start, and in seconds against what is usual."""
+        """As a share of the step against run start, and in seconds against the baseline."""
         seconds, step = context.values.get("time_weight_sync"), context.values.get("time_step")
         if seconds is None or not step or seconds < 0.0:
             return None
@@ -111,20 +110,17 @@ class WeightSync(Detector):
         return Finding(WARN if has_risen else INFO, share, base, thresholds["share"], (seconds, window.median))
 
     def headline(self, finding: Finding) -> str:
-        """Seconds, usual seconds, share."""
+        """Seconds, baseline seconds, share."""
         seconds, usual = finding.extra
-        return (
-            f"weight synchronisation {duration(seconds)}, usually {duration(usual)}: {percent(finding.value)} of the "
-            "step"
-        )
+        return f"weight sync {duration(seconds)} (baseline {duration(usual)}): {percent(finding.value)} of step time"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Share, start, line, seconds."""
+        """Share, baseline, threshold, seconds."""
         return (*names.of(finding), Evidence("seconds", finding.extra[0], Unit.SECONDS))
 
 
 class AuxiliaryStage(Detector):
-    """P12: a stage beside generation and update takes a part of the step that it should not."""
+    """P12: a stage other than generation and update takes too much of the step."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
@@ -174,18 +170,18 @@ class AuxiliaryStage(Detector):
         return Subject(f"time_{finding.words[0]}")
 
     def headline(self, finding: Finding) -> str:
-        """Which stage, how long, how much of the step."""
+        """Which stage, its time, its share of the step."""
         seconds, base = finding.extra
-        start = f", {duration(base)} at the start" if base else ""
-        return f"stage {finding.words[0]} takes {duration(seconds)}{start}: {percent(finding.value)} of the step"
+        start = f" ({duration(base)} at run start)" if base else ""
+        return f"{finding.words[0]}: {percent(finding.value)} of step time, {duration(seconds)}{start}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Share, line, seconds."""
+        """Share, threshold, seconds."""
         return (*names.of(finding), Evidence("seconds", finding.extra[0], Unit.SECONDS))
 
 
 class Unexplained(Detector):
-    """P14: time of the step that no stage accounts for."""
+    """P14: step time that no logged stage accounts for."""
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Only where stages follow one another: where they overlap, their sum says nothing."""
@@ -205,15 +201,14 @@ class Unexplained(Detector):
 
     def headline(self, finding: Finding) -> str:
         """How much."""
-        return f"{duration(finding.extra[0])} of the step, {percent(finding.value)}, belong to no stage that is logged"
+        return f"{percent(finding.value)} of step time unaccounted for ({duration(finding.extra[0])})"
 
 
 def _preemptions(thresholds: Mapping[str, float]) -> Above:
     return Above(
         thresholds,
         metric="preempted_mean",
-        text=f"each rollout is put back {{value}} times on average, line {number(thresholds['warn'])}: "
-        "the cache is full",
+        text=f"{{value}} preemptions per rollout on average (threshold {number(thresholds['warn'])}): KV cache full",
     )
 
 
@@ -223,45 +218,45 @@ _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
 RULES = (
     RuleSpec(
         id="P9",
-        title="trainer waits",
+        title="trainer idle",
         family="performance",
         group=Group.SYSTEM,
         metrics=("trainer_idle_frac", "time_wait_data"),
         detector=lambda thresholds: IdleShare(
-            thresholds, share="trainer_idle_frac", seconds="time_wait_data", who="the trainer waits for rollouts",
+            thresholds, share="trainer_idle_frac", seconds="time_wait_data", who="trainer idle",
             bound="generation is the bottleneck",
         ),
-        condition="Where generation and training run apart: waiting above `info` of the step in 10 of 15 records: "
-        "INFO; and above `rise`× the run's start: WARN; likewise above `crit`: CRIT.",
+        condition="Where generation and training are disaggregated: idle above `info` of the step in 10 of 15 records: "
+        "INFO; and above `rise`× run start: WARN; likewise above `crit`: CRIT.",
         thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
         n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
-        evidence=EvidenceNames("share of the time", "at the start", Unit.FRACTION),
-        why="The trainer's machines idle while the samplers work.",
-        causes=("too few samplers", "answers that grow", "a few very long rollouts", "a sampler that was lost"),
+        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        why="The training GPUs idle while the samplers work.",
+        causes=("too few samplers", "growing completions", "a few very long rollouts", "a lost sampler"),
         next=("time_gen", "queue_size", "response_len_mean", "time_gen_sample_max", "preempted_max"),
-        sources="veRL docs/advance/fully_async.md: 0.15 to 0.22 in practice; in one pool of machines it is no signal.",
+        sources="veRL docs/advance/fully_async.md: 0.15 to 0.22 in practice; when colocated it is no signal.",
     ),
     RuleSpec(
         id="P10",
-        title="samplers wait",
+        title="samplers idle",
         family="performance",
         group=Group.SYSTEM,
         metrics=("rollouter_idle_frac", "time_wait_policy"),
         detector=lambda thresholds: IdleShare(
             thresholds, share="rollouter_idle_frac", seconds="time_wait_policy",
-            who="the samplers wait for the trainer", bound="training is the bottleneck",
+            who="samplers idle", bound="training is the bottleneck",
         ),
-        condition="Waiting above `info` of the step in 10 of 15 records: INFO; and above `rise`× the run's start: "
+        condition="Idle above `info` of the step in 10 of 15 records: INFO; and above `rise`× run start: "
         "WARN; likewise above `crit`: CRIT.",
         thresholds={"info": 0.3, "crit": 0.7, "rise": 1.5},
         n_of_m=_WAITING,
         warm_up=13,
         applies=applicability.is_disaggregated,
-        evidence=EvidenceNames("share of the time", "at the start", Unit.FRACTION),
-        why="The samplers' machines idle while the trainer works.",
-        causes=("too few training machines", "a slow weight synchronisation", "a slow update"),
+        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        why="The sampler GPUs idle while the trainer works.",
+        causes=("too few training GPUs", "slow weight sync", "a slow update"),
         next=("time_update_actor", "time_weight_sync", "queue_size", "staleness_mean", "mfu"),
         sources="the mirror of P9.",
     ),
@@ -271,44 +266,44 @@ RULES = (
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_weight_sync",),
-        measures="share of the step",
+        measures="share of step time",
         detector=WeightSync,
-        condition="Above `share` of the step in 5 of 10 records: INFO; and above `rise`× the start's share and "
+        condition="Above `share` of the step in 5 of 10 records: INFO; and above `rise`× its share at run start and "
         "`floor_s` seconds, or above `jump`× the median of 50 records and `floor_s` seconds: WARN.",
         thresholds={"share": 0.15, "rise": 1.5, "jump": 3.0, "floor_s": 5.0},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("share of the step", "at the start", Unit.FRACTION),
-        why="Neither sampler nor trainer works meanwhile, and a synchronisation that fails leaves an old sampler.",
-        causes=("a slow or shared network", "weights sent through a file system", "a sampler that restarts"),
+        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        why="Samplers and trainer idle during the sync, and a failed sync leaves the samplers on old weights.",
+        causes=("a slow or shared network", "weights sent through a file system", "a restarting sampler"),
         next=("time_step", "off_policy_kl", "staleness_mean", "time_gen"),
         sources="judgement.",
     ),
     RuleSpec(
         id="P12",
-        title="side stage",
+        title="non-core stage slow",
         family="performance",
         group=Group.SYSTEM,
         metrics=_REPORTED,
-        measures="share of the step",
+        measures="share of step time",
         detector=AuxiliaryStage,
         condition="Advantages, reward, dumps or data loading above `light` of the step, log-probabilities, reference "
         "or values above `heavy`, in 5 of 10 records (from the 65th on every fourth is looked at): INFO; grown more "
-        "than `rise`× since the start, or a light stage above `absurd`: WARN.",
+        "than `rise`× since run start, or a light stage above `absurd`: WARN.",
         thresholds={"light": 0.1, "heavy": 0.25, "rise": 3.0, "absurd": 0.5},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("share of the step", "at the start", Unit.FRACTION),
-        why="What should be a side line holds up generation and update.",
+        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        why="A stage that should be cheap holds up generation and update.",
         causes=(
-            "a judge, sandbox or reward server that is overloaded",
+            "an overloaded judge, sandbox or reward server",
             "a computation on the wrong device",
             "slow shared storage",
         ),
         next=("time_reward", "time_adv", "time_old_log_prob", "tool_failure_frac", "time_step"),
-        sources="veRL issue 336 (advantages took 10,752 s); the lines are judgement.",
+        sources="veRL issue 336 (advantages took 10,752 s); thresholds are judgement.",
     ),
     RuleSpec(
         id="P13",
@@ -317,31 +312,31 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("preempted_mean",),
         detector=_preemptions,
-        condition="Mean number of preemptions per rollout above `warn` in 5 of 10 records; -1 means not known.",
+        condition="Mean number of preemptions per rollout above `warn` in 5 of 10 records; -1 means unknown.",
         thresholds={"warn": 0.1},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
-        why="A rollout that is put back computes its cache anew, and the step waits for it.",
-        causes=("memory for the cache too small", "too many sequences at once", "answers that grow"),
+        why="A preempted rollout recomputes its KV cache, and the step waits for it.",
+        causes=("KV cache too small", "too many concurrent sequences", "growing completions"),
         next=("preempted_max", "response_len_max", "time_gen", "mem_reserved_gb"),
-        sources="veRL agent_loop.py (num_preempted); the line is judgement.",
+        sources="veRL agent_loop.py (num_preempted); the threshold is judgement.",
     ),
     RuleSpec(
         id="P14",
-        title="unexplained time",
+        title="unaccounted step time",
         family="performance",
         group=Group.SYSTEM,
         metrics=("time_step",),
-        measures="unexplained share of the step",
+        measures="unaccounted share of step time",
         detector=Unexplained,
-        condition="Stages explain less than 1 - `info` of the step, checkpoint and validation apart, in 5 of 8 "
+        condition="Stages account for less than 1 - `info` of the step, checkpoint and validation apart, in 5 of 8 "
         "records, of which every fourth is looked at: INFO. Not where stages overlap.",
         thresholds={"info": 0.2},
         n_of_m={INFO: NOfM(5, 8)},
-        evidence=EvidenceNames("share of the step", "at the start", Unit.FRACTION),
-        why="Time that nobody measures is time that nobody looks at.",
-        causes=("a stage that is not timed", "data loading", "garbage collection or logging"),
+        evidence=EvidenceNames("share of step time", "baseline (run start)", Unit.FRACTION),
+        why="Time that is not measured cannot be attributed to a stage.",
+        causes=("an untimed stage", "data loading", "garbage collection or logging"),
         next=("time_step", "time_gen", "time_load_data", "time_dump"),
-        sources="veRL's reference log: stages explain 99.8 % of the step.",
+        sources="veRL's reference log: stages account for 99.8 % of the step.",
     ),
 )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Off-policyness: how old is what the policy is trained on?
+"""Staleness: how old are the rollouts the policy is trained on?
 
-How much staleness is tolerable is a setting of the run: what it began with is
-its own business, a climb from there is not.
+Tolerable staleness is a setting of the run: its level at run start is intended,
+a rise from there is not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Staleness(Detector):
         self.start = Frozen(skip=5, size=20, minimum=5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """The mean against lines and the run's start; the worst together with what is thrown away."""
+        """The mean against thresholds and run start; the oldest together with what is discarded."""
         values, thresholds = context.values, self.thresholds
         mean, worst = values.get("staleness_mean"), values.get("staleness_max")
         if mean is None and worst is None:
@@ -45,14 +45,14 @@ class Staleness(Detector):
         return Finding(WARN if has_risen else INFO, mean, base, thresholds["warn"])
 
     def headline(self, finding: Finding) -> str:
-        """Age, and what it began with."""
+        """Staleness now and at run start."""
         if finding.level is CRIT:
             return (
-                f"the oldest rollouts are {number(finding.value)} versions old and {percent(finding.extra[0])} are "
-                "cancelled for age"
+                f"oldest rollouts {number(finding.value)} policy versions old; {percent(finding.extra[0])} "
+                "cancelled as stale"
             )
-        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
-        return f"rollouts are {number(finding.value)} policy versions old on average{start}"
+        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        return f"mean staleness {number(finding.value)} policy versions{start}"
 
 
 _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
@@ -65,21 +65,21 @@ RULES = (
         group=Group.LEARNING,
         metrics=("staleness_mean", "staleness_max"),
         detector=Staleness,
-        condition="Mean above `warn` versions and above `rise`× the run's start in 5 of 10 records: WARN; high from "
-        "the start: INFO. Oldest at `limit` or above while more than `dropped` of the rollouts are cancelled: CRIT.",
+        condition="Mean above `warn` versions and above `rise`× run start in 5 of 10 records: WARN; high from "
+        "run start: INFO. Oldest at `limit` or above while more than `dropped` of the rollouts are cancelled: CRIT.",
         thresholds={"warn": 2.0, "rise": 1.5, "limit": 8.0, "dropped": 0.1},
         n_of_m=_FIVE_OF_TEN,
         warm_up=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("policy versions", "at the start", Unit.COUNT),
-        why="Rollouts of an older policy pull the update towards where that policy was.",
+        evidence=EvidenceNames("policy versions", "baseline (run start)", Unit.COUNT),
+        why="Stale rollouts bias the update towards an older policy.",
         causes=(
-            "generation that is too slow for the trainer",
+            "generation too slow for the trainer",
             "a few very long rollouts",
-            "a queue that is too long",
-            "weights that are synchronised too rarely",
+            "queue too long",
+            "weights synced too rarely",
         ),
         next=("off_policy_kl", "is_ess", "queue_size", "rollouter_idle_frac", "time_weight_sync", "clip_frac"),
-        sources="prime-rl (8 versions at most by default); the climb against the start is judgement.",
+        sources="prime-rl (8 versions at most by default); the rise over run start is judgement.",
     ),
 )

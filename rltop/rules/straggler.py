@@ -1,8 +1,8 @@
-"""Stragglers and balance: who makes the others wait?
+"""Stragglers and sequence-length imbalance.
 
-A group whose longest answer is three times its median is ordinary; how much is
-ordinary depends on the group's size and on the run. Sequence balance is judged
-on what the ranks really got, not on what came in.
+A longest completion of three times its group's median is ordinary; how much is
+ordinary depends on the group size and on the run. Imbalance is judged on the
+tokens the ranks really got, after balancing.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rltop.units import duration, number, percent
 
 
 class GroupStraggler(Detector):
-    """P5: longest answer over the median of its group, averaged over groups.
+    """P5: longest completion over the median of its group, averaged over groups.
 
-    The line is what is usual for the group's size and twice the run's own
-    start, whichever is more.
+    The threshold is what is typical for the group size and twice run start,
+    whichever is more.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -33,7 +33,7 @@ class GroupStraggler(Detector):
         self.strong = DatedNOfMCounter(3, 5)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Counts n of m itself: 5 of 10 above the line, or 3 of 5 at twice the line."""
+        """Counts n of m itself: 5 of 10 above the threshold, or 3 of 5 at twice the threshold."""
         value = context.values.get("group_len_ratio")
         if value is None:
             return None
@@ -53,31 +53,31 @@ class GroupStraggler(Detector):
         return Finding(WARN, value, base, line, (float(context.group_size or 0),))
 
     def began(self) -> tuple[int, int] | None:
-        """The first record above the line, not the one at which it had lasted."""
+        """The first record above the threshold, not the one at which it had lasted."""
         return (self.lasting if self.lasting.is_met else self.strong).began
 
     def _usual(self, group_size: int | None) -> float:
         return self.thresholds["warn"] if group_size is None else expected_ratio(group_size).one_group
 
     def headline(self, finding: Finding) -> str:
-        """Ratio, and what is usual."""
-        size = f" for {finding.extra[0]:.0f} per group" if finding.extra[0] else ""
-        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
+        """Ratio, baseline and threshold."""
+        size = f" for groups of {finding.extra[0]:.0f}" if finding.extra[0] else ""
+        start = f"; {number(finding.baseline)} at run start" if finding.baseline is not None else ""
         return (
-            f"longest answer is {number(finding.value)}× the median of its group (line "
+            f"longest completion {number(finding.value)}× its group's median (threshold "
             f"{number(finding.threshold or 0)}{size}{start})"
         )
 
 
 class GroupInequality(Detector):
-    """P7: Gini coefficient of the lengths inside a group: information, beside P5."""
+    """P7: Gini coefficient of the lengths within a group: INFO, beside P5."""
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """An absolute line, and a distance from the run's own start."""
+        """An absolute threshold, and a distance from run start."""
         value = context.values.get("group_len_gini")
         if value is None:
             return None
@@ -91,13 +91,13 @@ class GroupInequality(Detector):
         return QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Coefficient now and at the start."""
-        start = f", {number(finding.baseline)} at the start" if finding.baseline is not None else ""
-        return f"lengths inside groups are uneven: Gini {number(finding.value)}{start}"
+        """Coefficient now and at run start."""
+        start = f" ({number(finding.baseline)} at run start)" if finding.baseline is not None else ""
+        return f"length Gini within groups {number(finding.value)}{start}"
 
 
 class BatchTail(Detector):
-    """P6: slowest rollout against the mean, where generation is what the step waits for.
+    """P6: slowest rollout against the mean, where generation dominates the step.
 
     A rollout is its generation and its tool calls. Of the slowest one both parts
     are logged; the largest of each part alone need not belong to the same one.
@@ -132,24 +132,24 @@ class BatchTail(Detector):
         """Slowest, mean, and how much of it went into tools."""
         slowest, mean, tool = finding.extra
         tools = f", {percent(tool / slowest)} of it in tool calls" if tool > 0.1 * slowest else ""
-        return f"slowest rollout {duration(slowest)} against a mean of {duration(mean)}{tools}"
+        return f"slowest rollout {duration(slowest)}, mean {duration(mean)}{tools}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Slowest, mean, ratio, line."""
+        """Slowest, mean, ratio, threshold."""
         slowest, mean, _ = finding.extra
         return (
             Evidence("slowest", slowest, Unit.SECONDS),
             Evidence("mean", mean, Unit.SECONDS),
             Evidence("slowest / mean", finding.value),
-            Evidence("at the start", finding.baseline or 0.0),
+            Evidence("baseline (run start)", finding.baseline or 0.0),
             Evidence("threshold", finding.threshold or 0.0),
         )
 
 
 class LengthTail(Detector):
-    """P6b: longest answer over the mean, where nothing better is logged: information only.
+    """P6b: longest completion over the mean, where nothing better is logged: INFO only.
 
-    The longest answer equals the cap on nearly every healthy step of a reasoning
+    The longest completion equals the cap on nearly every healthy step of a reasoning
     run, so this never warns.
     """
 
@@ -158,7 +158,7 @@ class LengthTail(Detector):
         self.start = Frozen()
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Silent where answers are cut off, or where a better signal is logged."""
+        """Silent where completions are truncated, or where a better signal is logged."""
         values = context.values
         if "time_gen_sample_max" in values:
             return None
@@ -176,18 +176,17 @@ class LengthTail(Detector):
         return Finding(INFO, ratio, base, line) if ratio > line else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Ratio now and at the start."""
+        """Ratio now and at run start."""
         return (
-            f"longest answer is {number(finding.value)}× the mean of the batch, "
-            f"{number(finding.baseline or 0)} at the start"
+            f"longest completion {number(finding.value)}× the batch mean ({number(finding.baseline or 0)} at run start)"
         )
 
 
 class SequenceImbalance(Detector):
-    """P8: tokens of the fullest rank against the emptiest, after balancing.
+    """P8: tokens of the heaviest rank against the lightest, after balancing.
 
-    `minmax_diff` is the spread before balancing and is only information; a
-    balanced spread that equals the raw one means that balancing is off.
+    `minmax_diff` is the spread before balancing and is only INFO; a balanced
+    spread that equals the raw one means that balancing is off.
     """
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -209,9 +208,10 @@ class SequenceImbalance(Detector):
         return Finding(INFO if is_raw else WARN, spread, None, line)
 
     def headline(self, finding: Finding) -> str:
-        """Spread as a part of the mean."""
-        what = "before balancing" if finding.level is INFO else "between ranks"
-        return f"tokens {what} differ by {percent(finding.value)} of the mean, line {percent(finding.threshold or 0)}"
+        """Spread relative to the mean."""
+        what = "before balancing" if finding.level is INFO else "across ranks"
+        limit = percent(finding.threshold or 0)
+        return f"sequence-length imbalance {what} {percent(finding.value)} of the mean (threshold {limit})"
 
 
 _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN)}
@@ -233,29 +233,29 @@ RULES = (
         group=Group.SYSTEM,
         metrics=("group_len_ratio",),
         detector=GroupStraggler,
-        condition="Longest over median length inside a group, mean over groups, above what is usual for the "
-        "group's size (`warn` "
-        "at most, and where the size is unknown) and above `rise`× the run's start: 5 of 10 records, or 3 of 5 "
+        condition="Longest over median length within a group, mean over groups, above what is typical for the "
+        "group size (`warn` "
+        "at most, and where the size is unknown) and above `rise`× run start: 5 of 10 records, or 3 of 5 "
         "at twice "
-        "that line.",
+        "that threshold.",
         thresholds={"warn": 4.0, "rise": 2.0},
         clear_after=10,
         applies=applicability.has_rollouts,
-        evidence=EvidenceNames("longest / median", "at the start"),
-        why="A synchronous step waits for its longest answer; everyone else idles.",
-        causes=("answers that loop to the cap", "a few prompts that are far harder", "tool calls that hang"),
+        evidence=EvidenceNames("longest / median", "baseline (run start)"),
+        why="A synchronous step waits for its longest completion; the other GPUs idle.",
+        causes=("completions looping to the cap", "a few much harder prompts", "hanging tool calls"),
         next=_NEXT,
-        sources="log-normal lengths: usual ratio by group size and spread (see derive/groups.py).",
+        sources="log-normal lengths: typical ratio by group size and spread (see rltop/stats/groups.py).",
     ),
     RuleSpec(
         id="P6",
-        title="batch tail",
+        title="long-tail rollouts",
         family="straggler",
         group=Group.SYSTEM,
         metrics=("time_gen_sample_max", "time_gen_sample_mean", "slowest_tool"),
         measures="slowest rollout over the mean",
         detector=BatchTail,
-        condition="Slowest rollout over the mean above `warn` and above `rise`× the run's start, while "
+        condition="Slowest rollout over the mean above `warn` and above `rise`× run start, while "
         "generation is at least "
         "`share` of the step, in 5 of 10 records.",
         thresholds={"warn": 3.0, "rise": 1.5, "share": 0.4},
@@ -263,55 +263,54 @@ RULES = (
         warm_up=13,
         applies=applicability.has_rollouts,
         why="The whole batch waits for its slowest rollout.",
-        causes=("one tool call or sandbox that hangs", "answers that run to the cap", "an overloaded inference server"),
+        causes=("a hanging tool call or sandbox", "completions running to the cap", "an overloaded inference server"),
         next=_NEXT,
-        sources="veRL agent loop statistics; tails of 2 to 4 are natural for reasoning, hence the own start.",
+        sources="veRL agent loop statistics; tails of 2 to 4 are natural for reasoning, hence the run-start baseline.",
     ),
     RuleSpec(
         id="P6b",
-        title="length tail",
+        title="long-tail lengths",
         family="straggler",
         group=Group.SYSTEM,
         metrics=("response_len_max", "response_len_mean"),
-        measures="longest answer over the mean",
+        measures="longest completion over the mean",
         detector=LengthTail,
-        condition="Longest answer over the mean above `info` and above `rise`× the run's start in 5 of 10 "
-        "records: INFO.",
+        condition="Longest completion over the mean above `info` and above `rise`× run start in 5 of 10 records: INFO.",
         thresholds={"info": 3.0, "rise": 2.0},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,
-        why="A hint at stragglers where nothing better is logged.",
-        causes=("answers that loop", "prompts of very different difficulty"),
+        why="A hint of stragglers where nothing better is logged.",
+        causes=("looping completions", "prompts of very different difficulty"),
         next=_NEXT,
-        sources="veRL: the longest answer equals the cap on 99 % of healthy steps, hence never a warning.",
+        sources="veRL: the longest completion equals the cap on 99 % of healthy steps, hence never a warning.",
     ),
     RuleSpec(
         id="P7",
-        title="uneven groups",
+        title="uneven group lengths",
         family="straggler",
         group=Group.SYSTEM,
         metrics=("group_len_gini",),
         detector=GroupInequality,
-        condition="Gini coefficient of the lengths inside groups above `info`, or `rise` above the run's start, in 5 "
+        condition="Gini coefficient of the lengths within groups above `info`, or `rise` above run start, in 5 "
         "of 10 records: INFO.",
         thresholds={"info": 0.4, "rise": 0.15},
         n_of_m=_FIVE_OF_TEN,
         applies=applicability.has_rollouts,
-        why="A few answers hold most of the tokens: the others wait for them.",
-        causes=("answers that loop to the cap", "prompts of very different difficulty"),
+        why="A few completions hold most of the tokens: the others wait for them.",
+        causes=("completions looping to the cap", "prompts of very different difficulty"),
         next=_NEXT,
         sources="judgement.",
     ),
     RuleSpec(
         id="P8",
-        title="imbalance",
+        title="seq-length imbalance",
         family="balance",
         group=Group.SYSTEM,
         metrics=("seqlen_balanced_max", "seqlen_balanced_min", "seqlen_minmax_diff", "seqlen_mean"),
-        measures="spread between ranks over the mean",
+        measures="token spread across ranks over the mean",
         detector=SequenceImbalance,
-        condition="Spread of tokens between ranks after balancing above `warn` of the mean in 5 of 10 records: "
+        condition="Token spread across ranks after balancing above `warn` of the mean in 5 of 10 records: "
         "WARN. Where "
         "balancing is off: above `raw`. Where only the spread before balancing is logged: above `raw`, INFO.",
         thresholds={"warn": 0.1, "raw": 0.3},
@@ -319,7 +318,7 @@ RULES = (
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("spread / mean", "", Unit.FRACTION),
         why="The update waits for the rank with the most tokens.",
-        causes=("balancing switched off", "a few very long sequences", "batches too small to balance"),
+        causes=("sequence balancing off", "a few very long sequences", "batches too small to balance"),
         next=("seqlen_balanced_max", "seqlen_mean", "response_len_max", "time_update_actor"),
         sources="veRL seqlen_balancing.py: minmax_diff is the spread before balancing; issue 7412: 17 % before, "
         "15 tokens after.",

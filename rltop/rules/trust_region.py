@@ -1,6 +1,6 @@
 """The trust region: step KL and importance ratio.
 
-Both have more than one estimator or regime, and no line holds for all of them:
+Both have more than one estimator or regime, and no threshold fits all of them:
 the detectors choose the regime first.
 """
 
@@ -33,7 +33,7 @@ class StepKl(Detector):
         self.small = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Lines by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
+        """Thresholds by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
         value = context.values.get("kl_old")
         if value is None:
             return None
@@ -62,15 +62,12 @@ class StepKl(Detector):
         return Finding(WARN, value, None, warn) if value > warn else QUIET
 
     def headline(self, finding: Finding) -> str:
-        """Distance and line."""
-        return (
-            f"one batch of updates moved the policy by {number(finding.value)} nats per token, line "
-            f"{number(finding.threshold or 0)}"
-        )
+        """Step KL and threshold."""
+        return f"step KL {number(finding.value)} nats/token (threshold {number(finding.threshold or 0)})"
 
 
 class ImportanceRatio(Detector):
-    """O10: mean importance ratio against the run's own start.
+    """O10: mean importance ratio against run start.
 
     Not against 1: some trainers read 0.5 or 0.97 all along by construction
     (averages over minibatches that were skipped, precision offsets).
@@ -101,8 +98,8 @@ class ImportanceRatio(Detector):
         return Finding(level, value, base, base * (1.0 + (self.warn if relative > 1 else -self.warn)))
 
     def headline(self, finding: Finding) -> str:
-        """Ratio now and at the start."""
-        return f"importance ratio {number(finding.value)}, was {number(finding.baseline or 0)} at the start"
+        """Ratio now and at run start."""
+        return f"importance ratio {number(finding.value)} ({number(finding.baseline or 0)} at run start)"
 
 
 RULES = (
@@ -117,12 +114,12 @@ RULES = (
         "five above "
         "`signed_warn` in size; both: CRIT above `crit`. Asynchronous training, where it is measured against the "
         "rollout "
-        "policy: lines × `async_factor`.",
+        "policy: thresholds × `async_factor`.",
         thresholds={"warn": 0.02, "signed_warn": 0.03, "crit": 0.1, "async_factor": 3.0},
         n_of_m={INFO: NOfM(2, 5), WARN: NOfM(2, 5), CRIT: NOfM(2, 5)},
         applies=applicability.has_trust_region,
         evidence=EvidenceNames("kl_old", "", Unit.NATS),
-        why="The policy moved too far within one batch: what was sampled no longer says much about it.",
+        why="The policy moved too far within one batch: its samples are no longer on-policy.",
         causes=(*UPDATE_CAUSES, "dropout left on", "log-probabilities recomputed in another precision"),
         next=("clip_frac", "ratio_mean", "grad_norm", "lr", "entropy"),
         sources="spinningup ppo.py stops at 1.5 × 0.01; Stable-Baselines3 ppo.py likewise; TRL PPO docs.",
@@ -134,7 +131,7 @@ RULES = (
         group=Group.LEARNING,
         metrics=("ratio_mean",),
         detector=ImportanceRatio,
-        condition="Farther than `warn` (relative) from the run's own start in 3 of 5 records: WARN; beyond a "
+        condition="Farther than `warn` (relative) from run start in 3 of 5 records: WARN; beyond a "
         "factor of `crit`: "
         "CRIT.",
         thresholds={"warn": 0.1, "crit": 2.0},
@@ -142,7 +139,7 @@ RULES = (
         warm_up=13,
         applies=applicability.has_trust_region,
         evidence=EvidenceNames("ratio_mean"),
-        why="The mean ratio is near its starting value as long as new and old policy agree on what was sampled.",
+        why="The mean ratio stays near its run-start value as long as new and old policy agree on the samples.",
         causes=UPDATE_CAUSES,
         next=("clip_frac", "kl_old", "lr", "off_policy_kl"),
         sources="TRL issues 454 and 1857; the baseline instead of 1 because TRL PPO reads 0.97 or 0.5 on healthy runs.",

@@ -1,6 +1,6 @@
-"""Validation: what the run is for, measured rarely and with noise.
+"""Validation: the objective of the run, measured rarely and with noise.
 
-Never an alarm on one evaluation: thirty questions move by nine points on luck.
+Never a verdict on one evaluation: thirty questions move by nine points by chance.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _noise(held: Window) -> float:
 
     Differences take the trend of learning out: the deviation of a difference is
     sqrt(2) times that of one evaluation. Estimated when a best is reached, so
-    that the fall after it does not excuse itself.
+    that the fall after it does not count as noise.
     """
     values = held.values
     moves = [after - before for before, after in pairwise(values)]
@@ -51,7 +51,7 @@ class _Held(Detector):
         self.reward_at_best = 0.0
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Speaks only on records with an evaluation."""
+        """Gives a finding only on records with an evaluation."""
         value = context.values.get("val_score")
         if value is None:
             return None
@@ -62,7 +62,7 @@ class _Held(Detector):
             self.first = value
         level = held.last(_LEVEL)
         if level > self.best:
-            # A median: the luckiest of many evaluations is what none of the others can hold up to.
+            # A median, because the single best of many evaluations is luck.
             self.best, self.reward_at_best = level, context.reward.usual
         if value > self.top:
             self.top, self.noise = value, _noise(held)
@@ -77,20 +77,20 @@ class _Held(Detector):
 
     @abstractmethod
     def _level(self, value: float, is_gaming: bool) -> Level:
-        """How bad an evaluation below the line is for this rule; `Level.NO_DATA` where it is another's matter."""
+        """How bad an evaluation below the threshold is for this rule; `Level.NO_DATA` where another rule covers it."""
 
     def headline(self, finding: Finding) -> str:
         """Best and now, and whether the training reward disagrees."""
-        gaming = ", while the training reward holds or rises" if finding.extra[0] else ""
+        gaming = " while training reward holds or rises" if finding.extra[0] else ""
         return f"validation {number(finding.baseline or 0)} → {number(finding.value)}{gaming}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Best, now, line, training reward."""
+        """Best, now, threshold, training reward."""
         return (*names.of(finding), Evidence("training reward", finding.extra[1]))
 
 
 class ValidationAgainstReward(_Held):
-    """R5: validation falls while the training reward holds: overfitting, or a reward that is gamed."""
+    """R5: validation falls while the training reward holds: overfitting, or reward hacking."""
 
     def _level(self, value: float, is_gaming: bool) -> Level:
         if not is_gaming:
@@ -106,7 +106,7 @@ class ValidationDrop(_Held):
 
 
 class ValidationCollapse(_Held):
-    """R7: next to nothing is left of the best evaluation."""
+    """R7: validation at a fraction of its best."""
 
     def _level(self, value: float, is_gaming: bool) -> Level:
         is_worth_losing = self.best > self.thresholds["worth"] * max(
@@ -118,10 +118,10 @@ class ValidationCollapse(_Held):
 class EvaluationLossUp(Detector):
     """D3: evaluation loss above its best by more than its noise while the training loss falls.
 
-    Two evaluations say so, or one where the training loss has left it far behind:
-    what is known by heart shows in the distance before the second evaluation does.
-    A loss on pairs begins at ln 2, whatever the model: an evaluation above it, while
-    training is well below, has learned less than nothing, and needs no best to fall from.
+    Two evaluations are needed, or one where the training loss is far below it:
+    memorisation shows in that gap before the second evaluation does. A loss on
+    pairs starts at ln 2, whatever the model: an evaluation above it, while training
+    is well below, is worse than chance, and needs no best to compare with.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -135,7 +135,7 @@ class EvaluationLossUp(Detector):
         self.first: float | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """At the second in a row, or at once; the training loss is the median of 20 records."""
+        """At the second in a row, or immediately; the training loss is the median of 20 records."""
         loss = context.values.get("loss")
         if loss is not None:
             self.train.push(loss)
@@ -160,7 +160,7 @@ class EvaluationLossUp(Detector):
             self.since = None
             return QUIET
         newest = self.train.last(_FEW) if self.train.count >= _FEW else math.inf
-        # Losses that are averaged differently are far apart from the start: the distance must have grown.
+        # Losses that are averaged differently are far apart from the start: the gap must have grown.
         is_left_behind = newest <= min(thresholds["behind"] * value, _FELL * self.train_at_best) and value > 0.0
         is_second = self.since is not None
         if self.since is None:
@@ -186,16 +186,16 @@ class EvaluationLossUp(Detector):
         """Best, now, and the training loss."""
         if finding.baseline == LN2:
             return (
-                f"evaluation loss {number(finding.value)} is worse than knowing nothing (ln 2) "
-                f"while the training loss fell to {number(finding.extra[0])}"
+                f"evaluation loss {number(finding.value)}, worse than chance (ln 2), "
+                f"while training loss fell to {number(finding.extra[0])}"
             )
         return (
             f"evaluation loss {number(finding.baseline or 0)} → {number(finding.value)} "
-            f"while the training loss fell to {number(finding.extra[0])}"
+            f"while training loss fell to {number(finding.extra[0])}"
         )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Best, now, line, training loss."""
+        """Best, now, threshold, training loss."""
         return (*names.of(finding), Evidence("training loss", finding.extra[0]))
 
 
@@ -224,8 +224,8 @@ RULES = (
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
-        why="What falls here and not in training is overfitting or a reward that is being gamed.",
-        causes=("reward hacking", "overfitting to the prompts", "a KL budget that is used up"),
+        why="Validation that falls while training reward holds is overfitting or reward hacking.",
+        causes=("reward hacking", "overfitting to the prompts", "KL budget exceeded"),
         next=_NEXT,
         sources=_SOURCES,
     ),
@@ -242,8 +242,8 @@ RULES = (
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
-        why="What the run is for gets worse, by more than luck explains.",
-        causes=("a collapse", "overfitting to the prompts", "a learning rate that is too high"),
+        why="The objective of the run gets worse, beyond evaluation noise.",
+        causes=("a collapse", "overfitting to the prompts", "learning rate too high"),
         next=_NEXT,
         sources=_SOURCES,
     ),
@@ -254,16 +254,16 @@ RULES = (
         group=Group.LEARNING,
         metrics=("val_score",),
         detector=ValidationCollapse,
-        condition=f"{_BELOW}, and not above `crit` of the best, which must have stood above `worth` times that: CRIT.",
+        condition=f"{_BELOW}, and not above `crit` of the best, which must have been above `worth` times that: CRIT.",
         thresholds={**_LINES, "crit": 0.2, "worth": 3.0},
         n_of_m=_TWICE,
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
-        why="The policy has lost what it could do.",
+        why="The policy has lost its learned skill.",
         causes=(
             "a collapse of the policy (see entropy, gradient, KL)",
-            "answers that are all cut off",
+            "all completions truncated",
             "reward hacking",
         ),
         next=("entropy", "truncated_frac", *_NEXT),
@@ -279,16 +279,16 @@ RULES = (
         condition="Two evaluations in a row above the best by more than `sigmas` of their noise, `floor` and "
         "`warn` of the best, "
         "while the training loss (median of 20) has fallen since; one is enough where the training loss (median of "
-        "five) is at most `behind` of it. On pairs, whose loss begins at ln 2: one above `chance` times that, while "
+        "five) is at most `behind` of it. On pairs, whose loss starts at ln 2: one above `chance` times that, while "
         "the training loss (medians of 5 and 20) is below `learned` times that.",
         thresholds={"sigmas": 3.0, "floor": 0.01, "warn": 0.05, "behind": 0.5, "chance": 1.05, "learned": 0.85},
         n_of_m={INFO: NOfM(2, 2), WARN: AT_ONCE},
         applies=applicability.has_loss_to_minimise,
         accepts_late=True,
         evidence=EvidenceNames("val_loss", "best"),
-        why="From here on the model learns its training pairs by heart.",
+        why="From here on the model memorises its training data.",
         causes=("too many epochs", "too few pairs", "learning rate too high"),
         next=("loss", "dpo_accuracy", "dpo_margin", "rm_accuracy", "lr"),
-        sources="judgement; the shape is that of any overfit. ln 2 is what a margin of 0 costs (Bradley-Terry).",
+        sources="judgement; the shape is that of any overfit. ln 2 is the loss of a margin of 0 (Bradley-Terry).",
     ),
 )

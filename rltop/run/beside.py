@@ -45,7 +45,7 @@ def read_ranges(path: str, note: Callable[[str, str], None]) -> Ranges:
             except OSError as error:
                 note(str(file), error.strerror or "cannot be read")
             except (ValueError, RecursionError) as error:
-                note(str(file), f"declares no ranges: {error}")
+                note(str(file), f"ranges not read: {error}")
     return Ranges(found) if found else NONE
 
 

@@ -140,7 +140,7 @@ def _declared(found: Found, result: Discovery) -> Ranges:
     try:
         return read_ranges(found.path, lambda path, reason: result.passed_over.append((path, reason)))
     except OSError as error:
-        result.passed_over.append((found.path, f"declares no ranges: {reason_of(error)}"))
+        result.passed_over.append((found.path, f"ranges not read: {reason_of(error)}"))
         return NONE
 
 
@@ -201,7 +201,7 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
             _refuse(path, reason)
         result.found.append(Found(path, named(path, kind), info.st_size, info.st_mtime, kind))
     else:
-        raise SourceError(f"{path} is not a regular file", "name the file that the trainer writes")
+        raise SourceError(f"{path} is not a regular file", "pass the file that the trainer writes")
 
 
 def _refuse(path: str, reason: str) -> None:
@@ -212,7 +212,7 @@ def _refuse(path: str, reason: str) -> None:
         OSError: it cannot be read.
     """
     if reason in SAMPLES:
-        hint = f"name the metrics beside it; if these are metrics all the same: rltop - < {path}"
+        hint = f"pass the metrics file instead; to read this one anyway: rltop - < {path}"
         raise SourceError(f"{path} looks like samples, not metrics: {reason.partition(':')[0]}", hint)
     with Path(path).open("rb") as file:
         what, remedy = why_refused(file.read(16))
@@ -259,7 +259,7 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
         damage = damage_at_start(path, kind)
         known = Judged(size, kind, reason or damage, _title(path) if kind is WANDB else "", bool(damage))
     except FileNotFoundError:
-        return Judged(size, None, "gone since the directory was listed")
+        return Judged(size, None, "deleted since the directory was listed")
     except OSError as error:
         # Not remembered: permission may be given, and a server come back, without the file's being written.
         return Judged(size, None, reason_of(error), is_unreadable=True)
@@ -312,7 +312,7 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
         for entry in listed:
             seen += 1
             if seen > _MAX_ENTRIES:
-                result.leave_out(folder, f"of more than {_MAX_ENTRIES:,} names the rest was not looked at")
+                result.leave_out(folder, f"more than {_MAX_ENTRIES:,} entries; the rest was not scanned")
                 return
             try:
                 if entry.is_dir(follow_symlinks=False):
@@ -342,9 +342,9 @@ def _note(path: str, error: OSError, result: Discovery, *, is_link: bool = False
     if not isinstance(error, FileNotFoundError):
         result.leave_out(path, reason_of(error))
     elif is_link:
-        result.leave_out(path, "a link to nothing")
+        result.leave_out(path, "broken link")
     else:
-        result.passed_over.append((path, "gone since the directory was listed"))
+        result.passed_over.append((path, "deleted since the directory was listed"))
 
 
 _MOST_REASONS = 4
@@ -383,8 +383,8 @@ def progress_words(paths: Sequence[str], so_far: Discovery, silent_s: float = 0.
     """How far a look has come."""
     where = " and ".join(paths) or "."
     if silent_s >= SILENT_S:
-        return f"no answer from the file system for {silent_s:.0f} s while looking through {where}; still waiting"
-    return f"looking through {where}: {so_far.names:,} names, {so_far.opened:,} files read so far"
+        return f"no answer from the file system for {silent_s:.0f} s while scanning {where}; still waiting"
+    return f"scanning {where}: {so_far.names:,} entries, {so_far.opened:,} files read so far"
 
 
 def _words(paths: Sequence[str], discovery: Discovery) -> str:

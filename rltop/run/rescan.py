@@ -89,7 +89,7 @@ class Rescanner:
             return
         except Exception as error:
             # The boundary of the thread: a fault in looking must show, and must not end the following.
-            self.left_out = [(f"looking again failed: {reason_of(error)}", "")]
+            self.left_out = [(f"rescan failed: {reason_of(error)}", "")]
             self._on_news()
             return
         self._take_in(discovery)
@@ -131,7 +131,7 @@ class Rescanner:
         try:
             discovery = first.result()
         except Exception as error:
-            awaits = f"{reason_of(error)}; still trying"
+            awaits = f"{reason_of(error)}; retrying"
             self._offer([still_looking(self._paths, first.so_far)._replace(awaits=awaits)])
             return True
         self._seen = discovery.seen

@@ -160,7 +160,7 @@ LOOK_S = 2.0
 """How often a dump that has been looked through is asked whether it has grown."""
 YIELD_S = 0.002
 """Left to the screen after each piece: both take turns on one interpreter."""
-GONE = "the file no longer has it"
+GONE = "no longer in the file"
 
 
 class ShelfState(NamedTuple):
@@ -281,7 +281,7 @@ class RolloutShelf:
         try:
             self._follow()
         except Exception as error:  # the end of the thread: what it died of must be seen, and nothing else stops
-            note = f"reading the rollouts has failed: {type(error).__name__}: {error}"
+            note = f"reading rollouts failed: {type(error).__name__}: {error}"
             self._tell(self.state._replace(is_looking=False, has_failed=True, notes=(note, *self.state.notes)))
 
     def _follow(self) -> None:
@@ -300,7 +300,7 @@ class RolloutShelf:
     def _find(self) -> None:
         notes: list[str] = []
         try:
-            with refusing("cannot be looked for"):
+            with refusing("cannot be searched"):
                 self._sources, notes = given_dumps(self._given) if self._given else (dumps_beside(self._path), notes)
         except (RltopError, OSError) as error:
             notes = [f"{self._given or self._path}: {_reason(error)}"]

@@ -35,7 +35,7 @@ _UNPACKED_SLICES = 1200
 """Of what is compressed, so much is looked through for a row: a few bytes may stand for gigabytes."""
 SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
 """Why a file of JSON lines is taken for samples rather than metrics."""
-UNWRITTEN = "nothing but NUL bytes so far"
+UNWRITTEN = "only NUL bytes so far"
 """Why a file is not judged yet: on a network file system its bytes may come without its growing."""
 
 
@@ -86,8 +86,8 @@ def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -
     if is_all and not records and not decoder.has_more:
         records = decoder.finish()
     if decoder.stopped and not records:
-        raise DecodeError(decoder.stopped, "unpack it, and name what is in it")
-    return None, "" if records else "compressed, and no metrics at its beginning"
+        raise DecodeError(decoder.stopped, "unpack it and pass the file inside")
+    return None, "" if records else "compressed, no metrics at its beginning"
 
 
 def damage_at_start(path: str, kind: Kind | None) -> str:
@@ -145,7 +145,7 @@ def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
         return "no row with a step and a number" if has_rows else "not JSON lines"
     seen: set[str] = set()
     if len(records) > 1 and not any(_repeats(record, seen) for record in records):
-        return "rows share no number"
+        return "rows share no numeric key"
     steps = [record.step for record in records]
     if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
         return SAMPLES[1]
@@ -171,10 +171,10 @@ _SIGNATURES = (
 )
 _REMEDIES = {
     ".db": "have the trainer write JSON lines or TensorBoard events as well",
-    ".parquet": "name the metrics that belong to it",
+    ".parquet": "pass the metrics file of the run",
     ".swanlab": "SwanLab writes its file late: turn on TensorBoard, or a JSON lines logger, as well",
     ".xz": "unpack it: xz -dc FILE | rltop -",
-    ".zip": "unpack it and name what is in it",
+    ".zip": "unpack it and pass the file inside",
 }
 _SUFFIXES = {
     ".db": "an SQLite database",
@@ -203,5 +203,5 @@ def why_refused(head: bytes) -> tuple[str, str]:
     """What a file is by its first bytes, and what to do; both empty where it may hold metrics."""
     for signature, what in _SIGNATURES:
         if head.startswith(signature):
-            return what, _REMEDIES.get(_OF_SIGNATURE.get(signature, ""), "name the file that the trainer logs to")
+            return what, _REMEDIES.get(_OF_SIGNATURE.get(signature, ""), "pass the file that the trainer logs to")
     return "", ""

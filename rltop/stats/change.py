@@ -1,8 +1,8 @@
 """Did a series leave its usual range, when, and by how much?
 
-Owns the arithmetic behind "moved first" and "what changed around step N": what
-is usual is read from the values before, robustly and with their trend, and
-everything is counted in records. Knows no metric, no unit and no rule.
+Owns the arithmetic behind "moved first" and "what changed around step N": the
+usual range is estimated from the values before, robustly and with their trend,
+and everything is counted in records. Knows no metric, no unit and no rule.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.structs import Struct
 
 LEAST_BEFORE = 8
-"""Values that it takes to say what is usual."""
+"""Values needed to estimate the usual range."""
 LOOKBACK_RECORDS = 64
-"""How many values before the onset are looked at; the older half says what is usual."""
+"""How many values before the onset are looked at; the older half gives the usual range."""
 HORIZON_RECORDS = 48
 """How many values from the onset on may still count as having moved after it."""
 SIGMAS = 4.0
@@ -27,7 +27,7 @@ SIGMAS = 4.0
 LASTING = 3
 """Values in a row outside, on the same side, that are a move and not noise."""
 RECENT_RECORDS = 16
-"""What was back inside so many values before the onset is another story."""
+"""A move that was back inside so many values before the onset is unrelated."""
 
 _MEAN_TO_SIGMA = 1.2533
 _BEGUN_SIGMAS = 2.0
@@ -42,7 +42,7 @@ _COUNTED = 3
 
 
 class Usual(NamedTuple):
-    """What a stretch of values says is usual.
+    """The usual range of a stretch of values.
 
     Attributes:
         centre: their median.
@@ -63,7 +63,7 @@ class Usual(NamedTuple):
     least: float = 0.0
 
     def score(self, value: float, ahead: int) -> float:
-        """How far `value` is outside of what is usual, in sigmas, with its sign.
+        """How far `value` is outside the usual range, in sigmas, with its sign.
 
         Usual is any value between the old level and the trend carried on at up to
         twice its pace, so that neither a curve that goes on nor one that levels
@@ -91,7 +91,7 @@ class Usual(NamedTuple):
 
 
 def usual_of(values: Sequence[float]) -> Usual | None:
-    """What is usual among `values`, oldest first and finite; None for fewer than eight."""
+    """The usual range of `values`, oldest first and finite; None for fewer than eight."""
     count = len(values)
     if count < LEAST_BEFORE:
         return None
@@ -126,10 +126,10 @@ class Movement(Struct):
         after: its level once it had moved; NaN if it did not.
         score: how far outside that is, in sigmas, with its sign; infinite for a
             value that was not a finite number.
-        is_known: there was enough before the onset to say what is usual.
+        is_known: there was enough before the onset to estimate the usual range.
         is_spike: a few values that came back, rather than a new level.
-        is_drift: it was on its way all along, so that no step can be told; `after`
-            is its level at the onset, far from the one before.
+        is_drift: it drifted all along, so that there is no single step; `after` is its
+            level at the onset, far from the one before.
     """
 
     step: int | None
@@ -152,14 +152,13 @@ def movement(
 ) -> Movement:
     """Find where a series left its usual range around `onset`.
 
-    Usual is what the older half of the 64 values before the onset say. A move is
+    The usual range comes from the older half of the 64 values before the onset. A move is
     three values in a row more than 4 sigma outside, on the same side, and begins
     where they left 2 sigma; or a single value 8 sigma outside that is twice as far
-    out as any of the usual ones; or a value that was not a finite number. What was
-    back inside 16 values before the onset is passed over. Of a share of things that
-    are counted, one thing more or less is no move. The numbers are a judgement: what
-    a person sees in the line is found, and the noise of the recorded healthy runs
-    stays inside.
+    out as any of the usual ones; or a value that was not a finite number. A move that
+    was back inside 16 values before the onset is ignored, and so are changes of a
+    single completion in a share. The numbers are judgement: what a person sees in the
+    curve is found, and the noise of the recorded healthy runs stays inside.
 
     Args:
         steps: of the values, rising.
@@ -189,7 +188,7 @@ def movement(
 
 
 def _counted(usual: Usual, values: Sequence[float], whole: float) -> Usual:
-    """What is usual of a share of counted things: no less uncertain than one thing, or a 32nd of all."""
+    """The usual range of a share: no less uncertain than one completion, or a 32nd of all."""
     grain = _grain(values, whole)
     return usual._replace(grain=grain, least=min(grain, _LEAST_PART * whole))
 
@@ -205,7 +204,7 @@ def _grain(values: Sequence[float], whole: float) -> float:
 
 
 def _drift(around: Sequence[float], usual: Usual) -> Movement:
-    """What has not left its path may have come far on it."""
+    """A series that follows its trend may still have come far."""
     level = median(around) if around else usual.centre
     gone = usual.distance(level)
     if abs(gone) < SIGMAS:

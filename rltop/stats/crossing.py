@@ -1,4 +1,4 @@
-"""Two writers in one file, told from a run that is begun anew again and again."""
+"""Two writers in one file, told apart from a run that restarts repeatedly."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ SHORT_ROWS = 8
 MOST_WRITERS = 5
 """So many writers are told from one."""
 CERTAIN_AFTER = 12
-"""So many rows in a row that go back are no restarts."""
+"""So many rows in a row that go back are not restarts."""
 
 
 class Crossing:
     """Watches the rows that go back.
 
-    A run that is begun anew goes back to a checkpoint, writes for a while, and if it
-    dies early goes back to the same one. Where two processes write one file, every
-    few rows it goes back, and each time to a step further on.
+    A restarted run goes back to a checkpoint, writes for a while, and if it dies early
+    goes back to the same one. Where two processes write one file, it goes back every
+    few rows, each time to a later step.
 
     Attributes:
         is_certain: the newest row that went back is another writer's.
@@ -30,7 +30,7 @@ class Crossing:
         """A row has gone back to `step`, `rows` after the last one that did; is it another writer's?
 
         Args:
-            step: where the file goes on.
+            step: where the file continues.
             rows: rows since the last time that it went back.
 
         Returns:
@@ -38,7 +38,7 @@ class Crossing:
         """
         behind = [head for head in self._heads if head < step]
         if behind:
-            # The one who was nearest behind has come this far.
+            # The nearest writer behind has come this far.
             self._heads.remove(max(behind))
         self._heads = [*self._heads, step][-MOST_WRITERS + 1 :]
         self._count = self._count + 1 if behind and rows <= SHORT_ROWS else 0

@@ -1,8 +1,8 @@
-"""Stragglers: how uneven the answers of a group are, and what is usual.
+"""Stragglers: how uneven the completions of a group are, and what is typical.
 
-The longest answer of a group keeps the others waiting. Where the trainer logs lengths
-per group, max over median says by how much; where it does not, the slowest rollout
-over the mean one, or the longest answer over the mean length, stand in for it.
+The longest completion of a group is the straggler the others wait for. Where the
+trainer logs lengths per group, max over median measures it; where it does not, the
+slowest rollout over the mean one, or the longest completion over the mean length.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _UNEVEN = (1.0, 2.5, 3.5, 4.5, 7.0)
 _ONE_GROUP = (1.0, 2.9, 3.5, 4.0, 4.9)
 """Max over median of log-normal lengths by group size: mean at sigma 0.3, mean at sigma
 0.8, 95th percentile of a single group at sigma 0.5. Source: simulation of such groups,
-repeated in tests/unit/derive/test_groups.py."""
+repeated in tests/unit/stats/test_groups.py."""
 
 
 class RatioRange(NamedTuple):
-    """What max over median usually is for a group size.
+    """The typical max over median for a group size.
 
     Attributes:
         low, high: the mean over groups for rather even (sigma of the log of the length
@@ -39,16 +39,16 @@ class RatioRange(NamedTuple):
 
 
 def expected_ratio(group_size: int) -> RatioRange:
-    """The usual max over median of answer lengths in groups of `group_size`.
+    """The typical max over median of completion lengths in groups of `group_size`.
 
     Interpolated in log2 of the size between the values of log-normal lengths at 1, 4,
-    8, 16 and 64 answers, continued beyond with the last slope. Source: see `_SIZES`.
+    8, 16 and 64 completions, extrapolated with the last slope. Source: see `_SIZES`.
 
     Raises:
         ValueError: `group_size` is below 1.
     """
     if group_size < 1:
-        raise ValueError(f"a group has at least one answer, not {group_size}")
+        raise ValueError(f"a group has at least one completion, not {group_size}")
     right = min(max(bisect_right(_SIZES, group_size), 1), len(_SIZES) - 1)
     low_size, high_size = _SIZES[right - 1], _SIZES[right]
     part = math.log2(group_size / low_size) / math.log2(high_size / low_size)
@@ -72,11 +72,11 @@ class StragglerReading(NamedTuple):
 
     Attributes:
         kind: GROUP is max over median within groups, ROLLOUT the slowest over the mean
-            rollout time, LENGTH the longest over the mean answer of the batch.
+            rollout time, LENGTH the longest over the mean completion of the batch.
         metric: canonical name of the ratio, or of its numerator.
-        ratio: the measure; 1 means that nobody waits.
+        ratio: the measure; 1 means no straggler.
         worst, typical: numerator and denominator (seconds or tokens), None for GROUP.
-        usual: what is usual for the group size, only for GROUP and a known size.
+        usual: the typical range for the group size, only for GROUP and a known size.
         tool_share: part of the slowest rollout that was spent in tool calls, 0 to 1.
         gini: inequality of the lengths within groups.
         balance: (heaviest - lightest)/mean tokens per rank, as the ranks got them.
@@ -99,7 +99,7 @@ class RolloutTimes(NamedTuple):
     Attributes:
         slowest_s: the slowest rollout, or the least that it can have taken.
         mean_s: the mean over rollouts.
-        tool_s: of the slowest one, in tool calls; None where nothing tells.
+        tool_s: of the slowest one, in tool calls; None where not logged.
     """
 
     slowest_s: float
@@ -131,11 +131,11 @@ def straggler_reading(values: Mapping[str, float], group_size: int | None = None
 
     Args:
         values: canonical name → value of the step.
-        group_size: answers per prompt, if known.
+        group_size: completions per prompt, if known.
 
     Returns:
-        The reading, or None where the step logs nothing that tells. A LENGTH reading
-        says little where the longest answer sits at the length limit.
+        The reading, or None where the step logs no such measure. A LENGTH reading says
+        little where the longest completion is at the length limit.
     """
     rollout = rollout_times(values)
     tools = None
@@ -181,7 +181,7 @@ class GroupStatistics(NamedTuple):
 
     Attributes:
         groups: number of groups that have a ratio.
-        size: answers per group where all groups are of one size, else None.
+        size: completions per group where all groups are of one size, else None.
         ratio_mean, ratio_max: max over median of the lengths in a group, over groups.
         gini_mean: Gini coefficient of the lengths in a group, mean over groups.
     """
@@ -196,7 +196,7 @@ class GroupStatistics(NamedTuple):
 def length_ratio(lengths: Sequence[float]) -> float | None:
     """Max over median of one group; 1 if all are empty, None if only the median is 0.
 
-    The median of an even number of answers is the mean of the two in the middle.
+    The median of an even number of completions is the mean of the two in the middle.
     """
     if not lengths:
         return None
@@ -219,7 +219,7 @@ def gini(values: Sequence[float]) -> float:
 
 
 def group_statistics(groups: Sequence[Sequence[float]]) -> GroupStatistics | None:
-    """Statistics of one step from the answer lengths of its groups.
+    """Statistics of one step from the completion lengths of its groups.
 
     Args:
         groups: one sequence of lengths (tokens) per prompt.

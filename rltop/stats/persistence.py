@@ -1,6 +1,6 @@
 """Detectors: from a stream of numbers or truths to "this has lasted".
 
-Owns persistence (n of the last m, calm streaks) and slow trends; fed value by
+Owns persistence (n of the last m, streaks) and slow trends; fed value by
 value, cloneable, without a clock. What is measured and what counts as bad is
 the caller's business.
 """

@@ -1,4 +1,4 @@
-"""Which rank makes the others wait: seconds of each stage, rank against rank.
+"""Rank stragglers: seconds of each stage, rank against rank.
 
 Takes `rank -> stage -> seconds` of one step, from logged durations or from measured
 spans alike. Owns what is compared with what (ranks of one worker group, stage by
@@ -44,7 +44,7 @@ class Lag(NamedTuple):
         seconds: what it took there.
         usual_s: the median over the ranks of its group; of two, the faster one.
         sigma_s: spread over the other ranks, as a standard deviation.
-        step_s: what the usual rank of the group spends in all stages.
+        step_s: what the median rank of the group spends in all stages.
         ranks: how many were compared.
     """
 
@@ -58,14 +58,14 @@ class Lag(NamedTuple):
 
     @property
     def behind_s(self) -> float:
-        """Seconds that the others wait for it."""
+        """Seconds that the other ranks wait for it."""
         return self.seconds - self.usual_s
 
 
 def compare(times: RankTimes) -> list[Lag]:
     """Every rank in every stage against the ranks of its group; stages of a single rank are left out.
 
-    The usual time is the lower median, so that of two ranks the slower one is behind.
+    The baseline is the lower median, so that of two ranks the slower one is behind.
     """
     columns: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for rank, stages in times.items():
@@ -100,11 +100,11 @@ class StageSummary(Struct):
         ranks: rank → its median seconds, slowest first.
         usual_s: median over the ranks.
         slowest: the rank that is slowest by its median.
-        behind_s: its median minus the usual one.
+        behind_s: its median minus `usual_s`.
         often: share of the steps in which it was the slowest of all, 0 to 1.
         last_s: what it took in the newest step that has it.
         history: by how many seconds it was behind, step by step, oldest first.
-        step_s: what the usual rank of the group spends in all stages.
+        step_s: what the median rank of the group spends in all stages.
     """
 
     group: str

@@ -20,7 +20,7 @@ def median(values: Iterable[float]) -> float:
     """
     ordered = sorted(values)
     if not ordered:
-        raise ValueError("no median of nothing")
+        raise ValueError("no median of no values")
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
@@ -165,7 +165,7 @@ class Frozen:
             self.is_final = len(held) >= self.size
 
     def pass_over(self) -> None:
-        """Learn nothing from a value, but count it: what is bad already says nothing of what is usual."""
+        """Count a value without learning from it: a bad value must not move the baseline."""
         if not self.is_final:
             self.size = max(self.size - 1, self.minimum)
             self.is_final = len(self._held) >= self.size

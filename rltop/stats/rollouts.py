@@ -15,22 +15,22 @@ from rltop.stats.groups import gini, group_statistics, length_ratio
 from rltop.stats.rolling import median
 
 ZERO_STD = 1e-6
-"""Rewards of a group that spread less carry no signal: float noise on equal values."""
+"""Groups whose rewards spread less have zero variance: float noise on equal values."""
 
 
 class GroupSummary(NamedTuple):
-    """One prompt and its answers.
+    """One prompt and its completions.
 
     Attributes:
         name: what the dump calls the group.
-        completions: its answers, longest first.
+        completions: of the prompt, longest first.
         lengths: the lengths that are known, longest first, in the unit of the step.
-        ratio: max over median of them; None where nothing tells.
+        ratio: max over median of them; None where unknown.
         gini: of them.
         middle: their median.
         reward_mean, reward_std: over the rewards that are known; std is that of a sample, None for one.
-        cut: answers that were cut off; None where the dump does not say.
-        discarded: reasons why answers were not trained on, with their number, most frequent first.
+        cut: truncated completions; None where the dump does not say.
+        discarded: reasons why completions were not trained on, with their number, most frequent first.
     """
 
     name: str
@@ -52,13 +52,13 @@ class StepSummary(NamedTuple):
         step: the step.
         groups: by ratio, most uneven first.
         completions: how many there are, discarded ones left out, as in every number below.
-        group_size: answers per group where all groups are of one size.
+        group_size: completions per group where all groups are of one size.
         ratio_mean, ratio_max: `group_length_max_median_ratio_mean`, and the same for the worst group.
         gini_mean: `group_length_gini_mean`.
         reward_gini_mean: None where a group holds a reward that is not known.
         length_mean, reward_mean: over completions.
-        cut_fraction: share that was cut off, 0 to 1.
-        zero_std_fraction: share of groups whose rewards are all the same.
+        cut_fraction: share truncated, 0 to 1.
+        zero_std_fraction: share of zero-variance groups.
         discarded: completions by the reason why they were not trained on.
         has_tokens: lengths are tokens, else characters.
     """

@@ -1,6 +1,6 @@
 """AReaL: asynchronous PPO and group methods; statistics of a quantity end in /avg, /max, /min.
 
-`kl_rewards` is the KL's part of the reward; `seq_len` counts prompt and answer; no step
+`kl_rewards` is the KL's part of the reward; `seq_len` counts prompt and completion; no step
 time is logged, only its stages.
 """
 
@@ -34,7 +34,6 @@ DIALECT = Dialect(
         Alias("ppo_actor/final_reward/avg", "reward_final"),
         Alias("ppo_actor/kl_rewards/avg", "kl_reward"),
         Alias("ppo_actor/seq_len/avg", "total_len_mean"),
-        Alias("ppo_actor/correct_seq_len/avg", "total_len_mean"),
         Alias("ppo_actor/prompt_len/avg", "prompt_len_mean"),
         Alias("ppo_actor/prompt_len/max", "prompt_len_max"),
         Alias("ppo_actor/no_eos_ratios/avg", "truncated_frac"),

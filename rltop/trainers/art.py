@@ -1,6 +1,6 @@
 """ART: several rows per step (training, validation, checkpoints), by `train/`, `val/` and `loss/`.
 
-The idle times of trainer and samplers are seconds, although they stand under
+The idle times of trainer and rollout workers are seconds, although they stand under
 `throughput/`.
 """
 
@@ -40,7 +40,7 @@ DIALECT = Dialect(
         Alias("val/reward", "val_score"),
         Alias("val/reward_std_dev", "val_aux"),
     ),
-    # Trainer and samplers may run at the same time; then the two add up to more than the step.
+    # Training and rollouts may run at the same time; then the two add up to more than the step.
     timing=TimingPlan(
         step_keys=("time/step_wall_s",),
         stages=(
@@ -61,5 +61,5 @@ SETUP_HINT = SetupHint(
     "ART",
     "",
     ".art/<project>/models/<model>/history.jsonl",
-    note="Written by default since 0.5.",
+    note="On by default since 0.5.",
 )

@@ -1,7 +1,7 @@
 """What a stream of keys is: whose spelling, which algorithm, which signals.
 
 Pure: keys and first values in, an `Identity` out. Owns the choice between dialects
-and the inference of traits; the knowledge itself is data in `dialects/`.
+and the inference of traits; the knowledge itself is data, one file per trainer.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
     Args:
         identity: what the stream was so far.
         keys: all keys, or only the new ones, in order of first appearance.
+
+    Returns:
+        The identity with the signals and traits of the new keys; `identity` itself where none is new.
     """
     known = {signal.key for signals in identity.signals.values() for signal in signals}
     known.update(identity.keys)
@@ -273,7 +276,7 @@ def _group_size_from_advantages(highest: Sequence[float], lowest: Sequence[float
 
     Rewards that are centred and divided by the unbiased standard deviation of their
     group of n cannot exceed (n - 1)/sqrt(n) (Samuelson's inequality), and reach it
-    where exactly one answer of a group stands out. So the bound gives n away, but
+    where exactly one completion of a group stands out. So the bound gives n away, but
     only if it is really reached: here on at least three rows, by the same n to four
     digits, and never exceeded on either side.
     """

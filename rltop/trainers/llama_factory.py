@@ -39,4 +39,4 @@ DIALECT = Dialect(
     evaluation_keys=("eval_loss", "predict_loss"),
 )
 
-SETUP_HINT = SetupHint("LLaMA-Factory", "", "<output_dir>/trainer_log.jsonl", note="Written by default.")
+SETUP_HINT = SetupHint("LLaMA-Factory", "", "<output_dir>/trainer_log.jsonl", note="On by default.")

@@ -41,5 +41,5 @@ SETUP_HINT = SetupHint(
     "ms-swift",
     "",
     "<output_dir>/v<N>-<time>/logging.jsonl",
-    note="Written by default; completions.jsonl beside it holds answers, not metrics.",
+    note="On by default; completions.jsonl next to it holds completions, not metrics.",
 )

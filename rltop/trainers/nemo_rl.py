@@ -1,7 +1,7 @@
 """NeMo-RL: `train/…`, `performance/…`, `timing/train/…` and `validation/…` tags.
 
-The shares of prompts by reward are per cent; `kl_penalty` is already divided by its
-coefficient; the gradient norm is a sum over microbatches where there are several.
+`baseline_reward/pct_*` are per cent; `kl_penalty` is already divided by its coefficient;
+the gradient norm is a sum over microbatches where there are several.
 """
 
 from __future__ import annotations
@@ -123,5 +123,5 @@ SETUP_HINT = SetupHint(
     "logger.tensorboard_enabled=true",
     "logs/exp_<N>/tensorboard/",
     StreamKind.TENSORBOARD,
-    note="train_data_step<N>.jsonl beside it holds answers, not metrics.",
+    note="train_data_step<N>.jsonl next to it holds samples, not metrics.",
 )

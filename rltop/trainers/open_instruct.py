@@ -62,7 +62,7 @@ DIALECT = Dialect(
         Alias("val/sequence_lengths", "response_len_mean"),
         Alias("val/sequence_lengths_max", "response_len_max"),
         Alias("val/sequence_lengths_min", "response_len_min"),
-        # Answers that ended by themselves.
+        # Share of completions that finished.
         Alias("val/stop_rate", "truncated_frac", scale=-1.0, shift=1.0),
         Alias("val/advantages_mean", "adv_mean"),
         Alias("val/advantages_max", "adv_max"),
@@ -130,6 +130,6 @@ SETUP_HINT = SetupHint(
     "--with_tracking",
     "wandb/run-<time>-<id>/run-<id>.wandb",
     StreamKind.WANDB,
-    note="Metrics go to W&B and to the console only.",
+    note="Logs to W&B and the console only.",
     leaves="the console output",
 )

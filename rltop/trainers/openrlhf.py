@@ -142,6 +142,6 @@ SETUP_HINT = SetupHint(
     "--logger.tensorboard_dir /shared/run/tb",
     "/shared/run/tb/<run_name>/events.out.tfevents.*",
     StreamKind.TENSORBOARD,
-    note="Up to 0.10 the flag was --use_tensorboard. OpenRLHF writes no JSONL.",
+    note="Up to 0.10 the flag is --use_tensorboard. OpenRLHF writes no JSONL.",
     leaves="the job's console output",
 )

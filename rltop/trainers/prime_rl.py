@@ -140,6 +140,6 @@ SETUP_HINT = SetupHint(
     "prime-rl",
     "",
     "outputs/<run>/metrics.jsonl",
-    note="Written by default, by trainer and orchestrator into one file; rows are merged by step. "
-    "Both log `time/step`: the step time is that of the row that came last.",
+    note="On by default. Trainer and orchestrator write to the same file; rows are merged by step. "
+    "Both log `time/step`: the later row sets the step time.",
 )

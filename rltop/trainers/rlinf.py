@@ -9,6 +9,8 @@ log-probabilities.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
 from rltop.structs import replace
@@ -20,7 +22,7 @@ _PIPELINE = ("actor/training/actor/*", "time/actor/training", "rollout/fraction_
 _AGENT = ("rollout/reward_scores_traj", "rollout/avg_turns_per_traj")
 _RANK = ("time/env/*", "time/actor/%", "time/rollout/%")
 
-_POLICY = (
+_UPDATE = (
     Alias("actor/policy_loss", "policy_loss"),
     Alias("actor/final_loss", "loss"),
     Alias("actor/total_loss", "loss"),
@@ -54,6 +56,16 @@ _POLICY = (
     Alias("replay_channel_qsize", "queue_size"),
 )
 
+
+def _logged(aliases: Iterable[Alias]) -> Iterable[Alias]:
+    """The aliases under the keys that the runners write: embodied and agents, then the pipeline."""
+    for alias in aliases:
+        yield alias._replace(pattern=f"train/{alias.pattern}")
+        worker, slash, _ = alias.pattern.partition("/")
+        if slash:
+            yield alias._replace(pattern=f"{worker}/training/{alias.pattern}")
+
+
 _ROLLOUT = (
     Alias("rollout/reward_scores", "reward_mean"),
     Alias("rollout/reward_scores_traj", "reward_mean"),
@@ -73,7 +85,7 @@ _ROLLOUT = (
     Alias("rollout/prompt_length", "prompt_len_mean"),
     Alias("rollout/max_prompt_length", "prompt_len_max"),
     Alias("rollout/total_length", "total_len_mean"),
-    # Ended by themselves; the others were cut off.
+    # Finished completions; the others were truncated.
     Alias("rollout/fraction_of_samples_properly_ended", "truncated_frac", scale=-1.0, shift=1.0),
     Alias("rollout/avg_turns_per_traj", "num_turns_mean"),
     Alias("flops/training_tflops_per_gpu", "tflops_train"),
@@ -167,7 +179,7 @@ DIALECT = Dialect(
             weight=42,
         ),
     ),
-    aliases=(*_POLICY, *_ROLLOUT, *_ENVIRONMENT, *_TIMES),
+    aliases=(*_logged(_UPDATE), *_ROLLOUT, *_ENVIRONMENT, *_TIMES),
     timing=_LANES,
     training_keys=("actor/training/*", "critic/training/*", "train/*"),
     evaluation_keys=("eval/*",),
@@ -179,14 +191,18 @@ DIALECT = Dialect(
     ),
     group_size_keys=("group_size",),
     misleading=(
-        ("actor/clipped_ratio", "Mean of the probability ratio after clipping; it is not a share of clipped tokens."),
-        ("actor/dual_cliped_ratio", "Mean of the ratio where the second clip applies; it is not a share of tokens."),
+        *(
+            (f"{prefix}actor/{name}", f"Mean probability ratio {where}, not a share of tokens.")
+            for name, where in (("clipped_ratio", "after clipping"), ("dual_cliped_ratio", "where dual clip applies"))
+            for prefix in ("train/", "actor/training/")
+        ),
     ),
 )
 """Reasoning and agents: workers connected by channels."""
 
 EMBODIED = replace(
     DIALECT,
+    variant="embodied",
     fingerprints=(
         Fingerprint(Algorithm.EMBODIED, any_of=_EPISODES, all_of=("env/*", "rollout/advantages_mean"), weight=45),
         Fingerprint(Algorithm.EMBODIED, any_of=_EPISODES, all_of=("train/actor/%",), weight=45),
@@ -204,6 +220,6 @@ SETUP_HINT = SetupHint(
     'runner.logger.logger_backends=["tensorboard"]',
     "<log_path>/tensorboard/",
     StreamKind.TENSORBOARD,
-    note="The default; runner.logger.log_path says where.",
-    leaves="the event files; with runner.per_worker_log one more folder for each rank under worker_logs/",
+    note="On by default; runner.logger.log_path sets the folder.",
+    leaves="the event files; with runner.per_worker_log also a folder per rank under worker_logs/",
 )

@@ -1,8 +1,8 @@
-"""How to turn a metric stream on: what to say when none is found.
+"""How to turn on a metric stream: what to say when none is found.
 
-Owns the form of such a hint, and the hints for what has no dialect of its own. Every other
-trainer has its hint in its own file, beside its dialect; `trainers/__init__.py` puts them
-in order. Knows nothing of files that exist.
+Owns the form of such a hint, and the hints for trainers without a dialect of their own.
+Every other trainer has its hint in its own file, next to its dialect;
+`trainers/__init__.py` puts them in order. Knows nothing of files that exist.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class StreamKind(enum.StrEnum):
 
 
 class SetupHint(Struct):
-    """What turns one trainer's metric stream on.
+    """The line that turns on one trainer's metric stream.
 
     Attributes:
-        trainer: as people call it; where it is the name of a `Dialect`, spelled the same.
-        line: the exact line: a flag, a config key, a line of Python; empty where nothing is to be done.
+        trainer: its usual name; for a trainer with a `Dialect`, that dialect's name.
+        line: the exact line: a flag, a config key, a line of Python; empty if it is on by default.
         writes: the file that appears, with the trainer's defaults.
         kind: what that file is.
-        note: what a person would otherwise trip over; one or two sentences.
-        leaves: what stays on disk of any run, without asking; empty where that is what `writes` says.
+        note: pitfalls; one or two sentences.
+        leaves: what any run leaves on disk without this line; empty if that is what `writes` says.
     """
 
     trainer: str
@@ -49,17 +49,17 @@ class SetupHint(Struct):
 
     @property
     def summary(self) -> str:
-        """One line for a terminal: what to do, and where the file appears."""
-        done = self.line or "nothing to do"
+        """One line for a terminal: what to set, and where the file appears."""
+        done = self.line or "on by default"
         return f"{done}  ->  {self.writes}" if self.writes else done
 
 
 class RolloutHint(NamedTuple):
-    """What makes a trainer write down its completions one by one.
+    """The line that makes a trainer dump its completions.
 
     Attributes:
         trainer: the name of a `Dialect`.
-        line: the exact line; empty where nothing is to be done.
+        line: the exact line; empty if it is on by default.
         writes: what appears.
     """
 
@@ -71,7 +71,7 @@ class RolloutHint(NamedTuple):
 CALLBACK_LINE = (
     'from rltop.integrations import JsonlCallback; trainer.add_callback(JsonlCallback("logs/metrics.jsonl"))'
 )
-"""For everything that is a transformers Trainer."""
+"""For every transformers Trainer."""
 
 TRANSFORMERS = SetupHint(
     "transformers", CALLBACK_LINE, "logs/metrics.jsonl", note="Any transformers Trainer; set logging_steps=1."
@@ -80,31 +80,31 @@ UNSLOTH = SetupHint(
     "unsloth",
     CALLBACK_LINE,
     "logs/metrics.jsonl",
-    note="unsloth patches TRL's trainers and switches reporting off; the callback still hears every log.",
+    note="unsloth patches TRL's trainers and turns reporting off; the callback still gets every log.",
 )
 TORCHTUNE = SetupHint(
     "torchtune",
     "metric_logger._component_=torchtune.training.metric_logging.DiskLogger metric_logger.output_fmt=jsonl",
     "${output_dir}/logs/log_<time>.*",
-    note="The default format of DiskLogger is plain text.",
+    note="DiskLogger writes plain text by default.",
 )
 STABLE_BASELINES3 = SetupHint(
     "Stable-Baselines3",
     'model.set_logger(stable_baselines3.common.logger.configure("logs", ["stdout", "json"]))',
     "logs/progress.json",
-    note="One row per line despite the name: pass the file itself and --step-key time/total_timesteps.",
+    note="JSON lines despite the name: pass the file itself and --step-key time/total_timesteps.",
 )
 RLLIB = SetupHint(
     "RLlib",
     "",
     "<trial_dir>/result.json",
-    note="Written by default, one row per line despite the name: pass the file and --step-key training_iteration.",
+    note="On by default; JSON lines despite the name: pass the file itself and --step-key training_iteration.",
 )
 OWN_LOOP = SetupHint(
     "your own loop",
     'from rltop.integrations import JsonlWriter; log = JsonlWriter("logs/metrics.jsonl"); log.log(step, metrics)',
     "logs/metrics.jsonl",
-    note="Standard library only: one dictionary of numbers per step, from one process.",
+    note="Standard library only. Log one dictionary of numbers per step, from one process.",
 )
 ANY_OTHER_ROLLOUTS = RolloutHint(
     "any other",

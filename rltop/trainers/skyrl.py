@@ -11,6 +11,7 @@ from rltop.trainers.setup_hints import SetupHint, StreamKind
 BACKEND: Dialect = replace(
     tinker.DIALECT,
     name="SkyRL",
+    variant="tinker backend",
     fingerprints=(
         Fingerprint(Algorithm.GRPO, all_of=("skyrl.ai/*", "env/*"), weight=40),
         Fingerprint(Algorithm.UNKNOWN, all_of=("skyrl.ai/*",), weight=35),

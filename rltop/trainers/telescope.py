@@ -94,10 +94,10 @@ DIALECT = Dialect(
         *_SCALARS,
         *_SAMPLES,
         *(Alias(key, metric) for key, metric in _TIMELINE),
-        # Of the samplers' time, in per cent.
+        # Of the inference engines' time, in per cent.
         Alias("timing_idle_pct", "rollouter_idle_frac", scale=0.01),
     ),
-    # A step is waiting plus active time; the operations lie inside the active part. The samplers'
+    # A step is waiting plus active time; the operations lie inside the active part. The inference
     # side of a weight sync happens on other GPUs, beside whatever the trainer does.
     timing=TimingPlan(
         step_keys=("timing_step_total",),
@@ -120,7 +120,7 @@ DIALECT = Dialect(
     misleading=(
         (
             "kl_penalty",
-            "Distance to the policy that sampled, as a term of the loss; there is no reference model to be far from.",
+            "Loss term for the KL to the policy that sampled; there is no reference model.",
         ),
     ),
     traits=(
@@ -134,10 +134,10 @@ SETUP_HINT = SetupHint(
     "wandb/run-<time>-<id>/run-<id>.wandb and files/{steps,events}/*.zip",
     StreamKind.TABLES,
     note=(
-        "Everything goes through W&B. Rewards, lengths, groups and the timeline stand in the archives, which are "
-        "rewritten in place every 5 seconds; the .wandb file holds a handful of scalars."
+        "Everything goes through W&B. Rewards, lengths, groups and the timeline are in the zip archives, rewritten "
+        "in place every 5 s; the .wandb file has four scalars and what a custom backend adds."
     ),
-    leaves="nothing where W&B is off",
+    leaves="nothing if W&B is off",
 )
 
 ROLLOUT_HINT = RolloutHint("Telescope", "use_wandb: true", "wandb/run-<time>-<id>/files/steps/*.zip")

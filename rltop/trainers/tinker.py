@@ -20,7 +20,7 @@ RL_ALIASES = (
     Alias("env/all/format", "reward_component"),
     Alias("env/all/pass_rate", "reward_component"),
     Alias("env/all/by_group/frac_mixed", "mixed_group_frac"),
-    # What is not mixed has no contrast.
+    # Groups that are not mixed have zero variance.
     Alias("env/all/by_group/frac_mixed", "zero_std_frac", scale=-1.0, shift=1.0),
     Alias("env/all/by_group/frac_all_good", "all_good_frac"),
     Alias("env/all/by_group/frac_all_bad", "all_bad_frac"),
@@ -137,5 +137,5 @@ SETUP_HINT = SetupHint(
     "tinker",
     "log_path=/shared/run",
     "<log_path>/metrics.jsonl",
-    note="tinker-cookbook always writes it; log_path is an argument of every recipe.",
+    note="Always on in tinker-cookbook; every recipe takes log_path.",
 )

@@ -1,8 +1,8 @@
 """Trinity-RFT: an explorer that generates and a trainer that learns, each with steps of its own.
 
 The trainer's keys are veRL's, with `time/` for `timing_s/`; the explorer has its own.
-Answers are padded to the longest of the batch, so the logged clip ratio of lengths is
-at least one answer in any batch and says nothing about truncation: it is left out.
+Completions are padded to the longest of the batch, so the logged clip ratio of lengths is
+at least one completion in every batch and says nothing about truncation: it is left out.
 """
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ _TIMES = {
 }
 
 
+_VERL_ONLY = ("fully_async/", "gdpo/", "mismatch/", "rollouter/", "timing/", "train/", "val-", "val/")
+"""Beginnings of veRL's keys that this trainer never logs: other trainers of veRL, its validation, old versions."""
+
+
 def _renamed(aliases: Iterable[Alias]) -> Iterable[Alias]:
     """Aliases of veRL in this trainer's spelling, without what its padding makes meaningless."""
     for alias in aliases:
-        if not alias.pattern.endswith("/clip_ratio"):
+        if not alias.pattern.endswith("/clip_ratio") and not alias.pattern.startswith(_VERL_ONLY):
             yield alias._replace(pattern=alias.pattern.replace("timing_s/", "time/", 1))
 
 
@@ -180,12 +184,12 @@ SETUP_HINT = SetupHint(
     "monitor: {monitor_type: tensorboard}",
     "<checkpoint_root_dir>/<project>/<group>/<name>/monitor/tensorboard/{explorer,trainer}/",
     StreamKind.TENSORBOARD,
-    note="The default. Explorer and trainer count steps of their own.",
+    note="On by default. Explorer and trainer count their own steps.",
     leaves="the event files, and <checkpoint_root_dir>/<project>/<group>/<name>/log/{explorer,trainer}.log",
 )
 
 ROLLOUT_HINT = RolloutHint(
     "Trinity-RFT",
     "data_processor.experience_pipeline.input_save_path=<job>/buffer/explorer_output.jsonl",
-    "one line per experience, with lengths; the default is a database beside it",
+    "one line per experience, with lengths; the default is an SQLite database next to it",
 )

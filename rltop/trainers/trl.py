@@ -101,11 +101,12 @@ _REWARDS = (
     Alias("rewards/%", "reward_component", algorithms=_GROUP),
     Alias("rewards/*/std", "reward_component_std", algorithms=_GROUP),
     Alias("frac_reward_zero_std", "zero_std_frac"),
-    Alias("group_length_max_median_ratio_mean", "group_len_ratio"),
-    Alias("group_length_max_median_ratio", "group_len_ratio"),
-    Alias("group_length_gini_mean", "group_len_gini"),
-    Alias("group_length_gini", "group_len_gini"),
-    Alias("group_length_cv_mean", "group_len_cv"),
+    # Telescope's names: TRL logs no group lengths itself.
+    Alias("group_length_max_median_ratio_mean", "group_len_ratio", is_borrowed=True),
+    Alias("group_length_max_median_ratio", "group_len_ratio", is_borrowed=True),
+    Alias("group_length_gini_mean", "group_len_gini", is_borrowed=True),
+    Alias("group_length_gini", "group_len_gini", is_borrowed=True),
+    Alias("group_length_cv_mean", "group_len_cv", is_borrowed=True),
 )
 
 _LENGTH = (
@@ -180,7 +181,7 @@ _PROFILED = (
     Alias(f"{_PROFILE}*.sync_weights", "time_weight_sync"),
     Alias(f"{_PROFILE}*.compute_loss", "time_forward"),
 )
-"""Written to trackers only, several times per step; the last of a step is what a row holds."""
+"""Logged to trackers only, several times per step; a row keeps the last of its step."""
 
 DIALECT = Dialect(
     name="TRL",
@@ -201,20 +202,21 @@ DIALECT = Dialect(
 
 ASYNC = replace(
     DIALECT,
+    variant="async GRPO",
     fingerprints=(
         Fingerprint(Algorithm.GRPO, all_of=("reward",), any_of=("weight_sync_time_s", "queue_wait_time_s"), weight=26),
     ),
     aliases=(Alias("kl", "off_policy_kl"), *(alias for alias in DIALECT.aliases if alias.pattern != "kl")),
 )
-"""The asynchronous trainer, whose `kl` is the distance to the policy that sampled, not to a reference."""
+"""The asynchronous trainer, whose `kl` is taken from the policy that sampled, not from a reference model."""
 
 SETUP_HINT = SetupHint(
     "TRL",
     CALLBACK_LINE,
     "logs/metrics.jsonl",
     note=(
-        "For every TRL trainer: GRPO, RLOO, PPO, DPO, KTO, Reward, SFT. Set logging_steps=1 to see every step. "
-        "TRL itself leaves trainer_state.json, and that only at checkpoints."
+        "Works with every TRL trainer: GRPO, RLOO, PPO, DPO, KTO, Reward, SFT. Set logging_steps=1 to log every step. "
+        "Without it TRL leaves only trainer_state.json, and that only at checkpoints."
     ),
     leaves="<output_dir>/checkpoint-<N>/trainer_state.json at checkpoints, and the console output",
 )

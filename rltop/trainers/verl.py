@@ -51,6 +51,11 @@ def _both(metric: str, *patterns: str) -> tuple[Alias, ...]:
     return tuple(Alias(pattern, metric) for pattern in patterns)
 
 
+def _borrowed(metric: str, *patterns: str) -> tuple[Alias, ...]:
+    """Aliases of one metric that veRL itself does not log; the names are Telescope's."""
+    return tuple(Alias(pattern, metric, is_borrowed=True) for pattern in patterns)
+
+
 _REWARD = (
     *_both("reward_mean", "critic/score/mean", "critic/rewards/mean", "actor/rewards_mean"),
     *_both("score_mean", "critic/score/mean"),
@@ -111,9 +116,9 @@ _ROLLOUT = (
     *_both("num_turns_max", "num_turns/max", "training/num_turns/max"),
     *_both("num_turns_min", "num_turns/min", "training/num_turns/min"),
     *_both("tool_calls_mean", "tool_call_counts/mean"),
-    *_both("group_len_ratio", "group_length_max_median_ratio_mean", "group_length_max_median_ratio"),
-    *_both("group_len_ratio", "*/group_length_max_median_ratio_mean", "*/group_length_max_median_ratio"),
-    *_both("group_len_gini", "group_length_gini_mean", "*/group_length_gini_mean"),
+    *_borrowed("group_len_ratio", "group_length_max_median_ratio_mean", "group_length_max_median_ratio"),
+    *_borrowed("group_len_ratio", "*/group_length_max_median_ratio_mean", "*/group_length_max_median_ratio"),
+    *_borrowed("group_len_gini", "group_length_gini_mean", "*/group_length_gini_mean"),
     *_both("zero_std_count", "training/filter_groups/evicted_samples"),
     *_both("evicted_samples", "training/off_policy/evicted_samples"),
     *_both("rollout_failures", "training/rollout_failure/evicted_samples"),
@@ -297,39 +302,40 @@ PADDED = (
     *(
         (
             key,
-            "Share of answers as long as the longest one of their batch, to which this trainer pads: "
-            "at least one answer in any batch, and no word about the length limit.",
+            "Share of completions as long as the longest of their batch, to which this trainer pads: at least one "
+            "in every batch; it says nothing about truncation.",
         )
         for key in ("response_length/clip_ratio", "response_length_non_aborted/clip_ratio")
     ),
     (
         "prompt_length/clip_ratio",
-        "Share of prompts as long as the longest one of their batch, to which this trainer pads; "
-        "it does not say that any was cut.",
+        "Share of prompts as long as the longest of their batch, to which this trainer pads; "
+        "it says nothing about truncation.",
     ),
 )
 """What a clip ratio of lengths is where batches are padded to their longest member."""
 
 V1 = replace(
     DIALECT,
+    variant="trainer since 0.9",
     misleading=PADDED,
     fingerprints=tuple(fp for pattern in _V1 for fp in _fingerprints(30, (pattern,))),
     aliases=tuple(alias for alias in DIALECT.aliases if alias not in _TRUNCATION),
 )
-"""The trainer that is the default since 0.9: it pads to the longest answer of the
-batch, so that the logged clip ratio is at least one answer in any batch and says
-nothing about truncation."""
+"""The trainer that is the default since 0.9: it pads to the longest completion of the
+batch, so the logged clip ratio is at least one completion in every batch and says nothing
+about truncation."""
 
 SETUP_HINT = SetupHint(
     "veRL",
     'trainer.logger=\'["console","file"]\'',
     "$VERL_FILE_LOGGER_ROOT/<project_name>/<experiment_name>.jsonl",
     note=(
-        "Since 0.6.0. Set VERL_FILE_LOGGER_ROOT to an absolute folder on a shared file system, in the runtime "
-        "environment of the Ray job too: a relative path ends up where the task runner happens to work. "
-        "A relaunch under the same name truncates the file."
+        "Since 0.6.0. Set VERL_FILE_LOGGER_ROOT to an absolute path on a shared file system, and set it in the Ray "
+        "job's runtime environment too: a relative path is relative to the task runner's working directory. "
+        "Relaunching under the same name truncates the file."
     ),
-    leaves="the job's console output, and a W&B run where that is logged in",
+    leaves="the job's console output, and a W&B run if logged in",
 )
 
 ROLLOUT_HINT = RolloutHint("veRL", "trainer.rollout_data_dir=rollouts", "rollouts/<step>.jsonl")

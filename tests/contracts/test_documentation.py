@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import runpy
 from pathlib import Path
 
@@ -62,8 +63,6 @@ def test_every_entry_of_a_table_is_documented(page: str, module: str, table: str
 
 
 def test_links_within_the_documentation_lead_somewhere() -> None:
-    import re
-
     pages = [*DOCS.glob("*.md"), *ROOT.glob("*.md"), *(ROOT / "fixtures").rglob("*.md"), *(ROOT / "bench").glob("*.md")]
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
@@ -71,8 +70,6 @@ def test_links_within_the_documentation_lead_somewhere() -> None:
 
 
 def test_the_rooms_that_the_architecture_names_are_there() -> None:
-    import re
-
     text = (DOCS / "architecture.md").read_text()
     named = set(re.findall(r"`([\w/]+\.py)`", text + (DOCS / "files.md").read_text()))
     present = {path.relative_to(ROOT / "rltop").as_posix() for path in (ROOT / "rltop").rglob("*.py")}
@@ -98,10 +95,29 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_the_files_that_a_recipe_names_are_there() -> None:
-    import re
-
     text = (ROOT / "CONTRIBUTING.md").read_text()
     recipes = text[text.index("## Add something") : text.index("## Documentation")]
     named = set(re.findall(r"`((?:rltop|tests|bench|fixtures|docs)/[\w/.]*)`", recipes))
     assert {"rltop/rules/registry.py", "rltop/formats/kinds.py", "rltop/pages/directory.py"} <= named
     assert not [name for name in named if not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize(
+    ("metric", "trainer", "key"),
+    [
+        ("kl_ref", "TRL", "kl"),
+        ("off_policy_kl", "TRL (async GRPO)", "kl"),
+        ("entropy", "Telescope", "entropy"),
+        ("reward_mean", "TRL", "reward"),
+        ("kl_old", "RLinf", "train/actor/approx_kl"),
+        ("entropy", "RLinf", "train/entropy_loss"),
+        ("loss", "RLinf", "train/loss"),
+        ("group_len_ratio", "Telescope", "group_length_max_median_ratio_mean"),
+    ],
+)
+def test_a_metric_is_credited_to_every_trainer_that_logs_it(metric: str, trainer: str, key: str) -> None:
+    text = (DOCS / "metrics.md").read_text()
+    (keys,) = re.findall(rf"\*\*`{metric}`\*\* .*\n  Keys: (.*)\.\n", text)
+    credits = [part.partition(": ") for part in keys.split("; ")]
+    assert any(trainer in names.split(", ") and f"`{key}`" in listed.split(", ") for names, _, listed in credits), keys
+    assert not any("veRL" in names.split(", ") for names, _, _ in credits if "group_len" in metric)

@@ -195,12 +195,12 @@ def test_a_tour_of_every_page(start: Start) -> None:
         ("\r", "Fold all"),  # the footer says that the keys go to the list now
         ("\r", "smoothed"),
         ("l", "log scale"),
-        ("a", "look next"),
+        ("a", "related metrics, in the order to check"),
         ("?", "In a list or a table"),
     ):
         terminal.press(keys)
         terminal.until_text(text)
-    for text in ("look next", "log scale", "match clipfrac"):
+    for text in ("related metrics, in the order to check", "log scale", "match clipfrac"):
         terminal.press("\x1b")
         terminal.until_text(text)
     terminal.press("\x1b\x1b")

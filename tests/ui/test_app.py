@@ -492,7 +492,7 @@ async def test_the_palette_says_of_a_verdict_whether_it_still_fires(tmp_path: Pa
         assert recovered and len(recovered) < len(app.shown_verdicts)
         for verdict in app.shown_verdicts:
             how = f"recovered @{verdict.recovered_step}" if verdict in recovered else verdict.level.word
-            assert f"verdict: {verdict.title} ({how}, rule {verdict.rule})" in offered
+            assert f"alert: {verdict.title} ({how}, rule {verdict.rule})" in offered
 
 
 # -- runs and files ----------------------------------------------------------------------------------------------------
@@ -634,7 +634,7 @@ async def test_a_key_of_the_footer_is_pressed_by_a_click_and_explained_under_the
         line = app.screen.query_one(KeyLine)
         at = line.render_line(0).text.index("Pause")
         await pilot.hover(KeyLine, offset=(at, 0))
-        assert line.tooltip == "Freeze the picture; reading goes on"
+        assert line.tooltip == "Pause the display (reading continues)"
         await pilot.click(KeyLine, offset=(at, 0))
         await pilot.pause()
         assert not app.is_live

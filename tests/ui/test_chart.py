@@ -115,15 +115,15 @@ def test_a_level_far_away_does_not_flatten_the_curve() -> None:
 
 
 def test_a_logarithmic_axis_says_what_it_hides() -> None:
-    assert "log scale, 2 not above zero" in picture(plot([0.0, -1.0, 1.0, 10.0, 100.0], is_log=True))
+    assert "log scale, 2 values ≤ 0 not shown" in picture(plot([0.0, -1.0, 1.0, 10.0, 100.0], is_log=True))
 
 
 def test_without_a_value_it_says_so() -> None:
-    assert "no value to draw yet" in picture(plot([math.nan] * 3))
+    assert "no values yet" in picture(plot([math.nan] * 3))
 
 
 def test_where_there_is_no_room_it_says_so() -> None:
-    assert "no room" in picture(plot([1.0, 2.0]), 22, 4)
+    assert "too small" in picture(plot([1.0, 2.0]), 22, 4)
 
 
 def test_an_error_of_the_library_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

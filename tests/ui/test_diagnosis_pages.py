@@ -44,7 +44,7 @@ async def test_the_timeline_is_filtered_by_family_level_and_text() -> None:
         await press(pilot, "escape")
         assert page_text(app) == everything and app.page is page
         await press(pilot, "slash", *"slower", "enter")
-        assert "with 'slower'" in page_text(app) or "no event passes" in page_text(app)
+        assert "matching 'slower'" in page_text(app) or "no event matches" in page_text(app)
         await press(pilot, "escape", "escape")
         assert isinstance(app.page, OverviewPage)
 
@@ -73,7 +73,7 @@ async def test_a_link_of_the_chain_opens_its_metric() -> None:
     app = app_over(RECORDED)
     async with app.run_test(size=WIDE) as pilot:
         await press(pilot, "a")
-        assert "look next" in page_text(app)
+        assert "related metrics, in the order to check" in page_text(app)
         await press(pilot, "down", "down")
         target = screen_of(app).board.target
         assert target is not None and target.kind is TargetKind.METRIC
@@ -93,7 +93,7 @@ async def test_a_rule_is_muted_and_taken_in_again() -> None:
         assert "muted for this run" in page_text(app) and "muted 1" in status_text(app)
         assert len(app.followed.events), "muting loses no event"
         await press(pilot, "x")
-        assert len(app.followed.verdicts) == count and "look next" in page_text(app)
+        assert len(app.followed.verdicts) == count and "related metrics, in the order to check" in page_text(app)
         await press(pilot, "x", "escape")
         assert "1 muted" in page_text(app)
         await press(pilot, "X")

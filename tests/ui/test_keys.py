@@ -73,7 +73,7 @@ def _every():  # type: ignore[no-untyped-def]
 HARD_CODED = re.compile(
     r"\b(Enter|Escape|Esc|Space|PgUp|PgDn|Ctrl-\w|[Aa]rrows|[Ll]eft and right)\b"
     r"|(^|[ :;,(])[A-Za-z,./<>?]( and [A-Za-z,./<>?])? "
-    r"(undoes|returns|goes?|shows|opens?|filters?|clears?|sorts?|folds?|by)\b"
+    r"(unmutes|resumes|undoes|returns|goes?|shows|opens?|filters?|clears?|sorts?|folds?|by)\b"
 )
 
 
@@ -97,15 +97,15 @@ async def test_the_status_line_names_the_keys_that_are_bound(size: tuple[int, in
     app = app_with(unmute="y", pause="p,ctrl+y", live="f3", mute="M", back="ctrl+k", timing="Q")
     async with app.run_test(size=size) as pilot:
         await press(pilot, "M")
-        assert "muted 1: y undoes" in status_text(app)
+        assert "muted 1: y unmutes" in status_text(app)
         await press(pilot, "comma")
         assert "F3 returns to live" in status_text(app)
         await press(pilot, "p")
-        assert "p goes on" in status_text(app)
+        assert "p resumes" in status_text(app)
         await press(pilot, "ctrl+y", "f3", "y", "a", "M")
-        assert "M shows its verdicts again" in page_text(app)
+        assert "M unmutes it" in page_text(app)
         await press(pilot, "ctrl+k", "e", "slash", "q", "q", "enter")
-        assert "no event passes the filter; Ctrl-k clears it" in page_text(app)
+        assert "no event matches the filter; Ctrl-k clears it" in page_text(app)
         await press(pilot, "ctrl+k", "question_mark")
         assert "f by family" in page_text(app) and "F3 returns to live" in page_text(app).replace("\n ", " ")
 
@@ -137,10 +137,10 @@ async def test_a_key_that_was_given_away_is_named_no_more() -> None:
     app = app_with(timing="X", change="L")
     async with app.run_test(size=(120, 40)) as pilot:
         await press(pilot, "x", "comma")
-        assert "muted 1 " in f"{status_text(app)} " and "undoes" not in status_text(app)
+        assert "muted 1 " in f"{status_text(app)} " and "unmutes" not in status_text(app)
         assert "at step" in status_text(app) and "returns to live" not in status_text(app)
         await press(pilot, "question_mark")
-        assert re.search(r"no key +Show the verdicts of every rule that was muted again", page_text(app))
+        assert re.search(r"no key +Unmute all rules", page_text(app))
         await press(pilot, "escape", "e", "question_mark")
         assert "no key returns to live" in page_text(app).replace("\n ", " ")
 
@@ -187,7 +187,7 @@ async def test_while_one_types_letters_are_no_keys() -> None:
         await press(pilot, "e", "f4", "slash", "Z", "Z")
         assert isinstance(app.page, EventsPage) and screen_of(app).filter.value == "ZZ"
         assert "clears it" not in page_text(app) and "Back" not in footer(app)
-        assert "F4 goes on" in status_text(app)
+        assert "F4 resumes" in status_text(app)
         await press(pilot, "enter")
         assert "Z clears it" in page_text(app) and "Z Back" in footer(app)
 

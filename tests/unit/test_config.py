@@ -105,12 +105,12 @@ def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("[rules.ZZ9]\nmute = true", ["rules.ZZ9", "no rule"]),
+        ("[rules.ZZ9]\nmute = true", ["rules.ZZ9", "unknown rule"]),
         (f"[rules.{RULE.id}]\nmute = 1", [f"rules.{RULE.id}.mute", "true or false"]),
         (f"[rules.{RULE.id}]\nno_such_threshold = 1", [f"rules.{RULE.id}", "no_such_threshold"]),
         ("[rules.o1]\nwarn = 3", ["rules.o1", "did you mean O1?"]),
-        ("[rules.O1]\nwarn = nan", ["rules.O1", "warn", "not a number"]),
-        ("[profiles.moe.O1]\nwarn = nan", ["profiles.moe.O1", "not a number"]),
+        ("[rules.O1]\nwarn = nan", ["rules.O1", "warn", "must be a number"]),
+        ("[profiles.moe.O1]\nwarn = nan", ["profiles.moe.O1", "must be a number"]),
     ],
 )
 def test_an_error_in_a_rule_names_the_file_too(tmp_path: Path, text: str, parts: list[str]) -> None:

@@ -115,7 +115,7 @@ def test_the_screen_waits_and_then_shows_what_has_come(tmp_path: Path) -> None:
     terminal = Terminal.python("-m", "rltop", str(tmp_path), width=100, height=30)
     try:
         terminal.until_text("no metric file yet")
-        terminal.until_text("how each trainer writes metrics")
+        terminal.until_text("how to turn on metrics, by trainer")
         write(tmp_path / "job" / "metrics.jsonl")
         terminal.until_text("step 40")
         terminal.press("q")
@@ -132,7 +132,7 @@ def test_the_screen_shows_how_far_a_slow_look_is_and_then_the_runs(tmp_path: Pat
         write(tmp_path / f"r{i}" / "metrics.jsonl")
     terminal = Terminal.python(str(PROGRAM), "slow-files", str(tmp_path), width=160, height=30)
     try:
-        terminal.until_text(f"looking through {tmp_path}")
+        terminal.until_text(f"scanning {tmp_path}")
         terminal.until_text("RUNS  35")
         terminal.press("q")
         assert terminal.wait() == 0
@@ -163,5 +163,5 @@ def test_text_says_how_far_a_slow_look_is_and_goes_on(
     path = form.format(tmp_path)
     assert main([*command, path]) == (EXIT_DIED if command[0] == "watch" else 0)
     said = capsys.readouterr()
-    assert f"looking through {path}: " in said.err
+    assert f"scanning {path}: " in said.err
     assert "r5" in said.out

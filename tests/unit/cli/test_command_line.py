@@ -180,7 +180,7 @@ def test_since_leaves_out_what_happened_before(tmp_path: Path, capsys: pytest.Ca
     code, out, _ = run(["check", "--ever", "--since", 30, "--json", path], capsys)
     assert code == 0 and all(event["step"] >= 30 for event in json.loads(out)["events"])
     code, out, _ = run(["check", "--ever", "--since", 10, path], capsys)
-    assert code == 1 and "events since step 10: " in out and "recovered not a number, since step" in out
+    assert code == 1 and "events since step 10: " in out and "recovered NaN/Inf, since step" in out
     code, _, err = run(["check", "--since", "soon", path], capsys)
     assert code == 2 and "'soon'" in err
 
@@ -188,7 +188,7 @@ def test_since_leaves_out_what_happened_before(tmp_path: Path, capsys: pytest.Ca
 def test_rules_are_explained_with_and_without_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = rows(tmp_path / "metrics.jsonl", 40, range(38, 41))
     code, out, _ = run(["check", "--explain", "l1"], capsys)
-    assert code == 0 and out.startswith(" L1  not a number") and "check next" in out and "\x1b" not in out
+    assert code == 0 and out.startswith(" L1  NaN/Inf") and "check next" in out and "\x1b" not in out
     code, out, _ = run(["check", "--explain", "L1", path], capsys)
     assert code == 1 and "alert       CRIT, since step 38" in out
     code, out, _ = run(["check", "--explain", "L1", "--json", path], capsys)

@@ -47,7 +47,7 @@ def test_a_collapse_is_dated() -> None:
     assert banner is not None
     row = paint_banner(banner, 160, UNICODE)
     assert text_of([row]).strip() == (
-        "◆ COLLAPSE since 1,150 · last good step 1,149 · checkpoint 1,100 · first entropy 1,150, then reward 1,153"
+        "◆ COLLAPSE since 1,150 · last good step 1,149 · checkpoint 1,100 · first: entropy @1,150, then reward @1,153"
     )
     assert row.links[0].target == Target(TargetKind.VERDICT, "X1")
 
@@ -58,10 +58,10 @@ def test_what_moved_at_one_step_has_no_order_and_as_much_is_told_as_fits() -> No
     banner = build_banner([COLLAPSE._replace(evidence=evidence)])
     assert banner is not None
     whole = text_of([paint_banner(banner, 200, UNICODE)])
-    assert "first learning rate, value loss, step KL 1,150, then entropy 1,153, raw score 1,154" in whole
+    assert "first: learning rate, value loss, step KL @1,150, then entropy @1,153, raw score @1,154" in whole
     part = text_of([paint_banner(banner, 120, UNICODE)])
     assert cell_width(part) <= 120
-    assert "first learning rate" in part
+    assert "first: learning rate" in part
     assert "raw score" not in part
 
 
@@ -69,7 +69,7 @@ def test_no_checkpoint_is_said_and_not_invented() -> None:
     evidence = tuple(one for one in COLLAPSE.evidence if one.name != CHECKPOINT)
     banner = build_banner([COLLAPSE._replace(evidence=evidence)])
     assert banner is not None
-    assert "no checkpoint known before it" in text_of([paint_banner(banner, 160, UNICODE)])
+    assert "no earlier checkpoint logged" in text_of([paint_banner(banner, 160, UNICODE)])
 
 
 def test_there_is_no_banner_without_a_collapse_that_stands() -> None:
@@ -103,7 +103,7 @@ def test_what_recovered_is_named_with_its_step_where_there_is_room(run: FakeRun)
     over = a_verdict(state=VerdictState.RECOVERED, recovered_step=1195)
     healed = FakeRun(**{**vars(run), "verdicts": [over]})
     groups = build_badges(Snapshot(healed), healed.verdicts)
-    assert "KL drift recovered 1,195" in text_of(paint_badges(groups, 160, UNICODE))
+    assert "KL drift recovered @1,195" in text_of(paint_badges(groups, 160, UNICODE))
     assert "1 recovered" in text_of(paint_badges(groups, 60, UNICODE, lines=1))
 
 

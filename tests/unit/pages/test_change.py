@@ -57,11 +57,11 @@ def test_too_little_before_is_said() -> None:
     run = FakeRun(Label.of("run"), stream_of((step, {"a": float(step)}) for step in range(5)))
     view = build_change(Snapshot(run))
     assert (view.judged, view.unknown) == (0, 1)
-    assert "too little before" in "".join(
+    assert "not enough history" in "".join(
         piece.text for row in paint_change(view, 80, 24, UNICODE) for piece in row.line
     )
     empty = FakeRun(Label.of("run"), stream_of([]))
-    assert "nothing has been logged" in "".join(
+    assert "no metrics yet" in "".join(
         piece.text for piece in paint_change(build_change(Snapshot(empty)), 80, 24, UNICODE)[0].line
     )
 
@@ -109,7 +109,7 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
         for row in paint_change(build_change(Snapshot(run, 40)), 80, None, UNICODE)
     )
     assert " right " in text
-    assert "reward part" not in text
+    assert "reward component" not in text
 
 
 def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:

@@ -104,8 +104,8 @@ def test_what_fires_is_on_the_smallest_screen(firing: FakeRun) -> None:
     text = text_of(firing, 40, 12)
     assert "◆ response len" in text
     assert "▲ KL to refere" in text
-    assert "LEARNING  ◆ length 1,160" in text
-    assert "SYSTEM  ▲ step slower 1,172" in text
+    assert "LEARNING  ◆ length @1,160" in text
+    assert "SYSTEM  ▲ step slower @1,172" in text
 
 
 def test_the_sentence_is_the_worst_verdict_and_leads_to_it(firing: FakeRun) -> None:
@@ -116,7 +116,7 @@ def test_the_sentence_is_the_worst_verdict_and_leads_to_it(firing: FakeRun) -> N
 
 def test_the_sentence_of_a_calm_run_says_where_the_time_goes(healthy: FakeRun) -> None:
     sentence = lines_of(rows_of(healthy, 120, 38))[1]
-    assert sentence.startswith(" nothing fires; gen is 6")
+    assert sentence.startswith(" no alerts; gen: 6")
     assert "validation 0.60" in sentence
 
 
@@ -127,8 +127,8 @@ def test_the_sentence_says_of_time_only_once_where_it_goes() -> None:
     for rule, family in (("P14", "performance"), ("O3", "gradient")):
         run.verdicts = [a_verdict(rule, Level.INFO, family=family)._replace(headline=words)]
         said.append(str(build_overview(Snapshot(run)).sentence.text))
-    assert "gen is" not in said[0]
-    assert said[1].startswith(f"{words}; gen is")
+    assert "gen:" not in said[0]
+    assert said[1].startswith(f"{words}; gen:")
 
 
 def test_a_value_of_an_earlier_step_says_so(healthy: FakeRun) -> None:
@@ -166,7 +166,7 @@ def test_no_baseline_is_invented_while_there_is_none() -> None:
     run = run_of(verl_lines(verl_rows(8)))
     row = next(line for line in text_of(run).splitlines() if "actor/entropy" in line)
     assert " — " in row
-    assert "LEARNING  8/30" in text_of(run)
+    assert "LEARNING  warm-up 8/30" in text_of(run)
 
 
 def test_badges_wait_while_history_is_read(healthy: FakeRun) -> None:
@@ -180,7 +180,7 @@ def test_badges_wait_while_history_is_read(healthy: FakeRun) -> None:
 
 def test_a_provisional_verdict_is_marked(healthy: FakeRun) -> None:
     run = FakeRun(**{**vars(healthy), "loading": 0.43, "verdicts": [a_verdict(is_provisional=True)]})
-    assert "▲ KL drift? 1,187" in text_of(run)
+    assert "▲ KL drift? @1,187" in text_of(run)
 
 
 def test_a_recovered_verdict_is_no_badge(healthy: FakeRun) -> None:
@@ -188,7 +188,7 @@ def test_a_recovered_verdict_is_no_badge(healthy: FakeRun) -> None:
     text = text_of(FakeRun(**{**vars(healthy), "verdicts": [recovered]}))
     assert "1 recovered" in text
     assert "▲ KL" not in text
-    assert "nothing fires" in text
+    assert "no alerts" in text
 
 
 def test_the_cursor_shows_the_step_it_stands_on(firing: FakeRun) -> None:
@@ -215,7 +215,7 @@ def test_a_downsampled_step_is_not_passed_off_as_a_row() -> None:
     assert bucket is not None
     assert bucket[0] < bucket[1]
     first, last = (f"{step:,}" for step in bucket)
-    assert f"at steps {first}–{last} of 3,000 (mean of them)" in text_of(run, at=20)
+    assert f"at steps {first}–{last} of 3,000 (mean)" in text_of(run, at=20)
     run.stream.recall(20, verl_rows(20)[-1][1])
     text = text_of(run, at=20)
     assert "at step 20 of 3,000" in text
@@ -225,11 +225,11 @@ def test_a_downsampled_step_is_not_passed_off_as_a_row() -> None:
 def test_states_without_a_number() -> None:
     lines = b'{"a":"x"}\n{"b":"y"}\nfoo\n'
     assert "no metrics yet: 3 lines read, none with a number" in text_of(run_of(lines, state=RunState.WAITING))
-    assert "file: 1 bad line (first at 3" in text_of(run_of(lines, state=RunState.WAITING))
+    assert "file: 1 bad line (first on line 3" in text_of(run_of(lines, state=RunState.WAITING))
     wide = b'{"loss": [1, 2, 3],\n "reward": [1]}\n'
     assert "no metrics yet: 2 lines read; " in text_of(run_of(wide, state=RunState.WAITING))
     lost = run_of(b"", state=RunState.LOST, state_note="Permission denied")
-    assert "lost sight of the file: Permission denied; still trying" in text_of(lost)
+    assert "file lost: Permission denied; retrying" in text_of(lost)
     assert "waiting for the first record of x" in text_of(run_of(b"", "x", state=RunState.WAITING))
 
 
@@ -237,7 +237,7 @@ def test_counts_are_shown_only_when_something_was_not_understood(healthy: FakeRu
     assert "file:" not in text_of(healthy)
     run = run_of(b"nonsense\n" + verl_lines(verl_rows(30)))
     last = lines_of(rows_of(run, 120, 38))[-1]
-    assert last.startswith(" file: 1 bad line (first at 1")
+    assert last.startswith(" file: 1 bad line (first on line 1")
     elsewhere = paint_overview(build_overview(Snapshot(run)), 120, 38, UNICODE, has_counts=False)
     assert "bad line" not in "".join(lines_of(elsewhere))
 
@@ -269,7 +269,7 @@ def test_stragglers_are_held_against_what_is_usual_for_the_group() -> None:
     run.group_size = 8
     text = text_of(run)
     assert "group max/median 5.2" in text
-    assert "usual for 8 per group 1.6–3.5" in text
+    assert "typical for group size 8: 1.6–3.5" in text
     assert "this run's start 1.9" in text
     run.group_size = None
     assert "group size unknown" in text_of(run)

@@ -36,4 +36,4 @@ def test_no_row_is_wider_than_the_screen_and_no_number_is_cut(width, is_ascii):
 
 def test_a_run_whose_ranks_say_nothing_says_so():
     rows = paint_ranks(build_ranks(Snapshot(run_of(verl_lines(verl_rows(20))))), 80, 24, glyph_set(is_ascii=False))
-    assert "No rank of this run" in "".join(piece.text for row in rows for piece in row.line)
+    assert "No per-rank timing in this run" in "".join(piece.text for row in rows for piece in row.line)

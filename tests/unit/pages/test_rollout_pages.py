@@ -16,12 +16,13 @@ from rltop.pages.completions import (
     paint_completions,
     place_of,
 )
-from rltop.pages.rollouts import GroupOrder, build_rollouts, paint_rollouts
+from rltop.pages.rollouts import HEADS, GroupOrder, build_rollouts, group_table, next_of, paint_rollouts
 from rltop.pages.stragglers import build_stragglers, paint_stragglers
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.resources import folder
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import TablePainter
 from rltop.rows.widths import cell_width
 from rltop.run.rollouts import RolloutShelf
 from rltop.run.snapshot import Snapshot
@@ -90,7 +91,7 @@ def test_groups_are_sorted_by_what_was_asked_for(tmp_path: Path, order: GroupOrd
         GroupOrder.LONGEST: [max(group.lengths) for group in view.groups],
         GroupOrder.REWARD: [group.reward_mean for group in view.groups],
         GroupOrder.SPREAD: [group.reward_std for group in view.groups],
-        GroupOrder.CUT: [group.cut for group in view.groups],
+        GroupOrder.TRUNCATED: [group.cut for group in view.groups],
     }[order]
     assert keys == sorted(keys, key=lambda key: -float(key or 0))
 
@@ -104,6 +105,24 @@ def test_completions_are_sorted_by_what_was_asked_for(tmp_path: Path, order: Com
         each.tokens if order is CompletionOrder.LENGTH else getattr(each, order.value) for each in group.completions
     ]
     assert keys == sorted(keys, reverse=True)
+
+
+@pytest.mark.parametrize(("width", "heads"), [(120, "ratio max reward std trunc"), (56, "ratio max reward trunc")])
+def test_the_order_key_passes_over_columns_that_are_not_shown(width: int, heads: str) -> None:
+    view = build_rollouts(Snapshot(run_with(FIXTURE / "rollouts.jsonl", at=125), 125))
+    columns = TablePainter(group_table(view, width, UNICODE), width, UNICODE).columns
+    seen, order = [], view.order
+    while HEADS[order] not in seen:
+        seen.append(HEADS[order])
+        order = next_of(order, HEADS, columns)
+    assert seen == heads.split()
+
+
+def test_on_80_columns_every_completion_of_a_group_of_eight_has_its_bar() -> None:
+    view = build_rollouts(Snapshot(run_with(FIXTURE / "rollouts.jsonl", at=125), 125))
+    rows = paint_rollouts(view, 80, 24, UNICODE)
+    bars = [piece.text for row in rows for piece in row.line if piece.role == "spark"]
+    assert len(bars) == 4 and all(len(each.strip()) == 8 for each in bars)
 
 
 HOSTILE = [
@@ -150,13 +169,13 @@ def test_of_a_text_without_end_the_beginning_and_the_end_are_shown(tmp_path: Pat
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of([{"step": 1, "group": "g", "completion": "begin " + "y" * 900_000 + " end"}]))
     text = text_of(pages(run_with(path), 120, UNICODE)[2])
-    assert "begin" in text and text.endswith("end") and "500,010 characters left out" in text
+    assert "begin" in text and text.endswith("end") and "500,010 characters omitted" in text
 
 
 def test_characters_are_said_to_be_characters(tmp_path: Path) -> None:
     run = run_with(write_verl(tmp_path / "dump", [30], has_uid=True))
     text = text_of(paint_rollouts(build_rollouts(Snapshot(run)), 80, 24, UNICODE))
-    assert "lengths are characters" in text and "usual" not in text and "▲" not in text
+    assert "are in characters" in text and "usual" not in text and "▲" not in text
 
 
 def test_where_nothing_is_found_it_says_how_to_get_it(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_value_that_is_not_the_keys_own_says_how_it_follows() -> None:
         (200, "1 − env/all/by_group/frac_mixed"),
     ):
         lines = text_of(paint_overview(build_overview(Snapshot(run), width=width), width, 30, UNICODE)).splitlines()
-        (row,) = [line for line in lines if "no-contrast groups" in line]
+        (row,) = [line for line in lines if "zero-var. groups" in line]
         assert said in row and "37.5 %" in row
         assert "frac_mixed" in row or width < 90
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from rltop.model import Label, Level, RunState
-from rltop.pages.runs import HEAD_ROWS, RunEntry, in_order, list_runs, next_run_order, paint_runs, sort_runs
+from rltop.pages.runs import HEAD_ROWS, RunEntry, by_attention, list_runs, next_run_order, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
 from rltop.rows.table import Sorting
@@ -38,14 +38,14 @@ def test_what_needs_attention_comes_first():
         entry("warned", Level.WARN, RunState.ENDED),
         entry("broken", Level.CRIT),
     ]
-    assert names(in_order(entries))[:3] == ["broken", "warned", "silent"]
-    assert names(in_order(entries))[-1] == "done"
+    assert names(by_attention(entries))[:3] == ["broken", "warned", "silent"]
+    assert names(by_attention(entries))[-1] == "done"
 
 
 def test_rows_do_not_change_places_with_every_record():
     first = [entry("a", age_s=3.0), entry("b", age_s=40.0)]
     later = [entry("a", age_s=50.0), entry("b", age_s=1.0)]
-    assert names(in_order(first)) == names(in_order(later)) == ["a", "b"]
+    assert names(by_attention(first)) == names(by_attention(later)) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_rows_do_not_change_places_with_every_record():
 )
 def test_the_filter_looks_at_everything_that_a_row_says(query, found):
     entries = [entry("drift", Level.CRIT, verdict="KL drift"), entry("still", state=RunState.STALLED), entry("fine")]
-    assert names(in_order(entries, query)) == found
+    assert names(by_attention(entries, query)) == found
 
 
 def test_a_run_is_read_with_its_worst_verdict():
@@ -124,14 +124,14 @@ def test_columns_leave_by_what_they_are_worth():
             assert set(now) > set(order[-1])
             order.append(tuple(now))
     assert [set(now) - set(before) for before, now in pairwise(order)] == [
-        {"worst"}, {"step"}, {"age"}, {"trainer"},
+        {"alerts"}, {"step"}, {"age"}, {"trainer"},
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("is_ascii", [False, True])
 def test_a_died_run_is_shown_as_such_and_first(is_ascii):
     glyphs = glyph_set(is_ascii=is_ascii)
-    entries = in_order(
+    entries = by_attention(
         [entry("fine"), entry("ill", Level.CRIT), entry("dead", state=RunState.DIED, verdict="CUDA error")]
     )
     assert names(entries)[0] == "dead"
@@ -150,11 +150,16 @@ def test_a_run_that_died_says_what_of():
 
 
 def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
-    orders, now = [], next_run_order(None)
-    while now is not None:
-        orders.append(now)
-        now = next_run_order(now)
-    assert [order.head for order in orders] == ["run", "trainer", "step", "state", "age", "worst"]
+    def heads(width):
+        orders, now = [], next_run_order(None, UNEVEN, width, glyph_set(is_ascii=False))
+        while now is not None:
+            orders.append(now.head)
+            now = next_run_order(now, UNEVEN, width, glyph_set(is_ascii=False))
+        return orders
+
+    assert heads(160) == ["run", "trainer", "step", "state", "age", "alerts"]
+    assert heads(60) == ["run", "state", "alerts"]  # a column that is not shown sorts nothing
+    assert next_run_order(Sorting("trainer"), UNEVEN, 60, glyph_set(is_ascii=False)) is None
     assert [one.step for one in sort_runs(UNEVEN, Sorting("step"))] == [1_234_567, 123_456, 7, None]
     assert next(one.age_s for one in sort_runs(UNEVEN, Sorting("age", is_falling=False))) == 12.0
     assert sort_runs(UNEVEN, None) == UNEVEN

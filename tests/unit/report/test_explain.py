@@ -75,7 +75,7 @@ def test_what_a_rule_saw_is_told_with_the_keys_of_the_trainer() -> None:
     text = explain_text(BY_ID["T2"], OPTIONS, Snapshot(firing_run()), width=200)
     said = flat(text.partition(" in ")[2])
     assert "response_length/mean" in said and "1,204 values" in said
-    assert "alert CRIT" in said and "evidence" in said and "fires" in said
+    assert "alert CRIT" in said and "evidence" in said and "raised" in said
 
 
 def test_a_rule_that_says_nothing_of_a_run_says_why() -> None:

@@ -20,10 +20,10 @@ from rltop.rows.table import (
     Sorting,
     Table,
     TablePainter,
-    in_order,
     lay_out,
     next_sorting,
     paint_table,
+    sort_items,
 )
 from rltop.rows.widths import cell_width
 
@@ -101,9 +101,9 @@ def test_the_part_that_tells_names_apart_survives(width: int) -> None:
 
 def test_a_table_sorts_by_any_column_and_what_has_no_value_stands_last() -> None:
     found = [Item("b", 1.0), Item("a", None), Item("c", 2.0)]
-    assert [one.name for one in in_order(found, COLUMNS, Sorting("value"))] == ["c", "b", "a"]
-    assert [one.name for one in in_order(found, COLUMNS, Sorting("value", is_falling=False))] == ["b", "c", "a"]
-    assert [one.name for one in in_order(found, COLUMNS, Sorting("name", is_falling=False))] == ["a", "b", "c"]
+    assert [one.name for one in sort_items(found, COLUMNS, Sorting("value"))] == ["c", "b", "a"]
+    assert [one.name for one in sort_items(found, COLUMNS, Sorting("value", is_falling=False))] == ["b", "c", "a"]
+    assert [one.name for one in sort_items(found, COLUMNS, Sorting("name", is_falling=False))] == ["a", "b", "c"]
     head = text(paint_table(Table(COLUMNS, found, sorting=Sorting("value")), 60, GLYPHS)[0])
     assert f"{GLYPHS.fall}value" in head
 

@@ -25,7 +25,7 @@ def spec(**changes: object) -> RuleSpec:
         "family": "length",
         "group": Group.LEARNING,
         "metrics": ("truncated_frac",),
-        "detector": lambda thresholds: Above(thresholds, metric="truncated_frac", text="{value} above {line}"),
+        "detector": lambda thresholds: Above(thresholds, metric="truncated_frac", text="{value} above {threshold}"),
         "condition": "above",
         "thresholds": {"warn": 1.0, "crit": 2.0},
         "n_of_m": N_OF_M,

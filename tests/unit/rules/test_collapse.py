@@ -192,4 +192,4 @@ def test_symptoms_that_began_at_once_have_no_first() -> None:
     apart = Finding(Level.CRIT, 3.0, None, 3.0, (5.0, 6.0, 7.0), ("kl", "entropy", "reward"))
     together = Finding(Level.CRIT, 3.0, None, 3.0, (5.0, 5.0, 7.0), ("entropy", "length", "reward"))
     assert judge.headline(apart).endswith(": KL first, then entropy, reward")
-    assert judge.headline(together).endswith(": entropy and length at once, then reward")
+    assert judge.headline(together).endswith(": entropy and length together, then reward")

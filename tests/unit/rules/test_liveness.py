@@ -74,7 +74,7 @@ def test_the_verdict_says_how_long_and_what_is_usual() -> None:
     liveness, _ = heard(66.0, save_every=10, save_s=114.0)
     verdict = liveness.verdict(840.0, key="timing_s/step")
     assert verdict is not None
-    assert verdict.headline == "no new record for 14 m (usual gap 66.0 s, longest 1 % 180 s)"
+    assert verdict.headline == "no new record for 14 m (median gap 66.0 s, p99 180 s)"
     assert (verdict.rule, verdict.family, verdict.group, verdict.since_record) == ("L4", "liveness", "system", 50)
     assert verdict.key == "timing_s/step"
     assert next(e.value for e in verdict.evidence) == 840.0

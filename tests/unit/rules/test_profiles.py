@@ -119,9 +119,9 @@ def test_a_rule_is_muted_for_one_profile_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "text", "parts"),
     [
-        ("mo", "", ["--profile", "mo", "no such profile"]),
-        (None, 'profile = "moee"', ["moee", "no such profile"]),
-        (None, "[profiles.moee.M1]\nwarn = 1", ["moee", "no such profile"]),
+        ("mo", "", ["--profile", "mo", "unknown profile"]),
+        (None, 'profile = "moee"', ["moee", "unknown profile"]),
+        (None, "[profiles.moee.M1]\nwarn = 1", ["moee", "unknown profile"]),
         (None, "[profiles.moe.M1]\nwran = 1", ["profiles.moe.M1", "wran"]),
         (None, "[profiles.moe]\nM1 = 3", ["profiles.moe.M1", "must be a table"]),
         (None, "profiles = 3", ["profiles", "must be a table"]),

@@ -25,7 +25,7 @@ def test_l1_a_nan_gradient_is_critical_from_the_first_record() -> None:
 
 def test_l1_names_the_other_bad_keys() -> None:
     engine = play(3, grad_norm=[1.0, 1.0, NonFinite.NAN], kl_ref=[0.1, 0.1, NonFinite.POS_INF], entropy=0.5)
-    assert first(engine, "L1").message == "grad_norm is NaN at step 3 (kl_ref too)"
+    assert first(engine, "L1").message == "grad_norm is NaN at step 3 (also kl_ref)"
 
 
 @pytest.mark.parametrize(("metric", "fires_at"), [("grad_norm", 31), ("loss", 31), ("entropy", 32), ("kl_ref", 32)])

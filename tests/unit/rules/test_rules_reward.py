@@ -85,7 +85,7 @@ def test_r6_two_evaluations_below_the_best() -> None:
     engine = play(80, val_score=every(10, [0.3, 0.45, 0.55, 0.58, 0.57, 0.4, 0.39, 0.38]), reward_mean=lambda r: r / 80)
     event = first(engine, "R5")
     assert event.record == 70
-    assert "while the training reward holds or rises" in event.message
+    assert "while training reward holds or rises" in event.message
 
 
 def test_r6_trap_one_bad_evaluation_is_luck() -> None:

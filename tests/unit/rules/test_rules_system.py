@@ -28,9 +28,9 @@ def test_p1_names_the_stage_that_grew() -> None:
     )
     event = first(engine, "P1")
     assert (event.record, event.level) == (64, Level.WARN)
-    assert "gen +" in event.message
+    assert "gen accounts for +" in event.message
     verdict = next(v for v in engine.verdicts if v.rule == "P1")
-    assert {e.name for e in verdict.evidence} >= {"step", "at the start", "gen now", "gen at the start"}
+    assert {e.name for e in verdict.evidence} >= {"step time", "baseline (run start)", "gen now", "gen at run start"}
 
 
 def test_p1_twice_and_a_half_is_critical() -> None:
@@ -92,7 +92,7 @@ def test_p1_trap_longer_answers_take_longer() -> None:
     assert alarms(engine) == []
     (longer,) = [event for event in engine.events if event.rule == "P2"]
     assert longer.level is Level.INFO
-    assert "tokens of the step 1.95×" in longer.message
+    assert "tokens per step 1.95×" in longer.message
 
 
 def test_p1_counts_tokens_from_a_running_total_too() -> None:
@@ -127,7 +127,7 @@ def test_p5_fires_within_five_records() -> None:
     for size in (None, 8, 16):
         event = first(play(140, group_size=size, group_len_ratio=ratio), "P5")
         assert 121 <= event.record <= 126
-    assert "median of its group" in event.message
+    assert "its group's median" in event.message
 
 
 def test_p5_a_moderate_straggler_takes_five_of_ten() -> None:
@@ -199,7 +199,7 @@ def test_p6_a_tail_of_tool_calls_is_seen_where_only_their_longest_is_logged() ->
     )
     verdict = next(v for v in engine.verdicts if v.rule == "P6")
     assert verdict.since_step == 40
-    assert "against a mean of 16.0 s, 100 % of it in tool calls" in verdict.headline
+    assert "mean 16.0 s, 100 % of it in tool calls" in verdict.headline
 
 
 def test_p1_adds_up_what_stays_below_its_line() -> None:
@@ -259,4 +259,4 @@ def test_p2_measures_by_the_mean_answer_where_no_tokens_are_counted() -> None:
         response_len_mean=lambda r: noisy(300.0 if r < 60 else 540.0, 0.02)(r),
     )
     assert alarms(engine) == []
-    assert "answers 1.75×" in next(event for event in engine.events if event.rule == "P2").message
+    assert "completion length 1.75×" in next(event for event in engine.events if event.rule == "P2").message

@@ -116,7 +116,7 @@ def test_a_file_of_nothing_but_a_hole_is_passed_over_until_it_holds_more(tmp_pat
     with (tmp_path / "metrics.jsonl").open("wb") as file:
         file.truncate(1024 * 1024)
     found = discover([str(tmp_path)])
-    assert found.passed_over == [(str(tmp_path / "metrics.jsonl"), "nothing but NUL bytes so far")]
+    assert found.passed_over == [(str(tmp_path / "metrics.jsonl"), "only NUL bytes so far")]
     assert discover([str(tmp_path / "metrics.jsonl")]).found
     with (tmp_path / "metrics.jsonl").open("r+b") as file:
         file.write(b'{"step": 1, "loss": 1.5}\n')

@@ -184,7 +184,7 @@ def test_what_was_left_out_rings_once_and_is_read_when_it_can_be(tmp_path):
     link.symlink_to("later.jsonl")
     follower.look()
     follower.look()
-    assert (follower.rang, follower.scanner.left_out) == (1, [(str(link), "a link to nothing")])
+    assert (follower.rang, follower.scanner.left_out) == (1, [(str(link), "broken link")])
     rows(link.with_name("later.jsonl")).rename(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rename(link)
     follower.look()
@@ -205,7 +205,7 @@ def test_a_file_that_vanishes_during_the_look_is_no_gap(tmp_path, monkeypatch):
     found = discover([str(tmp_path)])
     assert [str(each.name) for each in found.found] == ["a"]
     assert found.left_out == []
-    assert found.passed_over == [(str(going), "gone since the directory was listed")]
+    assert found.passed_over == [(str(going), "deleted since the directory was listed")]
 
 
 class Slowly:
@@ -246,7 +246,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
         session.step(10.0)
         if "3 files read" in session.runs[0].state_note:
             break
-    assert f"looking through {tmp_path}" in session.runs[0].state_note
+    assert f"scanning {tmp_path}" in session.runs[0].state_note
     assert "3 files read" in session.runs[0].state_note
     has_news.clear()
     slowly.let_through(2, look)
@@ -305,4 +305,4 @@ def test_a_fault_in_looking_again_shows_and_ends_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("rltop.run.grouping.group", None)
     follower.look()
     assert follower.rang == 1
-    assert "looking again failed: TypeError" in follower.scanner.left_out[0][0]
+    assert "rescan failed: TypeError" in follower.scanner.left_out[0][0]

@@ -66,7 +66,7 @@ def test_an_error_before_the_first_step_is_what_is_said(tmp_path: Path) -> None:
     watched = Watched(tmp_path / "train.log", b"loading weights\n" + b"x\n" * 2048)
     run = watched.after(1.0, b"Traceback (most recent call last):\n" + OOM.encode() + b"\n")
     assert run.state is RunState.WAITING
-    assert sentence(run) == (Level.WARN, f"no metrics yet, and an error was logged: {OOM}")
+    assert sentence(run) == (Level.WARN, f"no metrics yet; error logged: {OOM}")
     run = watched.after(3600.0)
     assert run.state is RunState.DIED
     assert sentence(run) == (Level.CRIT, f"died before the first step: {OOM}")
@@ -79,7 +79,7 @@ def test_an_error_after_which_the_run_goes_on_is_no_death(tmp_path: Path) -> Non
     watched = Watched(tmp_path / "train.log", log(60))
     run = watched.after(1.0, b"RuntimeError: sandbox did not answer\n")
     assert run.state is RunState.LIVE
-    assert "an error was logged since the newest step: RuntimeError: sandbox did not answer" in sentence(run)[1]
+    assert "error logged after the newest step: RuntimeError: sandbox did not answer" in sentence(run)[1]
     run = watched.after(1.0, b"step:61 - actor/pg_loss:0.5 - actor/grad_norm:1.0\n")
     assert run.failure.raw == ""
     assert "RuntimeError" not in sentence(run)[1]
