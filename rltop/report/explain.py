@@ -190,7 +190,7 @@ def _seen(snapshot: Snapshot, signal: Signal) -> str:
     ]
     base = baseline_of(snapshot, signal)
     if base is not None:
-        parts.insert(1, f"{units.measure(base, unit)} early on")
+        parts.insert(1, f"{units.measure(base, unit)} at run start")
     if marks := stream.mark_count(signal.key):
         parts.append(f"{units.count(marks)} not finite")
     return f"{head}: {', '.join(parts)}"
