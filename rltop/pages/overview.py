@@ -97,10 +97,10 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
 
 
 def _lost(note: str) -> str:
-    text = note or "the file cannot be read"
-    if not text.startswith("file lost"):
-        text = f"file lost: {text}"
-    return text if "retrying" in text else f"{text}; retrying"
+    text = note or "cannot read the file"
+    if not text.startswith(("cannot read", "file ")):
+        text = f"cannot read the file: {text}"
+    return text if "retrying" in text or "waiting" in text else f"{text}; retrying"
 
 
 def build_sentence(

@@ -1,8 +1,8 @@
-"""The reading position in one life of a file, and what a look at it has shown.
+"""The reading position in a file, and the outcome of each poll.
 
-Owns offset, generation and fingerprint; decides which of the bytes that were read
-may be given out, and when a file that was renamed away may be left; says in words for a
-person how a look has ended.
+Owns offset, generation and fingerprint; decides which of the bytes that were read may
+be given out, and when a renamed file may be left; has the messages for the outcome of
+a poll.
 """
 
 from __future__ import annotations
@@ -334,13 +334,13 @@ class Sight(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818 - not an error here: it ends one look
-    """What stands at the path can never be followed."""
+    """The path is not a regular file and can never be followed."""
 
     def __init__(self, path: str, seen: FileStat) -> None:
         super().__init__(path)
         self.error = SourceError(
             f"{path} is a {seen.kind_word}, not a regular file",
-            "name a file that is written to, for example logs/metrics.jsonl",
+            "name a metric file, for example logs/metrics.jsonl",
         )
 
 
@@ -350,12 +350,12 @@ def is_missing(error: OSError) -> bool:
 
 
 def gone(size: int) -> Sight:
-    """Nothing stands at the path any longer."""
-    return Sight(TailState.LOST, "the file is gone; waiting for it to come back", size)
+    """The file at the path was deleted."""
+    return Sight(TailState.LOST, "file deleted; waiting for it to come back", size)
 
 
 def not_yet(path: str, fs: FileSystem) -> Sight:
-    """Nothing has stood at the path so far; where the way to it ends tells a late file from a mistyped one.
+    """No file at the path so far; the nearest existing folder tells a late file from a typo.
 
     Args:
         path: absolute.
@@ -369,8 +369,8 @@ def not_yet(path: str, fs: FileSystem) -> Sight:
     while near != posixpath.dirname(near) and not _is_folder(near, fs):
         near = posixpath.dirname(near)
     if near == folder:
-        return Sight(TailState.WAITING, f"the file does not exist yet in {folder}")
-    return Sight(TailState.WAITING, f"there is no folder {folder}; the nearest that exists is {near}")
+        return Sight(TailState.WAITING, f"no such file yet in {folder}")
+    return Sight(TailState.WAITING, f"no such folder: {folder}; the nearest existing one is {near}")
 
 
 def _is_folder(path: str, fs: FileSystem) -> bool:
@@ -383,13 +383,13 @@ def _is_folder(path: str, fs: FileSystem) -> bool:
 
 
 def unreachable(error: OSError, size: int) -> Sight:
-    """The file system refuses to show the file.
+    """The file cannot be read at the moment.
 
     Args:
         error: that a look ended with.
         size: bytes when last seen.
     """
-    return Sight(TailState.LOST, f"file lost: {reason_of(error)}; retrying", size)
+    return Sight(TailState.LOST, f"cannot read the file: {reason_of(error)}; retrying", size)
 
 
 class Stillness:

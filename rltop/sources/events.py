@@ -1,4 +1,4 @@
-"""What a source gives out, how it says how it is doing, and how patient it is."""
+"""What a source gives out: chunks and resets, its status, and its options."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Chunk(NamedTuple):
 
 
 class ResetReason(enum.StrEnum):
-    """Why reading begins at offset 0 again."""
+    """Why reading starts again at offset 0."""
 
     TRUNCATED = "truncated"
     REWRITTEN = "rewritten in place"
@@ -39,12 +39,12 @@ class ResetReason(enum.StrEnum):
 
 
 class Reset(NamedTuple):
-    """What follows stands in another file, or in another life of the same one.
+    """The following chunks come from another file, or from new content of the same one.
 
     Attributes:
         reason: what happened.
         generation: of the chunks that follow.
-        is_restart: the writer started anew; False where the stream merely goes on in a new file.
+        is_restart: the writer restarted; False if the stream only continues in a new file.
     """
 
     reason: ResetReason
@@ -53,7 +53,7 @@ class Reset(NamedTuple):
 
 
 class TailState(enum.StrEnum):
-    """How a source is doing."""
+    """The state of a source."""
 
     WAITING = "waiting"
     """Nothing has been seen yet."""
@@ -62,11 +62,11 @@ class TailState(enum.StrEnum):
     AT_END = "at end"
     """Everything visible has been read."""
     LOST = "lost"
-    """It was there and cannot be reached now; trying goes on."""
+    """It existed and cannot be reached now; retrying."""
     REFUSED = "refused"
-    """What stands there is not a file that can be followed."""
+    """The path is not a file that can be followed."""
     STUCK = "stuck"
-    """The file system does not answer."""
+    """The file system does not respond."""
 
 
 class TailStatus(NamedTuple):

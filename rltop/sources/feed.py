@@ -1,4 +1,4 @@
-"""What the session takes bytes from, wherever they come from."""
+"""Feeds: sources of bytes for the session."""
 
 from __future__ import annotations
 

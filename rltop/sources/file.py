@@ -1,9 +1,8 @@
-"""The file system behind one small interface, and which mounts can be trusted.
+"""A small file system interface, the properties of mounts, and the limit of open files.
 
-Everything in this room touches files through `FileSystem`, so that a test can put
-a lying one in its place. Knows nothing of what is in a file. How many files may be open at
-once is known here too: the kernel hands out the lowest number that is free, so a handle says
-by itself how many are in use, and no book has to be kept.
+This room accesses files through `FileSystem` only, so that a test can use a faulty one.
+It does not know what is in a file. The number of open files needs no bookkeeping: the
+kernel assigns the lowest free descriptor, so a handle shows how many are in use.
 """
 
 from __future__ import annotations

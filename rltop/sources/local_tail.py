@@ -1,7 +1,7 @@
-"""Following a file on a local file system: the handle is kept.
+"""Following a file on a local file system: the handle stays open.
 
-While it is kept, the inode cannot be given to another file, what was renamed away
-can be read to its end, and the number of links tells a rename from a deletion.
+While it is open, the inode cannot be reused, a renamed file can be read to its end, and
+the number of links tells a rename from a deletion.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rltop.sources.cursor import (
 from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import FileSystem
 
-RENAMED_NOTE = "the file was renamed; the new one is read when nothing more is written to it"
+RENAMED_NOTE = "file renamed; switching to the new one once writes to the old one stop"
 
 
 class _Life(NamedTuple):

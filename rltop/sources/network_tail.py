@@ -1,9 +1,9 @@
-"""Following a file that another machine writes: opened anew at each poll.
+"""Following a file that another machine writes: reopened at each poll.
 
-What an open handle shows may be a minute old while a fresh open sees the data at
-once (close-to-open consistency), and a handle on a deleted file leaves a
-`.nfs…` file behind. In turn nothing is believed at first sight: sizes lag behind,
-inodes migrate, names are cached.
+An open handle may show data that is a minute old, while a new open sees it at once
+(close-to-open consistency), and a handle on a deleted file leaves a `.nfs…` file
+behind. Changes must be seen more than once: sizes lag, inodes migrate, names are
+cached.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rltop.sources.events import ResetReason, TailOptions, TailState
 from rltop.sources.file import ANCHOR_BYTES, HEAD_BYTES, FileStat, FileSystem
 from rltop.structs import Struct
 
-DOUBT_NOTE = "the file does not look like what was read before; looking again"
-STALE_NAME_NOTE = "the folder names a newer file here, but this machine still sees the old one"
+DOUBT_NOTE = "file content changed; checking again"
+STALE_NAME_NOTE = "the directory lists a newer file, but this machine still sees the old one (stale cache)"
 
 DRAIN_RETRIES = 5
 """Errors after which the rest of a renamed file is given up, so that the new one is not kept waiting for ever."""

@@ -1,7 +1,7 @@
 """A stream that comes through a pipe: `ssh node tail -F train.log | rltop -`.
 
-It cannot be read twice: there is no preview, and what memory has downsampled is gone.
-A daemon thread reads; nobody waits for it.
+It cannot be read twice: there is no preview, and older rows survive only downsampled.
+A daemon thread reads, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class PipeFeed:
     def status(self) -> TailStatus:
         """At the end whenever nothing waits: a pipe has no size."""
         if self._error:
-            what = f"the pipe cannot be read: {self._error}"
+            what = f"cannot read standard input: {self._error}"
             return TailStatus(TailState.LOST, what, self._offset, self._offset, error=SourceError(what))
         if not self._offset and not self._is_at_end:
-            return TailStatus(TailState.WAITING, "waiting for the first bytes on standard input")
+            return TailStatus(TailState.WAITING, "waiting for data on standard input")
         state = TailState.AT_END if self._queue.is_empty else TailState.READING
         return TailStatus(state, "", self._offset, self._offset)
 

@@ -1,8 +1,8 @@
-"""Reading in the background, so that a dead server holds up nothing but its own files.
+"""Background reading, so that a dead server delays only its own files.
 
-One daemon thread for each mount polls the files there and puts what comes into
-bounded queues. Nobody ever waits for these threads: not whoever takes from a feed,
-not the other mounts, not the end of the program. Everything in `MountThread` but `add`,
+One daemon thread per mount polls its files and puts the data into bounded queues.
+Nothing waits for these threads: neither the consumer of a feed, nor other mounts, nor
+the end of the program. Everything in `MountThread` but `add`,
 `wake`, `stop` and `silent_s` runs on its thread; only there may a call into a file system stand.
 """
 

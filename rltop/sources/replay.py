@@ -1,7 +1,7 @@
-"""A recording given out as if it were being written.
+"""A recorded run played back as if it were live.
 
-Reads the file as any other source does and only holds lines back until it is
-their turn. Of what is in a line it looks for one number, by its key.
+Reads the file like any other source and holds each line back until it is due. In a
+line it looks only for one number, by its key.
 """
 
 from __future__ import annotations
@@ -258,4 +258,6 @@ def _glance(fs: FileSystem, path: str) -> tuple[int, bytes]:
         finally:
             fs.close(handle)
     except OSError as error:
-        raise SourceError(f"cannot replay {path}: {error.strerror or error}", "name a recorded metric file") from error
+        raise SourceError(
+            f"cannot replay {path}: {error.strerror or error}", "name the metric file of a recorded run"
+        ) from error

@@ -1,8 +1,8 @@
 """Following one path: a file, from its beginning or its last lines, or a folder of archives.
 
-A folder of archives is one stream: every file in it that is written anew is given out again,
-whole. The archives of one run overlap and stand one folder below; each of them follows a
-`Reset`, so that a decoder knows where one ends. Knows nothing of what is in a file.
+A folder of archives is one stream: a rewritten file in it is given out again as a whole.
+The archives of one run overlap and are one folder below; each follows a `Reset`, so that
+a decoder knows where one ends. Does not know what is in a file.
 """
 
 from __future__ import annotations
@@ -104,15 +104,15 @@ __all__ = [
 
 FIRST_RETRY_S = 0.25
 _OUT_OF_HANDLES = (errno.EMFILE, errno.ENFILE)
-EMPTIED_NOTE = "the file was truncated and is empty; waiting for rows"
+EMPTIED_NOTE = "file truncated to zero bytes; waiting for rows"
 DEFAULT_OPTIONS = TailOptions()
 
 
 class Tail:
     """Follows the bytes of one path.
 
-    Promise: no byte that was visible at a poll and asked for is lost or given out
-    twice within a generation. Not to be polled by two threads; `status` may be
+    Guarantee: no byte that was visible at a poll is lost or given out twice within a
+    generation. Not to be polled by two threads; `status` may be
     read by any.
     """
 
@@ -325,7 +325,7 @@ class FolderTail:
 
     def _leave_out(self, path: str, error: OSError) -> None:
         """One archive that cannot be read must not keep the others from being read; it is tried again."""
-        self._left_out[path] = "broken link" if is_missing(error) else reason_of(error)
+        self._left_out[path] = "broken symlink" if is_missing(error) else reason_of(error)
 
     def _begin(self) -> list[Chunk | Reset]:
         path = self._waiting.pop(0)

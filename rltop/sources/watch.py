@@ -1,7 +1,7 @@
-"""Wake-ups from the kernel, which only ever shorten the wait for the next poll.
+"""Wake-ups from the kernel, which only shorten the wait for the next poll.
 
-The one place that knows watchdog, imported when the first folder is watched: the
-import costs as much as the first frame may take.
+The only user of watchdog, imported when the first folder is watched: the import costs
+as much as the first frame may take.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class Watcher:
             if self._is_closed:
                 return False
             if directory not in self._folders and len(self._folders) >= MOST_FOLDERS:
-                self.reason = f"{directory}: {MOST_FOLDERS} folders are watched already"
+                self.reason = f"{directory}: already watching {MOST_FOLDERS} folders"
                 return False
             if self._observer is None and limit() <= FEW:
-                self.reason = f"{directory}: no more than {limit()} files may be open"
+                self.reason = f"{directory}: limit of {limit()} open files"
                 return False
             try:
                 folder = self._watch(directory)

@@ -89,7 +89,7 @@ def test_where_few_files_may_be_open_none_is_spent_on_being_woken(tmp_path: Path
     )
     words = [sys.executable, "-c", LIMITED, str(FEW), str(FEW), "-c", tell]
     said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
-    assert said == f"False {tmp_path}: no more than {FEW} files may be open\n"
+    assert said == f"False {tmp_path}: limit of {FEW} open files\n"
 
 
 @pytest.mark.parametrize("which", ["instances", "watches"])

@@ -113,7 +113,7 @@ def test_an_archive_that_cannot_be_read_is_named_and_does_not_hold_up_the_others
     tail = FolderTail(str(tmp_path), LocalFileSystem(), clock)
     assert drained(tail, clock) == [b"a block", b"the tail"]
     assert tail.status.left_out == (
-        "block_1.zip: broken link",
+        "block_1.zip: broken symlink",
         "block_2.zip: too many levels of symbolic links",
     )
     for name in ("block_1.zip", "block_2.zip"):

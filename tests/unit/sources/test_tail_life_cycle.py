@@ -188,7 +188,7 @@ def test_vanish_and_return_goes_on(scene: Scene) -> None:
     scene.fs.rename(PATH, "/run/away")
     scene.poll(times=3)
     assert scene.state is TailState.LOST
-    assert "gone" in scene.tail.status.message
+    assert "deleted" in scene.tail.status.message
     scene.fs.rename("/run/away", PATH)
     scene.fs.write(PATH, OTHER)
     scene.poll()
@@ -369,10 +369,10 @@ def test_a_file_that_is_not_there_says_where_the_way_to_it_ends(is_network: bool
     scene.fs.write("/", b"").mode = folder
     scene.poll()
     assert scene.tail.status.state is TailState.WAITING
-    assert scene.tail.status.message == "there is no folder /run; the nearest that exists is /"
+    assert scene.tail.status.message == "no such folder: /run; the nearest existing one is /"
     scene.fs.write("/run", b"").mode = folder
     scene.poll()
-    assert scene.tail.status.message == "the file does not exist yet in /run"
+    assert scene.tail.status.message == "no such file yet in /run"
     scene.fs.write(PATH, FIRST)
     scene.settle()
     assert scene.text() == FIRST and scene.tail.status.message == ""
@@ -383,7 +383,7 @@ def test_a_file_in_the_place_of_a_folder_is_no_folder() -> None:
     scene.fs.write("/", b"").mode = stat.S_IFDIR | 0o755
     scene.fs.write("/run", b"text")
     scene.poll()
-    assert scene.tail.status.message == "there is no folder /run; the nearest that exists is /"
+    assert scene.tail.status.message == "no such folder: /run; the nearest existing one is /"
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])

@@ -34,7 +34,7 @@ def test_another_content_on_a_network_must_be_seen_twice(reopened: Scene) -> Non
     reopened.fs.write(PATH, OTHER)
     reopened.poll(times=3, every_s=1.0)
     assert reopened.resets == []
-    assert "looking again" in reopened.tail.status.message
+    assert "checking again" in reopened.tail.status.message
     reopened.poll(times=2, every_s=1.0)
     assert len(reopened.resets) == 1
 

@@ -111,7 +111,7 @@ def test_of_many_folders_only_the_first_are_watched(tmp_path: Path) -> None:
     try:
         watched = [watcher.wake_on_change(str(folder), lambda paths: None) for folder in folders]
         assert watched == [True] * MOST_FOLDERS + [False] * 2
-        assert "watched already" in watcher.reason
+        assert "already watching" in watcher.reason
         assert watcher.wake_on_change(str(folders[0]), lambda paths: None)
     finally:
         watcher.close()
