@@ -1,6 +1,6 @@
 """Rows as cells: which cells of a row changed, and where its text ends.
 
-Pure; the board asks it so that only changed cells are sent to the terminal.
+Pure; `RowView` asks it so that only changed cells are sent to the terminal.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Axes(Struct):
 
     Attributes:
         raw, smooth: what there is to draw of either curve.
-        levels, marks: those inside the picture.
+        levels, marks: those inside the chart.
         first, last: limits of the step axis, never equal.
         low, high: limits of the value axis, never equal.
         x_ticks, y_ticks: places on the axes, inside the limits.

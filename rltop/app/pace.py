@@ -1,4 +1,4 @@
-"""How often the screen follows new data: as often as the eye, the processor and the link bear.
+"""How often the screen follows new data: limited by the setting, the processor and the link.
 
 The first change is drawn at once. After it, never more often than was asked for,
 never so often that drawing takes more than a share of the time, and never before

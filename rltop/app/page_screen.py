@@ -1,4 +1,4 @@
-"""The one screen that shows any page: rows in a board, a filter where the page has one, status line, footer.
+"""The one screen that shows any page: rows, a filter where the page has one, status line, footer.
 
 Owns when a page is painted anew, and carries keys, clicks and typed text to it. Only the
 active screen is painted, and only when there is something new to see.
@@ -115,7 +115,7 @@ class PageScreen(Screen[None]):
         return self._keys[is_typing]
 
     def compose(self) -> ComposeResult:
-        """The filter where there is one, a board over everything that is left, status line and footer."""
+        """The filter where there is one, the rows over everything that is left, status line and footer."""
         palette = self._host.palette
         if isinstance(self.page, ListPage):
             filter_input = FilterInput(placeholder=self.page.filter_hint, id="filter", compact=True)
@@ -140,7 +140,7 @@ class PageScreen(Screen[None]):
         return [row][:height] if any(text.strip() for text, _ in row.line) else []
 
     def face(self) -> Hashable:
-        """What the page shows that changes with time alone; equal faces need no new picture."""
+        """What the page shows that changes with time alone; equal faces need no repaint."""
         return self.page.face(self._host.moment)
 
     def draw(self) -> None:
@@ -189,7 +189,7 @@ class PageScreen(Screen[None]):
     # -- from Textual --------------------------------------------------------------------------------------------
 
     def on_mount(self) -> None:
-        """Give the keys to the board, at once: `Widget.focus` would do it after the next keys."""
+        """Give the keys to the rows, at once: `Widget.focus` would do it after the next keys."""
         self.set_focus(self.board)
         if self.page.begins_at is not None:
             self.call_after_refresh(self.board.select, self.page.begins_at)

@@ -207,5 +207,5 @@ def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
 
 
 def _far(level: PlotLevel, axes: Axes) -> str:
-    """A level outside the picture: named, with the direction it lies in."""
+    """A level outside the chart: named, with the direction it lies in."""
     return f"{level.label} {'above' if level.value > axes.high else 'below'} the chart"

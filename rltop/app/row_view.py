@@ -40,7 +40,7 @@ class RowView(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [*KEY_BINDINGS[Where.LIST]]
 
     def __init__(self, palette: Palette, paint: Painter, *, id: str | None = None) -> None:
-        """A board that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
+        """A view that asks `paint(width, height)` for its rows, whenever its size changes or `draw` is called."""
         super().__init__(id=id)
         self._styles_of = RoleStyles(palette)
         self._paint = paint
@@ -289,7 +289,7 @@ def _line(rows: Sequence[Row], y: int) -> Line:
 
 
 def _strip_of(line: Line, link: RowLink | None, styles: RoleStyles, width: int) -> Strip:
-    """A line as a strip of exactly `width` cells, what is selected in it lit up."""
+    """A line as a strip of exactly `width` cells, what is selected in it highlighted."""
     if link is None:
         segments = [Segment(text, styles.of(role)) for text, role in line]
     else:

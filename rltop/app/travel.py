@@ -52,7 +52,7 @@ class TimeTravel(FaultKeeper):
         self._go_to(None)
 
     def action_pause(self) -> None:
-        """Freeze the picture at the step that it shows, or go on; reading never stops."""
+        """Pause the display at its step, or resume; reading never stops."""
         self._is_paused = not self._is_paused
         self._frozen = self.followed.stream.last_step if self._is_paused else None
         self.draw()

@@ -1,4 +1,4 @@
-"""The banner of a collapse: since when, how far back it was good, and what moved first.
+"""The banner of a collapse: since when, the last good step, and what moved first.
 
 Owns when there is one and what is left out where there is no room; the dates are
 the composite rule's.

@@ -41,8 +41,8 @@ class Frame(Struct):
         step: where they are aligned: the first step to the right of the line.
         stride: steps in half a cell.
         left, right: cells on either side of the line.
-        first, last: the oldest and the newest step in the picture.
-        is_newest: the picture ends with the newest step of the run.
+        first, last: the oldest and the newest step shown.
+        is_newest: it ends with the newest step of the run.
     """
 
     step: int
@@ -149,7 +149,7 @@ _SET = frozenset({"lr", "lr_critic"})
 
 
 class ChainLink(Struct):
-    """One thing that was looked at.
+    """One thing that was checked.
 
     Attributes:
         title: what it is called here.

@@ -255,7 +255,7 @@ def build_timeline(snapshot: Snapshot, wanted: EventFilter) -> Timeline:
     for (rule, _), firing in standing.items():
         lanes[_family_of(events, rule)].firings.append(firing)
     begin, end = snapshot.stream.first_step or 0, snapshot.stream.last_step or 0
-    # What was begun anew may have come farther before.
+    # Before a restart the run may have come farther.
     reach = max((events[number].step for number in old if not events[number].stream), default=end)
     return Timeline(
         wanted,
@@ -515,7 +515,7 @@ class EventsPage(ListPage):
 
     @property
     def chosen(self) -> Target | None:
-        """The event that is lit up."""
+        """The event that is selected."""
         numbers = self._timeline.numbers if self._timeline is not None else ()
         if not numbers:
             return None

@@ -27,7 +27,7 @@ ROOMY_ROWS = 16
 
 
 def body_height(terminal_height: int) -> int:
-    """Rows of the terminal that a page's board is painted in."""
+    """Rows of the terminal that a page is painted in."""
     return max(1, terminal_height - (CHROME_ROWS if terminal_height >= ROOMY_ROWS else 0))
 
 
@@ -56,7 +56,7 @@ class HeaderView(NamedTuple):
         cursor: the step on the screen where the time cursor is set, else None.
         behind_bytes: how much has been written and not read yet, where that is worth a word.
         downsampled: first and last step of the bucket that stands for it, where memory
-            has thinned it, else None.
+            has downsampled it, else None.
         total_steps: where the run says it.
         step_s: what a step of `step` takes now: the median of the newest.
         eta_s: time to the last step at the present pace.
@@ -121,7 +121,7 @@ def _algorithm(snapshot: Snapshot, identity: Identity | None) -> str:
 
 
 def _paces(snapshot: Snapshot, timing: TimingView | None) -> tuple[float | None, float | None]:
-    """Seconds per step of the axis: as the trainer logs it, and by the clock; None where it is not told.
+    """Seconds per step of the axis: as the trainer logs it, and by the clock; None where unknown.
 
     A trainer whose axis counts minibatches (RLinf's reasoning runners) logs one duration for
     several of them, and writes their rows together: its durations are shared out, and the
@@ -300,7 +300,7 @@ def freshness(snapshot: Snapshot) -> str:
 
 
 def paint_counts(counts: Counts, width: int, glyphs: Glyphs, note: str = "") -> list[Row]:
-    """One quiet row, or none when every line was understood and there is no `note` on how fresh the rows are."""
+    """One dim row, or none when every line was understood and there is no `note` on how fresh the rows are."""
     words = count_words(counts)
     if note:
         words.insert(1 if counts.bad_lines else 0, note)

@@ -212,7 +212,7 @@ def metric_layout(width: int, longest_key: int = 28, longest_note: int = _MOST_N
 
 
 def is_difference(metric: Metric) -> bool:
-    """Is a change of this metric told as a difference rather than a ratio?
+    """Is a change of this metric given as a difference rather than a ratio?
 
     Scores and rewards have no natural zero, and what may have either sign has
     no ratio worth reading.
@@ -367,7 +367,7 @@ class MetricTable:
         self._painter = TablePainter(table, width, glyphs)
 
     def paint(self, height: int, *, has_head: bool = True) -> list[Row]:
-        """The key metrics in at most `height` rows; loud rows are never the ones left out."""
+        """The key metrics in at most `height` rows; rows with an alert are never left out."""
         if height <= 0 or not self._rows:
             return []
         head = [self._painter.head()] if has_head and height > 1 else []

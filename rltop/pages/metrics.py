@@ -483,7 +483,7 @@ class MetricsPage(ListPage):
 
     @property
     def chosen(self) -> Target | None:
-        """The section or the metric that is lit up."""
+        """The section or the metric that is selected."""
         return self._chosen
 
     def choose(self, target: Target) -> None:

@@ -1,4 +1,4 @@
-"""What the screens show: which run, at which step, and whether the picture stands still."""
+"""What the screens show: which run, at which step, and whether the display is paused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Moment(Struct):
         run: the run that is shown.
         glyphs: the signs to draw with.
         at_step: the time cursor; None follows the newest step.
-        is_paused: the picture stands still.
+        is_paused: the display is paused.
         left_out: paths that belong to what is followed and cannot be read, each with the reason.
         keys: the keys as they are now, where the page is shown.
         runs: every run that is followed.

@@ -38,7 +38,7 @@ _TALKATIVE_SHARE = 0.02
 
 
 class Sentence(NamedTuple):
-    """What is said, how loud, and what it leads to."""
+    """What is said, at which level, and what it leads to."""
 
     text: Label
     level: Level = Level.OK
@@ -49,9 +49,9 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     """What to say while there is not a single number to show; None when there is one."""
     if any(each.stream.keys and each.stream.last_step is not None for each in snapshot.streams):
         return None
-    grave = _grave(snapshot, None)
-    if grave is not None:
-        return grave
+    ending = _lost_or_died(snapshot, None)
+    if ending is not None:
+        return ending
     if snapshot.now.failure.raw:
         return Sentence(Label.of(f"no metrics yet; error logged: {snapshot.now.failure.raw}"), Level.WARN)
     if snapshot.counts.lines:
@@ -72,8 +72,8 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
     return Sentence(Label.of(waiting), Level.INFO)
 
 
-def _grave(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
-    """What stands before every verdict: the file is lost, or the run has died."""
+def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
+    """What comes before every verdict: the file is lost, or the run has died."""
     if snapshot.now.state is RunState.LOST:
         return Sentence(Label.of(_lost(snapshot.now.state_note)), Level.CRIT)
     if snapshot.now.state is not RunState.DIED:
@@ -88,7 +88,7 @@ def _grave(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
 
 
 def _trouble(snapshot: Snapshot) -> Sentence | None:
-    """What stands behind every verdict: rows have stopped coming, or an error was logged meanwhile."""
+    """What comes after every verdict: rows have stopped coming, or an error was logged meanwhile."""
     if snapshot.now.state in (RunState.STALLED, RunState.WAITING) and snapshot.now.state_note:
         return Sentence(Label.of(snapshot.now.state_note), Level.WARN)
     if snapshot.now.failure.raw and snapshot.now.state in (RunState.LIVE, RunState.QUIET):
@@ -97,10 +97,10 @@ def _trouble(snapshot: Snapshot) -> Sentence | None:
 
 
 def _lost(note: str) -> str:
-    text = note or "the file cannot be read"
-    if not text.startswith("file lost"):
-        text = f"file lost: {text}"
-    return text if "retrying" in text else f"{text}; retrying"
+    text = note or "cannot read the file"
+    if not text.startswith(("cannot read", "file ")):
+        text = f"cannot read the file: {text}"
+    return text if "retrying" in text or "waiting" in text else f"{text}; retrying"
 
 
 def build_sentence(
@@ -123,9 +123,9 @@ def build_sentence(
     firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
     worst = min(firing, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
-    grave = _grave(snapshot, worst) if snapshot.at_step is None else None
-    if grave is not None:
-        return grave
+    ending = _lost_or_died(snapshot, worst) if snapshot.at_step is None else None
+    if ending is not None:
+        return ending
     if worst is not None and worst.level >= Level.WARN:
         target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
         parts = [worst.headline.rstrip(".")]
@@ -283,7 +283,7 @@ def build_overview(
         snapshot: the run, and its step.
         width: cells that it will be painted in; lines are read no finer than that.
         height: rows that it will be painted in; no more metrics are read than fit.
-        row: the row at the cursor, where memory has thinned it and the caller has
+        row: the row at the cursor, where memory has downsampled it and the caller has
             read it again.
     """
     verdicts = snapshot.verdicts.standing

@@ -88,7 +88,7 @@ class Page(ABC):
         """
 
     def face(self, moment: Moment) -> Hashable:
-        """What the page shows that changes with time alone; equal faces need no new picture."""
+        """What the page shows that changes with time alone; equal faces need no repaint."""
         run = moment.run
         return run.state, run.state_note, run.muted, tuple((one.rule, one.level, one.state) for one in run.verdicts)
 
@@ -140,7 +140,7 @@ class ListPage(Page):
     @property
     @abstractmethod
     def chosen(self) -> Target | None:
-        """The line that is lit up."""
+        """The line that is selected."""
 
     @abstractmethod
     def choose(self, target: Target) -> None:

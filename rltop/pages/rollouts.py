@@ -105,7 +105,7 @@ def home_of(places: Sequence[str], run_path: str) -> str:
 
 
 def paint_nothing(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
-    """Why there is nothing to see, and how to get it."""
+    """Why there is nothing to see, and how to get them."""
     state = view.state
     if state is None or state.is_looking:
         return _paragraph("looking for rollouts ...", width, glyphs, "dim")

@@ -69,7 +69,7 @@ class RunEntry(Struct):
 
     @property
     def attention(self) -> Level:
-        """How much it wants to be looked at: a run that is no more, as much as the worst verdict."""
+        """How much it wants to be looked at: a dead run, as much as the worst verdict."""
         return Level.CRIT if self.state in _GONE else self.level
 
 
@@ -372,7 +372,7 @@ class RunsPage(ListPage):
 
     @property
     def chosen(self) -> Target | None:
-        """The run that is lit up."""
+        """The run that is selected."""
         return Target(TargetKind.RUN, self._entries[self._at].path.raw) if self._entries else None
 
     def choose(self, target: Target) -> None:

@@ -171,7 +171,7 @@ def build_timing(
 
     Args:
         snapshot: the run, and its step.
-        row: the row of that step, where memory has thinned it and the caller has
+        row: the row of that step, where memory has downsampled it and the caller has
             read it again.
         count: how many steps to compare with.
         inner: of the durations that no stage claims, only so many of the longest are
@@ -278,7 +278,7 @@ def _logged(stream: Stream, key: str, held: Sequence[int], first: int, only: Set
 
 
 class _Known(NamedTuple):
-    """What every picture asks of a tree, worked out once: trees do not change.
+    """What every paint asks of a tree, worked out once: trees do not change.
 
     Attributes:
         timing: the tree; held, so that its `id` stays its own.

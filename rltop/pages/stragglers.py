@@ -56,7 +56,7 @@ class StragglerView(NamedTuple):
         spark: its line over the whole run; None for a quotient of two keys.
         is_from_rollouts: worked out from the completions, because the trainer logs no group ratio.
         unit: what the lengths behind the ratio are, where they are not tokens.
-        has_rollouts: there are completions to look at.
+        has_rollouts: there are completions to open.
     """
 
     reading: StragglerReading

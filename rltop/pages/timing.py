@@ -68,7 +68,7 @@ class TimingPageView(Struct):
         steps: on how many steps the table rests.
         explanation: which stage explains a slow-down, or that there is none.
         note: why there is nothing to see, where there is nothing.
-        has_rollouts: the completions of the run's steps can be looked at.
+        has_rollouts: the run has completions to open.
     """
 
     timing: TimingView | None

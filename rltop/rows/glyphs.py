@@ -22,7 +22,7 @@ class Glyphs(Struct):
         levels: a sign per level.
         states: a sign per state of a run.
         nonfinite: a value that was not finite.
-        restart: the run was begun anew here.
+        restart: the run restarted here.
         recovered: what fired has ended here.
         threshold: in front of a threshold's value.
         baseline: in front of a baseline's value.

@@ -93,7 +93,7 @@ class SparkData(NamedTuple):
             it has no value.
         window: which steps the columns are.
         nonfinite: columns that hold a value that was not finite.
-        restarts: columns in which the run was begun anew.
+        restarts: columns in which the run restarted.
         reference: a threshold or baseline to be drawn as a dotted line, or None.
         is_threshold: what the reference is.
         newest: column of the newest step; the reference ends there.

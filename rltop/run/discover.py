@@ -342,7 +342,7 @@ def _note(path: str, error: OSError, result: Discovery, *, is_link: bool = False
     if not isinstance(error, FileNotFoundError):
         result.leave_out(path, reason_of(error))
     elif is_link:
-        result.leave_out(path, "broken link")
+        result.leave_out(path, "broken symlink")
     else:
         result.passed_over.append((path, "deleted since the directory was listed"))
 

@@ -1,4 +1,4 @@
-"""The margin between chosen and rejected answers, where a trainer logs only the two.
+"""The margin between chosen and rejected completions, where a trainer logs only the two.
 
 Owns which keys are such a pair and what the difference is called: by its formula,
 so that whoever reads it sees that nobody logged it. It becomes a key of the row
@@ -23,14 +23,14 @@ def margin_key(chosen: str, rejected: str) -> str:
     """What the difference of two keys is called: `rewards/chosen − rejected`.
 
     Args:
-        chosen: key of the chosen answers' reward.
+        chosen: key of the chosen completions' reward.
         rejected: key of the others'.
     """
     return f"{chosen} − {rejected.rpartition('/')[2]}"
 
 
 def side_of(key: str) -> tuple[str, bool] | None:
-    """The key of the chosen answers' reward that a key belongs to, and whether it is that one; None for other keys."""
+    """The key of the chosen completions' reward that a key belongs to, and whether it is that one; else None."""
     word = _SIDE.search(key) if _REWARD.search(key) and not is_evaluation_key(key) else None
     if word is None:
         return None

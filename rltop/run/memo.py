@@ -1,8 +1,8 @@
-"""What has been worked out of a stream and need not be again: folded columns, timing trees, baselines.
+"""What has been worked out of a stream and need not be again: downsampled columns, timing trees, baselines.
 
 Owns nothing that shows: every function gives what the store would give. A record
 changes the newest step; what lies before it is kept until a late row, a restart or
-the folding of old rows changes the past.
+the downsampling of old rows changes the past.
 """
 
 from __future__ import annotations

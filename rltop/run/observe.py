@@ -138,7 +138,7 @@ class _Stages(Mapping[str, float]):
 
 
 class Observer:
-    """Reads closed rows of one stream with the eyes of one identity."""
+    """Reads closed rows of one stream under one identity."""
 
     def __init__(self, stream: Stream, identity: Identity) -> None:
         self._stream = stream

@@ -1,6 +1,6 @@
 """A run at an earlier step: which verdicts stood then, and where its other streams were at that time.
 
-Pure: folds the event log and reads the times in the rows.
+Pure: replays the event log and reads the times in the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rltop.model import Event, EventState, Verdict, VerdictState
 from rltop.store.stream import Stream
 
 RESTART_RULE = "L6"
-"""What says in the event log that a run was begun anew."""
+"""The rule that logs a restart."""
 LIVENESS_RULE = "L4"
 """The rule on silence: its words change with every second."""
 
@@ -35,7 +35,7 @@ def outlived(events: Sequence[Event]) -> frozenset[int]:
 
 
 def standing_at(events: Sequence[Event], step: int, muted: Collection[str], identity: Identity | None) -> list[Verdict]:
-    """The verdicts that stood at a step of the main stream, folded from the event log; in no order.
+    """The verdicts that stood at a step of the main stream, replayed from the event log; in no order.
 
     Each has the sentence of its last transition, with the step of that, and what the
     rule says of itself, but no evidence.
@@ -51,7 +51,7 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         if event.stream or event.step > step:
             continue
         if event.rule == RESTART_RULE:
-            # What stood at this step before the run was begun anew is no longer the past of what is shown.
+            # What stood at this step before the restart is no longer the past of what is shown.
             standing.clear()
         if event.state is EventState.FACT or event.rule in muted:
             continue
@@ -103,7 +103,7 @@ def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
 
 
 def worst_first(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """Verdicts in the order in which they are told."""
+    """Verdicts, worst first."""
     return tuple(sorted(verdicts, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
 
 

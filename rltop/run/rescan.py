@@ -1,6 +1,6 @@
-"""Looking again: runs, streams and files that appear while a directory is followed.
+"""Rescans: runs, streams and files that appear while a directory is followed.
 
-A daemon thread looks now and then, seldom where looking is slow, and hands over what
+A daemon thread rescans now and then, less often on slow mounts, and hands over what
 it found when that has changed: as long as there is nothing, what is waited for. It
 opens only files that it has not judged before, and nobody ever waits for it.
 """

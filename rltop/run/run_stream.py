@@ -34,7 +34,7 @@ class RunStream:
         role: which stream of a run of several it is; empty for the only or the main one.
         is_rank: it is one of many ranks, which are compared with each other only.
         modified_s: when the file was last written to as it was opened, seconds since the epoch, or None.
-        recaller: reads rows again that memory has folded.
+        recaller: reads rows again that memory has downsampled.
         ranges: what values its metrics were declared to have.
 
     Attributes:

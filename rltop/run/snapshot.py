@@ -205,7 +205,7 @@ class Snapshot:
         return Verdicts(self)
 
     def standing(self) -> tuple[Verdict, ...]:
-        """The verdicts of the step, folded once."""
+        """The verdicts of the step, replayed once."""
         if self._standing is None:
             self._standing = self.source.verdicts_at(self.at_step)
         return self._standing
@@ -378,7 +378,7 @@ class Timing:
         """The tree of the snapshot's step from its row alone; None where that logs no timing, or no step is set.
 
         Args:
-            row: the row, where memory has thinned it and the caller has read it again.
+            row: the row, where memory has downsampled it and the caller has read it again.
             unclaimed: as of `history`.
         """
         plan, at = self.plan, self._snapshot.at_step

@@ -50,7 +50,7 @@ class StreamReader:
         whole: feed, pipeline and rules of the whole file.
         clock: arrival times.
         previews: of the last rows of a large file, the fewest rows first.
-        recaller: reads rows again that memory has folded.
+        recaller: reads rows again that memory has downsampled.
 
     Attributes:
         whole, previews: as given; previews go when history shows all that they do.
@@ -179,7 +179,7 @@ class StreamReader:
         return self._pipeline.offset >= preview.offset
 
     def recall(self, step: int) -> None:
-        """Ask for the row of a step that memory has folded; it comes when the file answers."""
+        """Ask for the row of a step that memory has downsampled; it comes when the file answers."""
         stream = self.shown.pipeline.stream
         if self._recaller is None or stream.downsampled_range(step) is None:
             return

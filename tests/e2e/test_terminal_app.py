@@ -220,9 +220,9 @@ def test_a_tour_of_every_page(start: Start) -> None:
         terminal.resize(width, height)
         terminal.until_text(text)
     terminal.press("\x10")
-    terminal.until_text("metric, verdict, theme or action")
+    terminal.until_text("metric, alert, theme or action")
     terminal.press("\x1b")
-    terminal.until(lambda: "metric, verdict, theme or action" not in terminal.text)
+    terminal.until(lambda: "metric, alert, theme or action" not in terminal.text)
     terminal.press("q")
     assert terminal.wait() == 0
     terminal.assert_untouched()

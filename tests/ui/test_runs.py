@@ -221,10 +221,10 @@ async def test_what_cannot_be_read_is_named_on_every_page(tmp_path: Path) -> Non
         for key in ("t", "escape", "m", "escape"):
             await press(pilot, key)
             await pilot.pause()
-            assert "not read: b.jsonl: broken link" in status_text(app)
+            assert "not read: b.jsonl: broken symlink" in status_text(app)
         left_out.append(("c.jsonl", "permission denied"))
         await press(pilot, "m")
-        assert "broken link, and 1 more" in status_text(app)
+        assert "broken symlink, and 1 more" in status_text(app)
 
 
 async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_path: Path) -> None:

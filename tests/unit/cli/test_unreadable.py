@@ -153,7 +153,7 @@ def test_no_file_keeps_the_others_of_its_directory_from_being_read(
     assert main([*command, str(tmp_path)]) == EXIT_OK
     said = capsys.readouterr()
     assert "(4)" in said.err
-    for what in ("compressed more than 4 times", "is damaged", "broken link", "too many levels"):
+    for what in ("compressed more than 4 times", "is damaged", "broken symlink", "too many levels"):
         assert what in said.err
     assert said.out.count("good") and said.out.count("packed")
 
@@ -178,7 +178,7 @@ def test_a_directory_without_any_other_run_says_what_was_left_out(
     (tmp_path / "metrics.jsonl").symlink_to("nowhere")
     for command in COMMANDS[:4]:
         assert main([*command, str(tmp_path)]) == EXIT_NO_METRICS
-        assert "broken link" in capsys.readouterr().err
+        assert "broken symlink" in capsys.readouterr().err
 
 
 def test_what_a_run_says_of_its_rollouts_may_be_closed_to_who_looks(folder: Path) -> None:

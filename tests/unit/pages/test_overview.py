@@ -229,7 +229,7 @@ def test_states_without_a_number() -> None:
     wide = b'{"loss": [1, 2, 3],\n "reward": [1]}\n'
     assert "no metrics yet: 2 lines read; " in text_of(run_of(wide, state=RunState.WAITING))
     lost = run_of(b"", state=RunState.LOST, state_note="Permission denied")
-    assert "file lost: Permission denied; retrying" in text_of(lost)
+    assert "cannot read the file: Permission denied; retrying" in text_of(lost)
     assert "waiting for the first record of x" in text_of(run_of(b"", "x", state=RunState.WAITING))
 
 

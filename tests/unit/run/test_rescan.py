@@ -184,7 +184,7 @@ def test_what_was_left_out_rings_once_and_is_read_when_it_can_be(tmp_path):
     link.symlink_to("later.jsonl")
     follower.look()
     follower.look()
-    assert (follower.rang, follower.scanner.left_out) == (1, [(str(link), "broken link")])
+    assert (follower.rang, follower.scanner.left_out) == (1, [(str(link), "broken symlink")])
     rows(link.with_name("later.jsonl")).rename(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").rename(link)
     follower.look()
