@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test unit check format snapshots screenshots bounds bench bench-peers fuzz live score score-peer lock clean
+.PHONY: help setup demo test unit check format snapshots screenshots bounds bench bench-peers fuzz live score score-peer score-simulated lock clean
 .DEFAULT_GOAL := help
 
 help:            ## this list
@@ -80,6 +80,7 @@ live: setup $(WRITERS)/.installed  ## follow files while tensorboardX and wandb 
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md
 	$(BIN)/python bench/score.py
 	$(BIN)/python docs/generate_rules.py
+	$(BIN)/python docs/generate_readme.py
 
 PEER := bench/.venv-peer
 $(PEER)/.installed: bench/peer-requirements.txt
@@ -87,9 +88,14 @@ $(PEER)/.installed: bench/peer-requirements.txt
 	$(PEER)/bin/pip install --quiet --disable-pip-version-check -r bench/peer-requirements.txt
 	@touch $(PEER)/.installed
 
-score-peer: setup $(PEER)/.installed  ## the same for rlwatch, from the package index, in bench/.venv-peer
+score-peer: setup $(PEER)/.installed  ## the same for rlwatch and rl-doctor, from the package index, in bench/.venv-peer
 	$(BIN)/python bench/score.py --tool rlwatch --peer-python $(abspath $(PEER))/bin/python
+	$(BIN)/python bench/score.py --tool rl-doctor --peer-python $(abspath $(PEER))/bin/python
 	$(BIN)/python docs/generate_rules.py
+	$(BIN)/python docs/generate_readme.py
+
+score-simulated: setup  ## made runs of every kind, healthy and failing, in two splits; writes bench/simulated.csv (2 min)
+	$(BIN)/python bench/score_simulated.py
 
 lock: setup      ## refresh constraints.txt from what is installed now
 	$(BIN)/pip freeze --exclude-editable > constraints.txt

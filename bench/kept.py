@@ -2,8 +2,8 @@
 
     python bench/kept.py OLD NEW [--stage structure|pages|wording] [--only PART] [--sizes 120x40] [--out FILE]
 
-Each side is checked out by itself and shows what `bench/shown.py` of that side collects. A stage says what must be
-kept:
+Each side is checked out by itself and shows what `bench/shown.py` of that side collects; an input that a side fails
+on counts as not kept. A stage says what must be kept:
 
 | stage | documents | pages |
 |---|---|---|
@@ -94,9 +94,12 @@ def collect(tree: Path, paths: list[str], out: Path, jobs: int, sizes: str) -> N
     def shown(batch: list[str]) -> bytes:
         command = [sys.executable, str(tree / "bench" / "shown.py"), *batch, "--sizes", sizes]
         done = subprocess.run(command, check=False, capture_output=True, env=environment, cwd=tree)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)}\n{done.stderr.decode(errors='replace')[-4000:]}")
-        return done.stdout
+        if not done.returncode:
+            return done.stdout
+        if len(batch) > 1:
+            return b"".join([shown([one]) for one in batch])
+        fault = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return json.dumps({"file": batch[0], "document": "fails", "says": fault}).encode() + b"\n"
 
     with ThreadPoolExecutor(jobs) as pool, out.open("wb") as file:
         file.writelines(pool.map(shown, batches))

@@ -23,8 +23,30 @@ ROOT = HERE.parent
 RESULTS = HERE / "RESULTS.md"
 PREFIX = "bench_"
 
-WRITTEN_ELSEWHERE = ("fuzz", "score", "viewers")
+WRITTEN_ELSEWHERE = ("fuzz", "score", "simulated kinds", "viewers")
 """Sections that are no benchmark's: the scripts of these names write them."""
+
+KEPT_BECAUSE = {
+    "bytes": "Most of a picture is Textual's own refresh and the store's summary of 300 keys; the bounds were set on a "
+    "faster machine and stay as the aim, because a monitor should cost nothing that its user notices.",
+    "check": "The rules are asked about every record and what fires is read each time, which keeps them free of any "
+    "knowledge of one another; half of the beginning is the import of the rules. Both stay as the aim for CI jobs.",
+    "flood": "A record of 300 keys takes 0.2 to 0.4 ms to decode, store and judge, so one core cannot take 5,000 a "
+    "second; no trainer writes more than some tens. The bound stays because it shows what falls behind first.",
+    "ingest": "Rules that said for how long they need not be asked were 1.3 to 1.6 times as fast over a whole history, "
+    "and every rule had to know of it; that went. The bound is what it was before.",
+    "latency": "The slowest key in a hundred meets a full collection of garbage; the time cursor paints every row of "
+    "the page. Both are below what a person sees as a delay, and stay as the aim.",
+    "memory": "A longer run has more levels of downsampled history and more events; it grows by less than 3 MB per "
+    "50,000 steps and stays under its absolute bound.",
+    "quiet_files": "Every quiet file costs one `stat` in some seconds, on a network file system more seldom; the bound "
+    "stays because a thousand runs in one list are wanted.",
+    "start": "The absolute bound is of a machine on which a hello world of Textual takes 0.25 s; what does not depend "
+    "on the machine is the ratio beside it.",
+    "viewers": "Rules and imports are what is left beside decoding, and a `.wandb` file has its items in another order "
+    "in each row; ten times was the aim before this was measured.",
+}
+"""Why a bound that a section misses is kept, said below it; a section without a sentence has to meet its bounds."""
 
 HEAD = """\
 # Results
@@ -106,10 +128,21 @@ def sections_of(text: str) -> dict[str, str]:
     return {part[3:].partition("\n")[0].strip(): part.rstrip() + "\n" for part in parts}
 
 
+def explained(name: str, text: str) -> str:
+    """A section with the reason why a bound is kept, where it misses one."""
+    text = text.partition(_WHY)[0].rstrip() + "\n"
+    if "**missed**" not in text or name not in KEPT_BECAUSE:
+        return text
+    return f"{text}\n{_WHY}{KEPT_BECAUSE[name]}\n"
+
+
+_WHY = "Why a missed bound is kept: "
+
+
 def replace_section(name: str, text: str, out: Path = RESULTS) -> None:
     """Put one section in the place of the one of its name, and leave the others as they are."""
     kept = sections_of(out.read_text()) if out.exists() else {}
-    out.write_text("\n".join([HEAD, *(section for _, section in sorted((kept | {name: text}).items()))]))
+    out.write_text("\n".join([HEAD, *(explained(*each) for each in sorted((kept | {name: text}).items()))]))
 
 
 def main() -> int:
@@ -130,7 +163,7 @@ def main() -> int:
         print(f"{name} …", file=sys.stderr, flush=True)
         kept[name], went_well = section(name, known[name], arguments.timeout)
         is_good &= went_well
-    body = [kept[name] for name in sorted(kept) if name in known or name in WRITTEN_ELSEWHERE]
+    body = [explained(name, kept[name]) for name in sorted(kept) if name in known or name in WRITTEN_ELSEWHERE]
     arguments.out.write_text("\n".join([HEAD, *body]))
     print(f"{arguments.out} written", file=sys.stderr)
     return 0 if is_good else 1

@@ -1,10 +1,12 @@
 """How many faulty runs are caught, how late, and how often are healthy ones accused?
 
-    python bench/score.py [--tool rltop|rlwatch] [--peer-python PYTHON]
+    python bench/score.py [--tool rltop|rlwatch|rl-doctor] [--peer-python PYTHON]
 
 Runs an outside scorer over the folder of labelled runs, in the halves that it knows
-(`tune`, on which thresholds may be set, and `proof`), and keeps three things: the
+(`tune`, on which thresholds may be set, and `proof`), and keeps four things: the
 totals in `bench/score.csv`, the firing rate of every rule in `bench/firing_rates.csv`,
+the line of each tool in the comparison (`bench/peers.csv`: all runs together, and real
+logs whose verdicts a person has judged, where a folder `reality` lies beside the runs),
 and the section `score` of `bench/RESULTS.md` that is drawn from the first. Each tool
 replaces only its own rows. Without a folder of runs, or without the scorer, it says
 so and changes nothing.
@@ -31,9 +33,9 @@ import run as results
 HERE = Path(__file__).resolve().parent
 RUNS_VARIABLE, SCORER_VARIABLE = "RLTOP_RUNS", "RLTOP_SCORER"
 SECTION = "score"
-SCORES, RATES = HERE / "score.csv", HERE / "firing_rates.csv"
+SCORES, RATES, PEERS = HERE / "score.csv", HERE / "firing_rates.csv", HERE / "peers.csv"
 PARTS = ("tune", "proof")
-TOOLS = ("rltop", "rlwatch")
+TOOLS = ("rltop", "rlwatch", "rl-doctor")
 
 TOTALS = (
     "faulty", "caught", "recall", "early", "median_delay_steps", "off_family", "healthy", "clean", "healthy_records",
@@ -42,6 +44,11 @@ TOTALS = (
 RATE_COLUMNS = (
     "tool", "rule", "healthy_runs", "healthy_fired", "healthy_records", "healthy_warn", "healthy_crit", "faulty_runs",
     "faulty_fired",
+)  # fmt: skip
+PEER_COLUMNS = (
+    "tool", "faulty", "caught", "recall", "early", "delay", "healthy_records", "warn_per_1000", "crit_per_1000",
+    "real_logs", "real_raised", "real_right", "real_precision", "real_useful", "real_warn_per_1000",
+    "real_crit_per_1000",
 )  # fmt: skip
 TARGETS = "recall ≥ 0.95, 0 CRIT and ≤ 1 WARN per 1,000 healthy records, nothing early, median delay ≤ 5 records"
 
@@ -52,7 +59,7 @@ _NOT_SCORED = frozenset({"borderline", "interrupted", "format sample", "no metri
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", choices=TOOLS, default="rltop")
-    parser.add_argument("--peer-python", help="the interpreter that has rlwatch")
+    parser.add_argument("--peer-python", help="the interpreter that has the peer")
     arguments = parser.parse_args()
     found = places(os.environ)
     if isinstance(found, str):
@@ -62,15 +69,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as answers:
         asked = [sys.executable, str(HERE / "score_answer.py"), answers]
         if arguments.tool != "rltop":
-            asked += ["--peer-python", arguments.peer_python or sys.executable]
+            asked += ["--peer", arguments.tool, "--peer-python", arguments.peer_python or sys.executable]
         totals = {
             (folder.name, part): score(scorer, folder, part, shlex.join(asked))
             for folder in sorted(path for path in runs.iterdir() if any(path.rglob("label.json")))
             for part in PARTS
         }
         documents = [json.loads(path.read_text()) for path in sorted(Path(answers).glob("*.json"))]
+        # What has been asked is not asked again: the answers are kept until here.
+        together = score(scorer, runs, None, shlex.join(asked))
+        compared = peer_row(arguments.tool, together, real(scorer, runs.parent / "reality", shlex.join(asked)))
     replace_rows(SCORES, arguments.tool, ("tool", "runs", "part", *TOTALS), score_rows(arguments.tool, totals))
     replace_rows(RATES, arguments.tool, RATE_COLUMNS, rate_rows(arguments.tool, documents))
+    replace_rows(PEERS, arguments.tool, PEER_COLUMNS, [compared])
     write_section()
     return 0
 
@@ -86,10 +97,10 @@ def places(environ: Mapping[str, str]) -> tuple[Path, Path] | str:
     return (runs, scorer) if scorer.is_file() else f"no scorer at {scorer}; {SCORER_VARIABLE} names another"
 
 
-def score(scorer: Path, runs: Path, part: str, tool: str) -> dict[str, Any]:
-    """Totals of one part of a folder; the lines about single runs are shown for `tune` only."""
+def score(scorer: Path, runs: Path, part: str | None, tool: str) -> dict[str, Any]:
+    """Totals of one part of a folder, or of all of it; the lines about single runs are shown for `tune` only."""
     done = subprocess.run(
-        [sys.executable, str(scorer), str(runs), "--part", part, "--rltop", tool],
+        [sys.executable, str(scorer), str(runs), *(("--part", part) if part else ()), "--rltop", tool],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
@@ -97,8 +108,41 @@ def score(scorer: Path, runs: Path, part: str, tool: str) -> dict[str, Any]:
     *lines, last = done.stdout.splitlines()
     for line in lines if part == "tune" else ():
         print(f"{runs.name}: {line}", file=sys.stderr)
-    print(f"{runs.name} {part}: {last}", file=sys.stderr)
+    print(f"{runs.name} {part or 'all'}: {last}", file=sys.stderr)
     return dict(json.loads(last))
+
+
+def real(scorer: Path, logs: Path, tool: str) -> dict[str, Any]:
+    """Totals of the real logs that a person has judged; nothing where they, or their scorer, are not there."""
+    judge = scorer.with_name("score_reality.py")
+    if not (logs.is_dir() and judge.is_file()):
+        print(f"real logs are not scored: no {logs if judge.is_file() else judge}", file=sys.stderr)
+        return {}
+    done = subprocess.run(
+        [sys.executable, str(judge), str(logs), "--rltop", tool], stdout=subprocess.PIPE, text=True, check=True
+    )
+    *_, last = done.stdout.splitlines()
+    print(f"{logs.name}: {last}", file=sys.stderr)
+    return dict(json.loads(last))
+
+
+def peer_row(tool: str, runs: Mapping[str, Any], logs: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of a tool in the comparison: labelled runs, and real logs as far as they were scored."""
+    found = {
+        "tool": tool, "delay": runs.get("median_delay_steps"), "warn_per_1000": runs.get("false_warn_per_1000"),
+        "crit_per_1000": runs.get("false_crit_per_1000"),
+        **{name: runs.get(name) for name in ("faulty", "caught", "recall", "early", "healthy_records")},
+    }  # fmt: skip
+    if logs:
+        right = logs["kept"] + logs["missed_caught"]
+        raised = right + sum(logs[name] for name in ("false_raised", "noise_raised", "unjudged"))
+        found |= {
+            "real_logs": logs["logs"], "real_right": right, "real_raised": raised,
+            "real_precision": round(right / raised, 3) if raised else None,
+            "real_useful": logs["useful"] + logs["missed"], "real_warn_per_1000": logs["warn_per_1000"],
+            "real_crit_per_1000": logs["crit_per_1000"],
+        }  # fmt: skip
+    return {name: _written(found.get(name)) for name in PEER_COLUMNS}
 
 
 def score_rows(tool: str, totals: Mapping[tuple[str, str], Mapping[str, Any]]) -> list[dict[str, Any]]:

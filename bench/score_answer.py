@@ -1,10 +1,10 @@
 """Answers the scorer in the place of `rltop`, and keeps what was answered.
 
-    python bench/score_answer.py KEPT [--peer-python PYTHON] check --json FILE
+    python bench/score_answer.py KEPT [--peer NAME --peer-python PYTHON] check --json FILE
 
-The answer is that of `rltop check --json FILE`, or, with the interpreter of the peer,
-what rlwatch says to the same rows (`peer_rlwatch.py`). A copy goes into the folder
-KEPT, with the label that lies beside the file.
+The answer is that of `rltop check --json FILE`, or, with a peer and its interpreter,
+what that says to the same rows (`peer.py`). A copy goes into the folder KEPT, with the
+label that lies beside the file, and is the answer when the same is asked again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from rltop.run import rule_runner
 from rltop.run.snapshot import Snapshot
 
 HERE = Path(__file__).resolve().parent
-FIELDS = {
+RLWATCH = {
     "entropy": ("entropy",),
     "kl_divergence": ("kl_ref", "kl_old"),
     "reward_mean": ("reward_mean", "score_mean"),
@@ -42,6 +42,29 @@ FIELDS = {
 
 No trainer logs the deviation of its advantages, which one of its detectors wants.
 """
+RL_DOCTOR = {
+    "reward_mean": ("score_mean", "reward_mean"),
+    "reward_std": ("reward_std",),
+    "reward_max": ("reward_max",),
+    "reward_min": ("reward_min",),
+    "eval_score": ("val_score",),
+    "zero_var_group_frac": ("zero_std_frac",),
+    "advantage_mean": ("adv_mean",),
+    "entropy": ("entropy",),
+    "kl": ("kl_ref", "kl_old"),
+    "pg_clipfrac": ("clip_frac",),
+    "grad_norm": ("grad_norm",),
+    "lr": ("lr",),
+    "policy_loss": ("policy_loss", "loss"),
+    "response_len_mean": ("response_len_mean",),
+    "response_len_max": ("response_len_max",),
+    "response_len_clip_ratio": ("truncated_frac",),
+    "value_explained_var": ("explained_var",),
+    "throughput": ("throughput",),
+    "time_per_step": ("time_step",),
+}
+"""Its canonical fields → our names for them: what its own aliases miss is no handicap."""
+FIELDS = {"rlwatch": RLWATCH, "rl-doctor": RL_DOCTOR}
 _NOT_FINITE = {NonFinite.POS_INF: math.inf, NonFinite.NEG_INF: -math.inf}
 
 
@@ -56,11 +79,11 @@ class Recorder(Engine):
         return super().observe(observation)
 
 
-def rows() -> Iterator[dict[str, Any]]:
+def rows(fields: Mapping[str, tuple[str, ...]]) -> Iterator[dict[str, Any]]:
     """Rows as the peer takes them; evaluations that come late are left out."""
     for seen in Recorder.seen:
         row: dict[str, Any] = {"step": seen.step}
-        for field, names in FIELDS.items():
+        for field, names in fields.items():
             for name in names:
                 if name in seen.values:
                     row[field] = seen.values[name]
@@ -75,19 +98,25 @@ def rows() -> Iterator[dict[str, Any]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kept", type=Path)
+    parser.add_argument("--peer", choices=FIELDS)
     parser.add_argument("--peer-python")
     parser.add_argument("command", choices=["check"])
     parser.add_argument("--json", action="store_true", required=True)
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
+    name = hashlib.sha1(str(arguments.path).encode()).hexdigest()
+    kept = arguments.kept / f"{name}.json"
+    if kept.exists():
+        print(kept.read_text())
+        return 0
     rule_runner.Engine = Recorder  # type: ignore[misc]
     run = read_whole(runs_of(str(arguments.path))[0], Config(), FakeClock()).runs[0]
     document = check_document(Snapshot(run))
-    if arguments.peer_python:
+    if arguments.peer:
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run(
-                [arguments.peer_python, str(HERE / "peer_rlwatch.py"), folder],
-                input="".join(json.dumps(row) + "\n" for row in rows()),
+                [arguments.peer_python, str(HERE / "peer.py"), arguments.peer, folder],
+                input="".join(json.dumps(row) + "\n" for row in rows(FIELDS[arguments.peer])),
                 capture_output=True,
                 text=True,
                 check=False,
@@ -96,8 +125,7 @@ def main() -> int:
             sys.exit(done.stderr[-2000:])
         document |= {"verdicts": [], "events": json.loads(done.stdout)}
     label = json.loads((arguments.path.parent / "label.json").read_text())
-    name = hashlib.sha1(str(arguments.path).encode()).hexdigest()
-    (arguments.kept / f"{name}.json").write_text(json.dumps({**document, "label": label}))
+    kept.write_text(json.dumps({**document, "label": label}))
     print(json.dumps(document))
     return 0
 

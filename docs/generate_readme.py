@@ -1,20 +1,23 @@
-"""Updates the table of trainers in README.md: `python docs/generate_readme.py`.
+"""Updates the tables of trainers and of peers in README.md: `python docs/generate_readme.py`.
 
-It stands between `<!-- begin: trainers -->` and `<!-- end: trainers -->`; the rest is
-written by hand.
+Each stands between `<!-- begin: NAME -->` and `<!-- end: NAME -->`; the rest is written
+by hand.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from pathlib import Path
+
+from generate_rules import compared
 
 from rltop.trainers import ALL, GENERIC, SETUP_HINTS
 
 TARGET = Path(__file__).parents[1] / "README.md"
 
-_BLOCK = re.compile(r"(<!-- begin: trainers -->\n).*?(<!-- end: trainers -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- begin: (\w+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
 
 
 def trainers() -> str:
@@ -33,9 +36,12 @@ def trainers() -> str:
     return "\n".join(lines)
 
 
+TABLES: Mapping[str, Callable[[], str]] = {"trainers": trainers, "peers": compared}
+
+
 def page() -> str:
-    """The README with an updated table."""
-    return _BLOCK.sub(lambda block: f"{block[1]}{trainers()}\n{block[2]}", TARGET.read_text())
+    """The README with updated tables."""
+    return _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}\n{block[3]}", TARGET.read_text())
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ class FakeRun:
     events: Sequence[Event] = ()
     muted: frozenset[str] = frozenset()
     silenced: frozenset[str] = frozenset()
+    set_aside: Sequence[Verdict] = ()
     warm_up: tuple[int, int] | None = None
     state: RunState = RunState.LIVE
     state_note: str = ""
@@ -73,6 +74,10 @@ class FakeRun:
     def version(self) -> int:
         """Moves with every row."""
         return self.stream.version
+
+    def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
+        """As of a `Run`: what `set_aside` was given."""
+        return tuple(self.set_aside)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
         """As of a `Run`: its own, and those of the streams beside it."""

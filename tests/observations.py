@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rltop.catalog.dialect import Dialect, Identity
 from rltop.catalog.metrics import CATALOG
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Algorithm, Event, EventState, Level, NonFinite, Observation, Signal, Traits
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
+from rltop.run.pipeline import Pipeline
+from rltop.run.rule_runner import RuleRunner
+from rltop.store.stream import Stream
 
 DIALECT = Dialect(name="test", fingerprints=(), aliases=())
 
@@ -99,3 +104,13 @@ def every(stride: int, values: list[float]):
     return lambda record: (
         values[record // stride - 1] if record % stride == 0 and record // stride <= len(values) else None
     )
+
+
+def judged(rows: Sequence[Mapping[str, Any]]) -> list[Event]:
+    """The events of a metric file whose lines are `rows`, under the trainer's own keys; steps count from 1."""
+    rules = RuleRunner(EngineOptions())
+    pipeline = Pipeline(JsonlDecoder(), Stream(), rules)
+    lines = [json.dumps({"step": step, **row}) + "\n" for step, row in enumerate(rows, 1)]
+    pipeline.take_bytes("".join(lines).encode(), 0, 0)
+    pipeline.finish()
+    return list(rules.events)

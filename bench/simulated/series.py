@@ -10,7 +10,7 @@ from rltop.model import Algorithm
 from simulated.writers import PAIRS, Made, Plan, Row
 
 
-class _Noise:
+class Noise:
     """Multiplicative noise that remembers: log-normal, autoregressive."""
 
     def __init__(self, rng: random.Random, spread: float, memory: float = 0.3) -> None:
@@ -26,20 +26,20 @@ class _Noise:
 def healthy(plan: Plan) -> Made:
     """A run in which nothing goes wrong."""
     rng = random.Random(f"healthy/{plan.writer.name}/{plan.seed}")
-    make = (
-        _pairs if plan.writer.algorithm in PAIRS else _supervised if plan.writer.algorithm is Algorithm.SFT else _online
-    )
-    return Made(plan, make(plan, rng))
+    if plan.writer.algorithm in PAIRS:
+        return Made(plan, pairs(plan.records, plan.cadence, rng, is_kto=plan.writer.algorithm is Algorithm.KTO))
+    make = supervised if plan.writer.algorithm is Algorithm.SFT else online
+    return Made(plan, make(plan.records, plan.cadence, rng))
 
 
-def _schedule(plan: Plan, rng: random.Random) -> Callable[[int], float]:
+def _schedule(records: int, rng: random.Random) -> Callable[[int], float]:
     top, kind = 10 ** rng.uniform(-6.3, -4.7), rng.choice(["constant", "cosine", "linear", "warm constant"])
-    warm = 0 if kind == "constant" else max(1, int(rng.uniform(0.02, 0.08) * plan.records))
+    warm = 0 if kind == "constant" else max(1, int(rng.uniform(0.02, 0.08) * records))
 
     def at(record: int) -> float:
         if record <= warm:
             return top * record / warm
-        done = (record - warm) / max(plan.records - warm, 1)
+        done = (record - warm) / max(records - warm, 1)
         if kind == "cosine":
             return top * 0.5 * (1 + math.cos(math.pi * done))
         return top * (1 - done) if kind == "linear" else top
@@ -47,11 +47,12 @@ def _schedule(plan: Plan, rng: random.Random) -> Callable[[int], float]:
     return at
 
 
-def _online(plan: Plan, rng: random.Random) -> list[Row]:
-    n, smooth = plan.records, math.sqrt(plan.cadence)
-    lr = _schedule(plan, rng)
+def online(n: int, cadence: int, rng: random.Random) -> list[Row]:
+    """A run of `n` records that generates and scores answers, one record per `cadence` steps."""
+    smooth = math.sqrt(cadence)
+    lr = _schedule(n, rng)
     # A longer run is later in the same story: what is learned follows steps, not records.
-    reach = 1 - math.exp(-n * plan.cadence / 300)
+    reach = 1 - math.exp(-n * cadence / 300)
     low, gain = rng.uniform(0.05, 0.6), rng.uniform(0.1, 0.35) * reach
     scale, offset = rng.choice([(1.0, 0.0), (1.0, 0.0), (2.0, -1.0), (6.0, -2.0)])
     batch, group = rng.choice([64, 256, 1024]), rng.choice([4, 8, 16])
@@ -62,7 +63,7 @@ def _online(plan: Plan, rng: random.Random) -> list[Row]:
     ref_kl, step_s = 10 ** rng.uniform(-2.5, -0.9) * reach, 10 ** rng.uniform(0.3, 2.4)
     mismatch = 10 ** rng.uniform(-3.3, -2.6)
     noise = {
-        name: _Noise(rng, spread / smooth, memory)
+        name: Noise(rng, spread / smooth, memory)
         for name, spread, memory in (
             ("entropy", rng.uniform(0.03, 0.12), 0.5), ("length", rng.uniform(0.02, 0.08), 0.3),
             ("norm", rng.uniform(0.1, 0.35), 0.3), ("clip", 0.5, 0.3), ("kl", rng.uniform(0.1, 0.3), 0.5),
@@ -80,7 +81,7 @@ def _online(plan: Plan, rng: random.Random) -> list[Row]:
         luck = rng.gauss(0.0, math.sqrt(share * (1 - share) * (1 / batch + 0.7 * group / batch)) / smooth)
         reward = offset + scale * min(max(share + luck, 0.0), 1.0)
         words = length * growth**done * noise["length"]()
-        tokens += words * batch * plan.cadence
+        tokens += words * batch * cadence
         row = {
             "reward_mean": reward, "score_mean": reward, "reward_max": offset + scale, "reward_min": offset,
             "reward_std": scale * math.sqrt(share * (1 - share)) * 0.6 * noise["std"](),
@@ -119,14 +120,15 @@ def _time_row(row: Row, seconds: float, rng: random.Random, save: int, record: i
     row["time_step"] = seconds
 
 
-def _pairs(plan: Plan, rng: random.Random) -> list[Row]:
-    n, lr = plan.records, _schedule(plan, rng)
-    start = 0.5 if plan.writer.algorithm is Algorithm.KTO else math.log(2.0)
-    reach = 1 - math.exp(-n * plan.cadence / 150)
+def pairs(n: int, cadence: int, rng: random.Random, *, is_kto: bool = False) -> list[Row]:
+    """A run on preferences: DPO and a reward model, or KTO."""
+    lr = _schedule(n, rng)
+    start = 0.5 if is_kto else math.log(2.0)
+    reach = 1 - math.exp(-n * cadence / 150)
     fall, top, norm = rng.uniform(0.08, 0.3) * reach, rng.uniform(0.12, 0.4) * reach, 10 ** rng.uniform(-0.5, 1.0)
     margin, logps = rng.uniform(0.3, 2.0) * reach, -(10 ** rng.uniform(1.5, 2.6))
-    size = math.sqrt(rng.choice([8, 32, 128]) * plan.cadence)
-    grad, every = _Noise(rng, rng.uniform(0.1, 0.3)), rng.choice([0, 10, 20])
+    size = math.sqrt(rng.choice([8, 32, 128]) * cadence)
+    grad, every = Noise(rng, rng.uniform(0.1, 0.3)), rng.choice([0, 10, 20])
     rows = []
     for record in range(1, n + 1):
         learned = 0.0 if record == 1 else 1 - math.exp(-3 * record / n)
@@ -141,9 +143,9 @@ def _pairs(plan: Plan, rng: random.Random) -> list[Row]:
             "rm_reward_max": chosen + 2, "entropy": 1.4 * math.exp(rng.gauss(0.0, 0.03)),
             "logps_chosen": logps * math.exp(rng.gauss(0.0, 0.05)) * (1 + 0.05 * learned),
             "logps_rejected": logps * math.exp(rng.gauss(0.0, 0.05)) * (1 + 0.12 * learned),
-            "kl_ref": max(rng.gauss(0.0, 0.2), 0.0), "num_tokens": record * 4e4 * plan.cadence,
+            "kl_ref": max(rng.gauss(0.0, 0.2), 0.0), "num_tokens": record * 4e4 * cadence,
         }  # fmt: skip
-        if plan.writer.algorithm is not Algorithm.KTO:
+        if not is_kto:
             row.pop("kl_ref")
         if every and record % every == 0:
             row |= {
@@ -154,12 +156,13 @@ def _pairs(plan: Plan, rng: random.Random) -> list[Row]:
     return rows
 
 
-def _supervised(plan: Plan, rng: random.Random) -> list[Row]:
-    n, lr = plan.records, _schedule(plan, rng)
+def supervised(n: int, cadence: int, rng: random.Random) -> list[Row]:
+    """A run on demonstrations."""
+    lr = _schedule(n, rng)
     start, fall, norm = rng.uniform(1.2, 3.0), rng.uniform(0.2, 0.6), 10 ** rng.uniform(-0.5, 0.8)
     loss, grad, every = (
-        _Noise(rng, rng.uniform(0.02, 0.08)),
-        _Noise(rng, rng.uniform(0.1, 0.3)),
+        Noise(rng, rng.uniform(0.02, 0.08)),
+        Noise(rng, rng.uniform(0.1, 0.3)),
         rng.choice([0, 10, 20]),
     )
     rows = []
@@ -167,7 +170,7 @@ def _supervised(plan: Plan, rng: random.Random) -> list[Row]:
         learned = 1 - math.exp(-3 * record / n)
         row = {
             "loss": start * (1 - fall * learned) * loss(), "grad_norm": norm * grad(), "lr": lr(record),
-            "token_accuracy": 0.45 + 0.25 * learned + rng.gauss(0.0, 0.01), "num_tokens": record * 4e4 * plan.cadence,
+            "token_accuracy": 0.45 + 0.25 * learned + rng.gauss(0.0, 0.01), "num_tokens": record * 4e4 * cadence,
             "entropy": start * (1 - fall * learned) * math.exp(rng.gauss(0.0, 0.03)),
         }  # fmt: skip
         if every and record % every == 0:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from rltop import units
 from rltop.model import Unit
 from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark
-from rltop.structs import Struct
 
 FAR = 3.0
 """A level farther away than this many spreads of the data would flatten the line."""
@@ -27,7 +27,8 @@ _LEAST_TICKS = 3
 MINUS = "\N{MINUS SIGN}"
 
 
-class Axes(Struct):
+@dataclass(frozen=True, slots=True)
+class Axes:
     """A chart that can be drawn: finite, with limits and ticks.
 
     Attributes:

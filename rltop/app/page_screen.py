@@ -24,8 +24,9 @@ from rltop.app.textual_shim import bind, update_by_cells
 from rltop.pages.header import ROOMY_ROWS
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Page, Redraw
-from rltop.rows.keys import KeyNames, Where
-from rltop.rows.rows import Row, Target
+from rltop.rows.keys import SORT_KEYS, KeyNames, Where
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import Sorting, heads_of, next_sorting
 from rltop.rows.themes import Palette
 from rltop.structs import replace
 
@@ -171,7 +172,10 @@ class PageScreen(Screen[None]):
 
     def action_act(self, key: str) -> None:
         """One of the page's own keys was pressed."""
-        self.carry_out(self.page.on(key, self.moment))
+        if key in SORT_KEYS:
+            self.carry_out(self.page.sort_by(next_sorting(heads_of(self.board.rows), self.page.sorting)))
+        else:
+            self.carry_out(self.page.on(key, self.moment))
 
     @property
     def has_something_to_close(self) -> bool:
@@ -222,8 +226,11 @@ class PageScreen(Screen[None]):
         self.open(target if target.stream else target._replace(stream=self.page.stream))
 
     def open(self, target: Target) -> None:
-        """Open what was selected."""
-        self.carry_out(self.page.open(target, self.moment))
+        """Open what was selected; the head of a table sorts it."""
+        if target.kind is TargetKind.HEAD:
+            self.carry_out(self.page.sort_by(Sorting.of(target.name)))
+        else:
+            self.carry_out(self.page.open(target, self.moment))
 
     # -- the filter ----------------------------------------------------------------------------------------------
 

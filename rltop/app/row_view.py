@@ -21,7 +21,7 @@ from rltop.app.cells import changed_spans
 from rltop.app.messages import Opened, Selected
 from rltop.app.styles import RoleStyles
 from rltop.rows.keys import Where
-from rltop.rows.rows import Line, Row, RowLink, Target
+from rltop.rows.rows import Line, Row, RowLink, Target, TargetKind
 from rltop.rows.selection import Selection, Spot, highlighted
 from rltop.rows.themes import Palette
 from rltop.rows.widths import is_single
@@ -180,12 +180,9 @@ class RowView(Widget, can_focus=True):
             return
         if spot.y < self._top:
             # The first selectable row brings the title above it along.
-            self._scroll(0 if spot == self._first() else spot.y)
+            self._scroll(0 if spot == self._selection.first else spot.y)
         elif spot.y >= self._top + self.size.height:
             self._scroll(spot.y - self.size.height + 1)
-
-    def _first(self) -> Spot | None:
-        return next((Spot(y, row.links[0]) for y, row in enumerate(self._rows) if row.links), None)
 
     def _scroll(self, top: int) -> bool:
         top = max(0, min(top, self._last_top()))
@@ -257,9 +254,13 @@ class RowView(Widget, can_focus=True):
             self.post_message(Opened(self.target))
 
     def on_click(self, event: events.Click) -> None:
-        """Select the cell that was clicked; a second click opens it."""
+        """Select the cell that was clicked, and open it at the second click; the head of a table at the first."""
         event.stop()
         was, y = self._selection.spot, self._top + event.y
+        for start, stop, target in (self._rows[y] if y < len(self._rows) else _EMPTY).links:
+            if target.kind is TargetKind.HEAD and start <= event.x < stop:
+                self.post_message(Opened(target))
+                return
         if not self._move(lambda: self._selection.at(event.x, y)):
             return
         if self._selection.spot == was:

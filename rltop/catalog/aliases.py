@@ -55,7 +55,10 @@ class Spelling:
         if known is None:
             if len(self._found) >= _REMEMBERED:
                 self._found.clear()
-            known = self._found[key] = tuple(sorted(self._look_up(key)))
+            known = tuple(sorted(self._look_up(key)))
+            if not known and self._dialect.is_any_case:
+                known = tuple(sorted(self._look_up(key.lower().replace(" ", "_"))))
+            self._found[key] = known
         return known
 
     def _look_up(self, key: str) -> Iterable[Found]:

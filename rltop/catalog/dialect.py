@@ -138,6 +138,7 @@ class Dialect(Struct, eq=False):
         misleading: (pattern, what it is) of keys that are not what their name says, and
             so stand for no metric.
         variant: what tells it from the trainer's main dialect, which has the same name; empty for that one.
+        is_any_case: `Mean Reward` is `mean_reward`: of no trainer's own spelling, as people write them.
     """
 
     name: str
@@ -153,6 +154,21 @@ class Dialect(Struct, eq=False):
     advantage_keys: tuple[str, ...] = ()
     misleading: tuple[tuple[str, str], ...] = ()
     variant: str = ""
+    is_any_case: bool = False
+
+
+class Refused(NamedTuple):
+    """A key whose values cannot be those of the metric that its name stands for.
+
+    Attributes:
+        metric: canonical name.
+        key: the trainer's key, which stays visible under its own name.
+        value: the median of its first values, in the metric's unit.
+    """
+
+    metric: str
+    key: str
+    value: float
 
 
 class Identity(NamedTuple):
@@ -166,6 +182,7 @@ class Identity(NamedTuple):
         group_size: completions per prompt where the stream says so, else None.
         keys: every key seen so far, in order of first appearance.
         envelope: the outer form of the rows: see `NESTED`.
+        refused: keys that were taken for a metric by name, and are none by value.
     """
 
     dialect: Dialect
@@ -175,6 +192,7 @@ class Identity(NamedTuple):
     group_size: int | None = None
     keys: tuple[str, ...] = ()
     envelope: str = FLAT
+    refused: tuple[Refused, ...] = ()
 
     def primary(self, name: str) -> Signal | None:
         """The signal that stands for the metric `name`, or None."""

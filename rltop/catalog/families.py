@@ -182,6 +182,26 @@ def place_of(key: str) -> tuple[str, Statistic, str] | None:
     return None
 
 
+_LOSS_WORDS = frozenset({"loss", "grad", "norm", "kl", "logp"})
+_NO_LOSS_WORDS = frozenset({
+    "eval", "evaluation", "val", "valid", "validation", "test", "expert", "experts", "class", "classes", "layer",
+    "time", "timing", "perf", "p10", "p25", "p75", "p90", "p95", "p99", "max", "maximum", "min", "minimum", "std",
+    "stdev", "var", "variance", "dev",
+})  # fmt: skip
+_WORD = re.compile(r"[^a-zA-Z0-9]+")
+
+
+@lru_cache(maxsize=20_000)
+def is_loss_like(key: str) -> bool:
+    """Whether a key names what an update is made of: a loss, gradient, norm, KL or log-probability.
+
+    Evaluations, extremes and spreads, durations, and keys of one expert, class or layer are
+    none: they are undefined now and then on healthy runs.
+    """
+    words = set(_WORD.split(key.lower()))
+    return bool(words & _LOSS_WORDS) and not words & _NO_LOSS_WORDS
+
+
 def families(keys: Iterable[str]) -> Iterator[Family]:
     """The families among `keys`, in order of first appearance; no key is in two of them.
 

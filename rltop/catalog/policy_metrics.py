@@ -54,6 +54,12 @@ ENTRIES = (
         "reward_std zero_std_frac clip_frac kl_ref", 0.0,
     ),
     entry(
+        "action_entropy", "action entropy", "policy", Unit.NATS, TARGET,
+        "Mean entropy of the distribution over actions in classic RL; continuous actions can have a negative one. "
+        "It falls as the policy converges, to 0 on a solved task: judge it together with the return.",
+        "reward_mean kl_old clip_frac episode_len",
+    ),
+    entry(
         "entropy_seq", "sequence entropy", "policy", Unit.NATS, TARGET,
         "Entropy summed over a whole completion, so it grows with length. "
         "Compare it only with its own history, next to the response length.",

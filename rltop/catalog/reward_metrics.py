@@ -127,6 +127,11 @@ ENTRIES = (
         "val_loss dpo_accuracy rm_accuracy val_score",
     ),
     _val(
+        name="val_return", title="evaluation return", direction=UP, related="reward_mean episode_len val_score",
+        help_text="Mean return of evaluation episodes, in the environment's own unit. "
+        "A few episodes are noisy: judge by several evaluations, not by one.",
+    ),
+    _val(
         name="val_loss", title="eval loss", direction=DOWN, related="loss val_acc",
         help_text="Loss on the evaluation set. "
         "Rising while the training loss falls: overfitting.",

@@ -306,4 +306,9 @@ ENTRIES = (
         help_text="Version of the policy weights in use. "
         "It should advance with the training step.",
     ),
+    _stale(
+        name="sample_version", title="sample version", direction=UP, related="staleness_mean param_version",
+        help_text="Mean version of the policy that generated the trained samples, in trainer steps. "
+        "The farther behind the step, the more off-policy the update.",
+    ),
 )  # fmt: skip

@@ -29,12 +29,12 @@ def _row(*metrics: str, beside: str = "") -> OverviewRow:
     return OverviewRow(metrics, tuple(beside.split()))
 
 
-_VALIDATION = _row("val_score", "val_acc", "val_passk", "val_loss")
+_VALIDATION = _row("val_score", "val_acc", "val_passk", "val_return", "val_loss")
 _REWARD = _row("reward_mean", "score_mean", "reward_final", "success_frac")
 _REFERENCE = _row("kl_ref")
 _STEP_KL = _row("kl_old")
 _CLIP = _row("clip_frac", "clip_frac_high")
-_ENTROPY = _row("entropy", "entropy_seq")
+_ENTROPY = _row("entropy", "entropy_seq", "action_entropy")
 _GRADIENT = _row("grad_norm")
 _LENGTH = _row("response_len_mean", "terminated_len_mean", "total_len_mean")
 _TRUNCATED = _row("truncated_frac", "aborted_frac", "stop_count")
@@ -90,8 +90,15 @@ _EMBODIED = (
     *(_SPEED, _USE, _RATE, _LOSS, _row("queue_size")),
 )
 
+_CLASSIC = (
+    *(_VALIDATION, _row("reward_mean", "score_mean", "episode_return"), _row("success_frac"), _row("episode_len")),
+    *(_LOSS, _ENTROPY),
+    *(_STEP_KL, _CLIP, *_VALUE, _GRADIENT, _SPEED, _USE, _RATE, _row("time_elapsed")),
+)
+
 _ANY = (
-    *(_VALIDATION, _row("reward_mean", "score_mean", "reward_final"), _LOSS, _row("dpo_margin", "rm_margin")),
+    *(_VALIDATION, _row("reward_mean", "score_mean", "reward_final", "episode_return"), _LOSS),
+    *(_row("dpo_margin", "rm_margin"),),
     *(_row("dpo_accuracy", "rm_accuracy", "token_accuracy", "success_frac"), _REFERENCE, _STEP_KL, _CLIP, _ENTROPY),
     *(_GRADIENT, *_VALUE, _LENGTH, _TRUNCATED, _CONTRAST, _MISMATCH, _SPEED, _USE, _RATE, _row("time_elapsed")),
 )
@@ -106,6 +113,9 @@ ROW_SETS: Mapping[Algorithm, tuple[OverviewRow, ...]] = {
     Algorithm.SFT: _SUPERVISED,
     Algorithm.DISTILL: _DISTILL,
     Algorithm.EMBODIED: _EMBODIED,
+    Algorithm.A2C: _CLASSIC,
+    Algorithm.SAC: _CLASSIC,
+    Algorithm.DQN: _CLASSIC,
     Algorithm.UNKNOWN: _ANY,
 }
 """Rows of each algorithm, most important first; no metric stands in two rows of a set, nor do statistics of one."""

@@ -271,6 +271,16 @@ _PROGRESS = (
         "The learning-rate schedule is tied to it.",
     ),
     _progress(
+        name="steps_trained", title="steps trained", unit=Unit.COUNT, related="time_step loss",
+        help_text="Samples or updates trained on since the start. "
+        "It is 0 while a replay buffer is being filled.",
+    ),
+    _progress(
+        name="curriculum_level", title="curriculum level", unit=Unit.NONE, related="reward_mean response_len_mean",
+        help_text="Stage or difficulty of the curriculum. "
+        "A change of it is a new phase: rewards before and after are not comparable.",
+    ),
+    _progress(
         name="episode", title="episodes", unit=Unit.COUNT, related="samples_per_s epoch",
         help_text="Episodes or completions generated since the start. "
         "It advances by one batch per step.",

@@ -24,8 +24,9 @@ commands:
 _CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics found"
 
 _WATCH_NOTES = """\
-A command runs at most once per alert, with these environment variables: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY,
-RLTOP_LEVEL, RLTOP_STEP, RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH.
+A command runs once per incident (alerts that begin within a few records of one another), and again if that gets from
+WARN to CRIT, with these environment variables: RLTOP_RULE, RLTOP_TITLE, RLTOP_FAMILY, RLTOP_LEVEL, RLTOP_STEP,
+RLTOP_SINCE_STEP, RLTOP_METRIC, RLTOP_KEY, RLTOP_HEADLINE, RLTOP_RUN, RLTOP_PATH, RLTOP_INCIDENT, RLTOP_ADVICE.
 exit codes: 0 the run ended, 1 a CRIT alert was raised, 2 usage error, 3 gave up without a single record, 4 the run
 died or went silent (--give-up), 128 + N stopped by signal N"""
 

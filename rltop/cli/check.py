@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rltop.cli.open_session import not_read, read_whole, runs_of
-from rltop.cli.output import complain_of, is_ascii_only, is_terminal, say, text_width
+from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.cli.resolve_paths import load_config
 from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.errors import EXIT_FIRING, EXIT_NO_METRICS, EXIT_OK, EXIT_USAGE, RltopError
-from rltop.model import Event, EventState, Level, VerdictState
+from rltop.model import Event, Level
 from rltop.run.found import Found
 from rltop.run.run import Run
 from rltop.run.snapshot import Snapshot
@@ -89,6 +89,10 @@ def _one(arguments: Namespace, config: Config, spec: Any, found: Found, *, is_on
         trouble = not_read(run)
         if trouble is not None:
             raise trouble
+        if config.ingest.rollouts:
+            session.judge_rollouts()
+            for note in () if run.rollouts is None else run.rollouts.state.notes:
+                complain(note)
         return _code(arguments, run), _text(arguments, config, spec, Snapshot(run), is_only=is_only)
     finally:
         session.close()
@@ -174,8 +178,7 @@ def worst_level(run: Run, *, has_ever: bool, counts: Callable[[Event], bool] = l
         has_ever: count what has recovered too.
         counts: which past events count.
     """
-    levels = [verdict.level for verdict in run.verdicts if verdict.state is VerdictState.FIRING]
+    levels = [verdict.level for verdict in run.verdicts if verdict.is_active]
     if has_ever:
-        begun = (EventState.FIRING, EventState.ESCALATED)
-        levels += [event.level for event in run.events if event.state in begun and counts(event)]
+        levels += [event.level for event in run.events if event.is_alarm and counts(event)]
     return max(levels, default=Level.OK)

@@ -15,13 +15,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rltop.clock import Clock
 from rltop.model import Level, is_unsafe
 from rltop.report.notices import Notice
 from rltop.settings import VERDICT_VARIABLES
-from rltop.structs import Struct, field
 from rltop.terminal.endings import Warden
 
 ON_CRIT, ON_WARN, ON_STALL = "--on-crit", "--on-warn", "--on-stall"
@@ -41,7 +41,8 @@ _LOOK_S = 0.02
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
 
-class HookOptions(Struct):
+@dataclass(frozen=True, slots=True)
+class HookOptions:
     """What a person asked for.
 
     Attributes:
@@ -64,7 +65,8 @@ class _Call(NamedTuple):
     about: str
 
 
-class _Running(Struct, frozen=False):
+@dataclass(slots=True)
+class _Running:
     """A running command; its process leads its own process group."""
 
     call: _Call
@@ -75,7 +77,7 @@ class _Running(Struct, frozen=False):
 
 
 class Hooks:
-    """Runs commands while watching, each at most once per alert.
+    """Runs commands while watching: once per incident, and once more when that gets from WARN to CRIT.
 
     Args:
         options: what to run.
@@ -91,13 +93,13 @@ class Hooks:
         self._clock = clock
         self._say = say
         self._warden = warden
-        self._called: set[tuple[str, str, int]] = set()
+        self._called: dict[tuple[str, str, int, int], Level] = {}
         self._starts: dict[str, deque[float]] = {flag: deque() for flag in options.commands}
         self._waiting: list[_Call] = []
         self._running: list[_Running] = []
 
     def call_for(self, notice: Notice, run: str, path: str) -> None:
-        """Queue the command for this alert, if it has not run yet.
+        """Queue the command for this alert, if none has run for its incident at its level.
 
         Args:
             notice: an alert that was raised or escalated.
@@ -105,9 +107,13 @@ class Hooks:
             path: its file, raw.
         """
         flag = self._flag(notice)
-        if flag is None or (flag, path, notice.episode) in self._called:
+        if flag is None:
             return
-        self._called.add((flag, path, notice.episode))
+        # What belongs to no incident (silence) is one by itself.
+        which = (path, notice.stream, notice.incident, 0 if notice.incident else notice.episode)
+        if self._called.get(which, Level.NO_DATA) >= notice.level:
+            return
+        self._called[which] = notice.level
         about = f"{flag} for {notice.rule}"
         if len(self._waiting) >= MOST_WAITING:
             self._say(f"{about}: not run, {MOST_WAITING} commands are already queued")
@@ -276,7 +282,7 @@ def environment_of(notice: Notice, run: str, path: str) -> dict[str, str]:
     """An alert as environment variables, control characters removed; one for each of `VERDICT_VARIABLES`."""
     values = (
         notice.rule, notice.title, notice.family, notice.level.word, str(notice.step), str(notice.since_step),
-        notice.metric, notice.key, notice.headline, run, path,
+        notice.metric, notice.key, notice.headline, run, path, str(notice.incident or ""), notice.advice,
     )  # fmt: skip
     return {name: plain(value) for name, value in zip(VERDICT_VARIABLES, values, strict=True)}
 

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -37,7 +38,6 @@ from rltop.run.session import Session
 from rltop.sources.file import raise_limit
 from rltop.sources.pipe import PipeFeed
 from rltop.sources.reader import Reader
-from rltop.structs import Struct
 from rltop.terminal.endings import Warden, answerable, signal_name
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ SETTLED_S = 5.0
 _KILLED = 128
 
 
-class WatchOptions(Struct):
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
     """How a run is watched.
 
     Attributes:

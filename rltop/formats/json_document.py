@@ -17,8 +17,9 @@ from rltop.formats.allowance import MEMORY_BYTES
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM
-from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, number_of
-from rltop.model import Counts, FilePosition, Record
+from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, flat_items, number_of, unwrapped
+from rltop.model import Counts, FilePosition, NonFinite, Record
+from rltop.model.keys import STEP_KEYS
 
 AT_ONCE_BYTES = 512 * 1024
 """A smaller document is parsed at once, in some milliseconds; a larger one in pieces."""
@@ -30,6 +31,13 @@ _ROW_LISTS = ("log_history", "history", "metrics", "logs", "rows", "records", "d
 """Where the rows of a document may stand, most trusted first; else under the only list of objects."""
 
 _TOLD, _LONGEST_KEY = 4, 40
+_NEARLY_AS_LONG = 0.9
+_MOST_LENGTHS = 4
+"""Training, evaluations and what else has a pace of its own; lists of more lengths are no columns of one table."""
+
+_CURVES = ("loss", "losses", "train_loss", "train_losses", "reward", "rewards", "returns", "episode_rewards")
+_CURVE_VALUES = 10
+"""A list of fewer numbers may be anything: a result of each seed, or of each fold."""
 
 Row = Mapping[str, object]
 
@@ -54,6 +62,7 @@ class DocumentDecoder:
     def __init__(self, step_key: str = "") -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
+        self._step_key = step_key
         self._builder = RecordBuilder(self.counts, step_key)
         self._repeated = RepeatedRows()
         self._known_rows: array[int] = array("q")
@@ -198,6 +207,7 @@ class DocumentDecoder:
 
     def _records(self, rows: Sequence[object], total: int | None) -> Iterator[Record | None]:
         """What is new in each row; None where nothing is."""
+        is_numbered = self._has_no_step(rows)
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
                 self._refuse("entry is not a JSON object")
@@ -209,7 +219,7 @@ class DocumentDecoder:
                 self._repeated.repeat()
                 yield None
                 continue
-            record = self._builder.from_row(row, self._position)
+            record = self._record(unwrapped(row), number + 1 if is_numbered else None)
             self._note_row(number, mark if record is not None else 0)
             if record is None:
                 yield None
@@ -221,6 +231,21 @@ class DocumentDecoder:
             else:
                 self.counts.rows -= 1
                 yield None
+
+    def _has_no_step(self, rows: Sequence[object]) -> bool:
+        """Is there no row that names its step, so that their numbers are all there is?"""
+        objects = [unwrapped(row) for row in rows if isinstance(row, dict)]
+        return len(objects) > 1 and not self._step_key and not any(key in row for row in objects for key in STEP_KEYS)
+
+    def _record(self, row: dict[str, object], number: int | None) -> Record | None:
+        """The record of a row; of one that is numbered if there is a number in it."""
+        if number is None:
+            return self._builder.from_row(row, self._position)
+        if not any(isinstance(number_of(value), float) for _, value in flat_items(row)):
+            self.counts.no_step_lines += 1
+            return None
+        self.counts.numbered_rows += 1
+        return self._builder.build(number, row, self._position)
 
     def _note_row(self, number: int, mark: int) -> None:
         """Remember a row that is not the one that stood here before; what was behind that one says nothing now."""
@@ -284,7 +309,7 @@ def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
         return cast(list[object], lists[0]), steps
     inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
     for each in (document, *cast(list[Row], inner)):
-        rows = _by_step(each) or _by_column(each)
+        rows = _by_step(each) or _by_column(each) or _by_column_of_rows(each) or _by_curve(each)
         if rows:
             return rows, steps
     return (), steps
@@ -305,10 +330,45 @@ def _by_step(document: Row) -> list[Row]:
 
 
 def _by_column(document: Row) -> list[Row]:
-    """Rows of `{"step": […], "loss": […]}`; without a step column the row's number is the step."""
-    columns = {key: value for key, value in document.items() if isinstance(value, list)}
-    lengths = {len(column) for column in columns.values()}
-    if len(columns) < 2 or len(lengths) != 1:
+    """Rows of `{"step": […], "loss": […]}`; without a step column the row's number is the step.
+
+    A column that is nearly as long as the longest lacks its last values; a much shorter one was logged less often,
+    and its values are spread evenly over the rows.
+    """
+    columns = {key: value for key, value in document.items() if isinstance(value, list) and value}
+    if not any(isinstance(number_of(each), float) for column in columns.values() for each in column[:_TOLD]):
         return []
-    count = lengths.pop()
-    return [{"step": at + 1, **{key: column[at] for key, column in columns.items()}} for at in range(count)]
+    lengths = {len(column) for column in columns.values()}
+    if len(columns) < 2 or len(lengths) > _MOST_LENGTHS:
+        return []
+    count = max(lengths)
+    rows: list[dict[str, object]] = [{"step": at + 1} for at in range(count)]
+    for key, column in columns.items():
+        is_short = len(column) < _NEARLY_AS_LONG * count
+        for at, value in enumerate(column):
+            rows[(at + 1) * count // len(column) - 1 if is_short else at][key] = value
+    return cast(list[Row], rows)
+
+
+def _by_column_of_rows(document: Row) -> list[Row]:
+    """Rows of `{"loss": [{"step": 1, "loss": 0.5}, …], "lr": [{"step": 1, …}, …]}`, put together by their step."""
+    columns = [value for value in document.values() if isinstance(value, list) and value]
+    if len(columns) < 2 or not all(isinstance(each, dict) and "step" in each for column in columns for each in column):
+        return []
+    rows: dict[float, dict[str, object]] = {}
+    for each in (cast(Row, each) for column in columns for each in column):
+        step = number_of(each["step"])
+        if isinstance(step, float):
+            rows.setdefault(step, {}).update(each)
+    return [rows[step] for step in sorted(rows)]
+
+
+def _by_curve(document: Row) -> list[Row]:
+    """Rows of the one list of numbers of an object, where its name says that it is what a loop logs of each step."""
+    lists = [(key, value) for key, value in document.items() if isinstance(value, list)]
+    if len(lists) != 1 or lists[0][0] not in _CURVES or len(lists[0][1]) < _CURVE_VALUES:
+        return []
+    key, values = lists[0]
+    if not all(isinstance(number_of(value), float | NonFinite) for value in values):
+        return []
+    return [{"step": at + 1, key: value} for at, value in enumerate(values)]

@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn, cast
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
-from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of
+from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of, unwrapped
 from rltop.model import Counts, FilePosition, Record
 
 Loads = Callable[[bytes], object]
@@ -299,6 +299,7 @@ class JsonlDecoder:
             records.append(record)
 
     def _record(self, row: Row, position: FilePosition, records: list[Record]) -> Record | None:
+        row = unwrapped(row)
         data = row.get("data")
         outer: Row | None = None
         if type(data) is dict:

@@ -50,6 +50,8 @@ _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
 _BLANK = b"\0 \t\r\n"
 _TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
 """An event with a phase, alone or in an array, or an object of events."""
+_COLUMNS = re.compile(rb'\{\s*"[^"\n]{1,80}"\s*:\s*\[\s*(?:\{|(?:-?\d[\d.eE+-]*\s*,\s*){3})')
+"""A list of objects, or of at least four numbers, first: rows or columns of a table, on one line."""
 _CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
 
 
@@ -255,9 +257,21 @@ def _kind_of_json(text: bytes, name: str, *, is_all: bool) -> Kind | None:
     rest = text[1:].lstrip(b" \t\r")
     if name == "trainer_state.json" or rest.startswith(b"\n"):
         return WHOLE_JSON
+    if name.endswith(".json") and (rest or is_all):
+        return _kind_of_table(text, is_all=is_all)
     # A printed Python dict: the standard output of transformers, where its bars go to another file.
     is_printed = rest.startswith(b"'") and not name.endswith((*_OF_ROWS, ".json"))
     return CONSOLE if is_printed else JSONL if rest or is_all else None
+
+
+def _kind_of_table(text: bytes, *, is_all: bool) -> Kind | None:
+    """A `.json` file whose first line holds an object: a table if that begins with rows or a column and is all."""
+    _, end, behind = text.partition(b"\n")
+    if behind.strip() or (is_all and not _COLUMNS.match(text)):
+        return JSONL
+    if is_all:
+        return WHOLE_JSON
+    return JSONL if end and not _COLUMNS.match(text) else None
 
 
 def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:

@@ -108,6 +108,12 @@ def flat_items(row: Mapping[str, object], prefix: str = "", depth: int = 0) -> I
             yield name, value
 
 
+def unwrapped(row: Row) -> Row:
+    """The row with what stands in an object called `logs` beside the rest: a callback of transformers writes that."""
+    logs = row.get("logs")
+    return {**{key: value for key, value in row.items() if key != "logs"}, **logs} if type(logs) is dict else row
+
+
 def count_other(value: object, counts: Counts) -> None:
     """Count a value that holds no number, and is left out of its row.
 
@@ -157,6 +163,9 @@ def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> 
     )
 
 
+ROWS_AT_ZERO = 3
+"""Rows of the same metrics at step 0, after which the trainer's counter is taken for one that nobody moves."""
+_WRITER_STEP = "_step"
 MAX_STEP = 2**53
 _MAX_STEP_CHARS = 40
 _EPOCH_S = (1e9, 1e11)
@@ -207,6 +216,9 @@ def time_of(value: object) -> float | None:
 
 
 _SCHEMAS_KEPT = 1024
+_RUN_KEYS = ("run_id", "run_name", "run", "trial_id", "experiment_id")
+"""Texts that name the run that a row is of."""
+_WRITERS_KEPT = 64
 
 
 class SchemaCache:
@@ -253,12 +265,25 @@ class RecordBuilder:
         self._counts = counts
         self._step_keys = (step_key,) if step_key else STEP_KEYS
         self._settled_after = settled_after
-        self._step_rows = 0
+        self._step_rows = self._rows_at_zero = 0
+        self._writer = ""
+        self._writers: set[str] = set()
         self.schemas = SchemaCache()
+
+    def _note_writer(self, row: Row) -> None:
+        """Count the rows with which the file goes back to a run that it had left: two write into it."""
+        writer = next((value for key in _RUN_KEYS if isinstance(value := row.get(key), str)), None)
+        if writer is None or writer == self._writer:
+            return
+        if writer in self._writers:
+            self._counts.interleaved_rows += 1
+        elif len(self._writers) < _WRITERS_KEPT:
+            self._writers.add(writer)
+        self._writer = writer
 
     def begin_anew(self) -> None:
         """Another writer follows: its steps may stand under another key."""
-        self._step_rows = 0
+        self._step_rows = self._rows_at_zero = 0
 
     def take_step(self, row: Row) -> Step | None:
         """The step, or step and total, taken out of a row; None if it has none that can be used."""
@@ -268,7 +293,7 @@ class RecordBuilder:
             self._step_rows += found is not None
             if found is None:
                 self._counts.unusable_steps += is_out_of_range(value)
-            return found
+            return self._step_of_writer(row) if found == 0 and _WRITER_STEP in row else found
         beyond = False
         for key in self._step_keys if self._step_rows < self._settled_after else ():
             if key in row:
@@ -280,6 +305,16 @@ class RecordBuilder:
                 beyond = beyond or is_out_of_range(row[key])
         self._counts.unusable_steps += beyond
         return None
+
+    def _step_of_writer(self, row: Row) -> Step:
+        """The step of a row whose trainer says 0: the writer's own count, if the trainer's stays there."""
+        self._rows_at_zero += 1
+        own = step_of(row[_WRITER_STEP])
+        if self._rows_at_zero < ROWS_AT_ZERO or len(self._step_keys) == 1 or not isinstance(own, int) or own <= 0:
+            return 0
+        del row[_WRITER_STEP]
+        self.step_key = _WRITER_STEP
+        return own
 
     def from_row(self, row: Row, position: FilePosition) -> Record | None:
         """The record of a row that names its own step; None (and a count) if it names none.
@@ -327,6 +362,7 @@ class RecordBuilder:
         except (TypeError, OverflowError, struct.error):
             is_finite = False
         if not is_finite:
+            self._note_writer(row)
             keys, values, marks = _read_cells(row, self._counts)
         self._counts.rows += 1
         return Record(step, time_s, self.schemas.of(keys), values, marks, position, total)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -17,7 +18,6 @@ from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import MAX_KEY_CHARS, MAX_STEP, RecordBuilder, clipped_key
 from rltop.model import Counts, FilePosition, Record, TimedSpan
-from rltop.structs import Struct, field
 
 Event = dict[str, object]
 
@@ -191,7 +191,8 @@ Worker = tuple[str, int]
 """Role and rank."""
 
 
-class _Thread(Struct, frozen=False):
+@dataclass(slots=True)
+class _Thread:
     """Spans that one thread has begun and not ended: name, start in µs, and the step it was told."""
 
     open: list[tuple[str, float, int | None]] = field(default_factory=list)

@@ -31,12 +31,27 @@ from rltop.model.rows import (
     is_unsafe,
     spelled,
 )
-from rltop.model.verdicts import POISON_FAMILY, Event, EventState, Evidence, Level, RunState, Verdict, VerdictState
+from rltop.model.verdicts import (
+    POISON_FAMILY,
+    Action,
+    Advice,
+    Event,
+    EventState,
+    Evidence,
+    Incident,
+    Level,
+    RunState,
+    Settled,
+    Verdict,
+    VerdictState,
+)
 
 __all__ = [
     "GAP",
     "POISON_FAMILY",
     "RECENT_LINES",
+    "Action",
+    "Advice",
     "Algorithm",
     "CellMark",
     "Counts",
@@ -45,6 +60,7 @@ __all__ = [
     "EventState",
     "Evidence",
     "FilePosition",
+    "Incident",
     "Label",
     "Level",
     "Metric",
@@ -53,6 +69,7 @@ __all__ = [
     "Record",
     "RunState",
     "Schema",
+    "Settled",
     "Signal",
     "Span",
     "SpanKind",

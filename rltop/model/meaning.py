@@ -46,6 +46,9 @@ class Algorithm(enum.StrEnum):
     SFT = "sft"
     DISTILL = "distill"
     EMBODIED = "embodied"
+    A2C = "a2c"
+    SAC = "sac"
+    DQN = "dqn"
     UNKNOWN = "unknown"
 
     @property
@@ -114,6 +117,7 @@ class Traits(NamedTuple):
         is_async: generation and training overlap.
         kl_is_sequence_sum: the reference KL is summed over the sequence.
         kl_is_signed: the step KL is the k1 estimator, which may be negative.
+        is_generic: read by names that many loops use; what a KL is summed over is not known.
     """
 
     has_critic: bool = False
@@ -124,6 +128,7 @@ class Traits(NamedTuple):
     is_async: bool = False
     kl_is_sequence_sum: bool = False
     kl_is_signed: bool = False
+    is_generic: bool = False
 
 
 class Observation(NamedTuple):
@@ -140,6 +145,7 @@ class Observation(NamedTuple):
         stages: stage name → seconds, top-level stages of the step.
         is_late: the row belongs to an earlier step (an evaluation that took its time).
         ranks: rank → stage → seconds, where each rank says what it did.
+        loss_like: key → value, for losses, gradients and KLs that no metric of the catalogue stands for.
     """
 
     record: int
@@ -152,6 +158,7 @@ class Observation(NamedTuple):
     stages: Mapping[str, float]
     is_late: bool = False
     ranks: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+    loss_like: Mapping[str, float] = MappingProxyType({})
 
 
 class SpanKind(enum.StrEnum):

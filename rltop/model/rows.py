@@ -130,7 +130,8 @@ class Counts(Struct, frozen=False):
 
     Nothing is dropped without a count here. `numbered_rows` have no step that could be
     used and were given their number in the file; `unusable_steps` are numbers too large
-    for a step; `crossed_rows` are another writer's in the same file; `broken_texts` are keys
+    for a step; `crossed_rows` are another writer's in the same file, `interleaved_rows` go back to a run id
+    that the file had left; `partial_lines` are those of `bad_lines` that could be read in part; `broken_texts` are keys
     and texts with bytes that are no UTF-8; `recent_bad` are the numbers of the newest bad lines of
     which nothing could be used;
     `unreadable_files` belong to the stream and could not be read, `first_unreadable` names one and says why.
@@ -139,6 +140,7 @@ class Counts(Struct, frozen=False):
     lines: int = 0
     rows: int = 0
     bad_lines: int = 0
+    partial_lines: int = 0
     oversize_lines: int = 0
     no_step_lines: int = 0
     unusable_steps: int = 0
@@ -146,6 +148,7 @@ class Counts(Struct, frozen=False):
     nul_bytes: int = 0
     late_rows: int = 0
     crossed_rows: int = 0
+    interleaved_rows: int = 0
     repeated_rows: int = 0
     text_values: int = 0
     broken_texts: int = 0
@@ -170,6 +173,8 @@ class Counts(Struct, frozen=False):
         self.bad_lines += 1
         if is_lost:
             self.recent_bad.append(line)
+        else:
+            self.partial_lines += 1
         # What finds lines may run ahead of what reads them: the first that is counted need not come first.
         if self.first_bad_line is None or line < self.first_bad_line:
             self.first_bad_line, self.first_bad_reason = line, reason
@@ -187,7 +192,8 @@ class Counts(Struct, frozen=False):
     def names() -> Iterable[str]:
         """The names of all counters."""
         return (
-            "lines", "rows", "bad_lines", "oversize_lines", "no_step_lines", "unusable_steps", "numbered_rows",
-            "nul_bytes", "late_rows", "crossed_rows", "repeated_rows", "text_values", "broken_texts", "nested_values",
-            "null_values", "nonfinite_values", "keys_over_cap", "unreadable_files",
+            "lines", "rows", "bad_lines", "partial_lines", "oversize_lines", "no_step_lines", "unusable_steps",
+            "numbered_rows", "nul_bytes", "late_rows", "crossed_rows", "interleaved_rows", "repeated_rows",
+            "text_values", "broken_texts", "nested_values", "null_values", "nonfinite_values", "keys_over_cap",
+            "unreadable_files",
         )  # fmt: skip

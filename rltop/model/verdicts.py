@@ -24,10 +24,14 @@ class Level(enum.IntEnum):
 
 
 class VerdictState(enum.StrEnum):
-    """Where a rule stands."""
+    """Where a rule stands.
+
+    A settled one has stayed at another level: nothing came back, and nothing moves.
+    """
 
     PENDING = "pending"
     FIRING = "firing"
+    SETTLED = "settled"
     RECOVERED = "recovered"
 
 
@@ -39,10 +43,72 @@ class Evidence(NamedTuple):
     unit: Unit = Unit.NONE
 
 
+class Settled(NamedTuple):
+    """The level at which a metric stays, and the one that it left.
+
+    Attributes:
+        value: median of the newest records.
+        before: the level before the onset.
+        since_step: where it left that level.
+        unit: of both levels.
+    """
+
+    value: float
+    before: float
+    since_step: int
+    unit: Unit = Unit.NONE
+
+
+class Incident(NamedTuple):
+    """Alarms that began within a few records of one another.
+
+    Attributes:
+        number: counted in the stream, from 1.
+        rule: the one whose onset is the earliest.
+        step: that onset.
+    """
+
+    number: int
+    rule: str
+    step: int
+
+
+class Action(enum.StrEnum):
+    """What to do about an alarm."""
+
+    STOP = "stop"
+    GO_BACK = "go back"
+    WATCH = "watch"
+
+
+class Advice(NamedTuple):
+    """What to do about an alarm, and why.
+
+    Attributes:
+        action: stop the run, go back to a checkpoint, or watch it.
+        reason: why, as half a sentence.
+        checkpoint: step of the last known checkpoint before the onset, or None.
+    """
+
+    action: Action
+    reason: str
+    checkpoint: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The advice as one sentence."""
+        if self.action is Action.GO_BACK and self.checkpoint is not None:
+            return f"go back to checkpoint {self.checkpoint:,}: {self.reason}"
+        return f"{self.action.value}: {self.reason}"
+
+
 POISON_FAMILY = "nonfinite"
 """The family of what is not a number."""
 
 
+_ORDER = {
+    VerdictState.FIRING: 0, VerdictState.SETTLED: 1, VerdictState.PENDING: 2, VerdictState.RECOVERED: 2,
+}  # fmt: skip
 _CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
 
 
@@ -55,7 +121,7 @@ class Verdict(NamedTuple):
         family: what kind of symptom (gradient, entropy, straggler, …).
         group: "learning" or "system".
         level: how bad.
-        state: firing or recovered.
+        state: firing, settled at another level, or recovered.
         metric: canonical name that it speaks of, or "".
         key: the trainer's key of that metric, or "".
         since_step, since_record: where it began.
@@ -68,6 +134,10 @@ class Verdict(NamedTuple):
         baseline: what it is compared with, in the metric's unit, if anything.
         recovered_step: where it ended, or None.
         stream: the stream of the run whose steps it counts in; "" for the main one.
+        worst: the worst level that it had; NO_DATA where it never had another.
+        settled: the levels, where it has settled.
+        incident: what it belongs to, for an alarm of the rules on records.
+        advice: what to do, for WARN and CRIT.
     """
 
     rule: str
@@ -90,25 +160,51 @@ class Verdict(NamedTuple):
     recovered_step: int | None = None
     is_provisional: bool = False
     stream: str = ""
+    worst: Level = Level.NO_DATA
+    settled: Settled | None = None
+    incident: Incident | None = None
+    advice: Advice | None = None
 
     @property
-    def urgency(self) -> tuple[bool, int, int]:
-        """Sorts verdicts: what fires first, then the worst; of CRIT what poisons the weights first, then a collapse.
+    def is_active(self) -> bool:
+        """It stands: it fires, or has settled."""
+        return self.state in (VerdictState.FIRING, VerdictState.SETTLED)
+
+    @property
+    def worst_level(self) -> Level:
+        """The worst level that it has had so far, that of now included."""
+        return max(self.level, self.worst)
+
+    @property
+    def urgency(self) -> tuple[int, int, int]:
+        """Sorts verdicts: what fires, what has settled, what is over; each worst first.
+
+        Of CRIT comes first what poisons the weights, then a collapse.
 
         After an update that is not a number every other reading of the run is a consequence of it; a collapse
         says in one what others say each for itself.
         """
         rank = _CRIT_ORDER.get(self.family, len(_CRIT_ORDER)) if self.level is Level.CRIT else 0
-        return self.state is not VerdictState.FIRING, -self.level, rank
+        return _ORDER[self.state], -self.level, rank
 
 
 class EventState(enum.StrEnum):
-    """A transition of a rule, or a fact about the run."""
+    """A transition of a rule, or a fact about the run; only the first two are alarms.
+
+    `eased`: the level has fallen. `resumed`: back at a level that this verdict had
+    before. `settled`: the metric stays at another level. `recovered`: it came back.
+    """
 
     FIRING = "firing"
     ESCALATED = "escalated"
+    EASED = "eased"
+    RESUMED = "resumed"
+    SETTLED = "settled"
     RECOVERED = "recovered"
     FACT = "fact"
+
+
+_ALARMS = frozenset({EventState.FIRING, EventState.ESCALATED})
 
 
 class Event(NamedTuple):
@@ -118,7 +214,8 @@ class Event(NamedTuple):
     the main one. `since_step` is where what the rule speaks of began, which is
     before the record that established it; None for a fact. `metric` and `key` are what
     the message speaks of, by its canonical name and by the trainer's key, where it is one.
-    `is_provisional`: of the newest row, which may still change.
+    `is_provisional`: of the newest row, which may still change. `incident` is the number
+    of the incident that an alarm belongs to; 0 for everything else.
     """
 
     record: int
@@ -133,6 +230,12 @@ class Event(NamedTuple):
     metric: str = ""
     key: str = ""
     is_provisional: bool = False
+    incident: int = 0
+
+    @property
+    def is_alarm(self) -> bool:
+        """A WARN or CRIT is raised, or got worse than it ever was."""
+        return self.state in _ALARMS and self.level >= Level.WARN
 
 
 class RunState(enum.StrEnum):

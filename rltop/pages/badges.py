@@ -10,18 +10,21 @@ from typing import NamedTuple
 
 from rltop import units
 from rltop.model import Label, Level, Verdict, VerdictState
+from rltop.pages.past_alerts import alert_group, alert_name, alert_role, alert_target, muted_before, worse_before
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.run.worst import Alert, History
 
 GROUPS = ("learning", "system")
 _GAP = "  "
+_MUTED = " muted"
 
 
 class Badge(NamedTuple):
-    """One active alert."""
+    """One active alert; one that is muted stays in its place."""
 
     rule: str
     title: Label
@@ -29,6 +32,8 @@ class Badge(NamedTuple):
     since_step: int
     is_provisional: bool = False
     stream: str = ""
+    is_muted: bool = False
+    is_settled: bool = False
 
 
 class BadgeGroup(NamedTuple):
@@ -36,10 +41,11 @@ class BadgeGroup(NamedTuple):
 
     Attributes:
         name: learning or system.
-        badges: active alerts, worst first.
+        badges: active alerts, worst first, those that are muted in their places.
         quiet: rules that apply to this run and do not fire.
         recovered: rules that fired and recovered a short while ago, `since_step` being where they did.
         muted: rules that were muted, from the screen or by the settings.
+        worst: the worst that the group has had, where it is over and was worse than what stands; kept for good.
         progress: why there is no verdict yet, for example "warm-up 7/30"; empty when there is.
     """
 
@@ -49,18 +55,41 @@ class BadgeGroup(NamedTuple):
     recovered: tuple[Badge, ...]
     progress: str = ""
     muted: int = 0
+    worst: Alert | None = None
 
 
 def build_badges(snapshot: Snapshot, verdicts: Sequence[Verdict]) -> tuple[BadgeGroup, ...]:
     """Both groups, from the verdicts that stand at the step on the screen."""
-    return tuple(_group(snapshot, name, [verdict for verdict in verdicts if verdict.group == name]) for name in GROUPS)
+    past, aside = snapshot.verdicts.history, snapshot.verdicts.set_aside
+    return tuple(
+        _group(
+            snapshot,
+            name,
+            [verdict for verdict in verdicts if verdict.group == name],
+            [verdict for verdict in aside if verdict.group == name and verdict.is_active],
+            past.of_group(alert_group, name),
+        )
+        for name in GROUPS
+    )
 
 
-def _group(snapshot: Snapshot, name: str, verdicts: Sequence[Verdict]) -> BadgeGroup:
-    firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
+def _group(
+    snapshot: Snapshot, name: str, verdicts: Sequence[Verdict], aside: Sequence[Verdict], past: History
+) -> BadgeGroup:
+    firing = [verdict for verdict in verdicts if verdict.is_active]
+    order = sorted([*firing, *aside], key=lambda v: (*v.urgency, v.stream, v.since_record))
     badges = tuple(
-        Badge(v.rule, Label.of(_whose(v)), v.level, v.since_step, v.is_provisional, v.stream)
-        for v in sorted(firing, key=lambda v: v.urgency)
+        Badge(
+            v.rule,
+            Label.of(_whose(v)),
+            v.level,
+            v.since_step,
+            v.is_provisional,
+            v.stream,
+            v in aside,
+            v.state is VerdictState.SETTLED,
+        )
+        for v in order
     )
     fired = {verdict.rule for verdict in firing if not verdict.stream}
     progress = _progress(snapshot)
@@ -68,12 +97,15 @@ def _group(snapshot: Snapshot, name: str, verdicts: Sequence[Verdict]) -> BadgeG
     muted = snapshot.verdicts.muted | snapshot.verdicts.silenced
     rules = _rules_of(snapshot, name) if not progress or muted else []
     quiet = 0 if progress else sum(rule not in fired and rule not in muted for rule in rules)
+    worst = muted_before(past) or worse_before(past, max((v.level for v in firing), default=Level.INFO))
     recovered = tuple(
         Badge(v.rule, Label.of(_whose(v)), v.level, v.recovered_step, stream=v.stream)
         for v in verdicts
-        if v.state is VerdictState.RECOVERED and v.recovered_step is not None
+        if v.state is VerdictState.RECOVERED
+        and v.recovered_step is not None
+        and (worst is None or (v.rule, v.stream) != (worst.rule, worst.stream))
     )
-    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rules))
+    return BadgeGroup(name, badges, quiet, recovered, progress, sum(rule in muted for rule in rules), worst)
 
 
 def _whose(verdict: Verdict) -> str:
@@ -132,7 +164,8 @@ def paint_badges(groups: Sequence[BadgeGroup], width: int, glyphs: Glyphs, lines
 
 def _parts(badge: Badge, glyphs: Glyphs) -> str:
     doubt = "?" if badge.is_provisional else ""
-    return f"{glyphs.level(badge.level)} {badge.title}{doubt} @{units.step(badge.since_step)}"
+    muted, settled = _MUTED if badge.is_muted else "", " settled" if badge.is_settled else ""
+    return f"{glyphs.level(badge.level)} {badge.title}{doubt}{settled} @{units.step(badge.since_step)}{muted}"
 
 
 def _rest(group: BadgeGroup, shown: int = 0) -> str:
@@ -151,9 +184,21 @@ def _rest(group: BadgeGroup, shown: int = 0) -> str:
     return "" if group.badges else "nothing logged"
 
 
+def _worst_parts(worst: Alert, glyphs: Glyphs) -> str:
+    """What is over: `◇ COLLAPSE @122–146`."""
+    muted = _MUTED if worst.is_muted else ""
+    if worst.is_earlier:
+        return f"{glyphs.recovered} {alert_name(worst)} @{units.step(worst.since_step)}, earlier attempt{muted}"
+    ended = worst.settled_step if worst.recovered_step is None else worst.recovered_step
+    until = "" if ended is None or ended <= worst.since_step else f"–{units.step(ended)}"
+    return f"{glyphs.recovered} {alert_name(worst)} @{units.step(worst.since_step)}{until}{muted}"
+
+
 def _wanted(group: BadgeGroup, glyphs: Glyphs) -> int:
     """Cells that a group takes when nothing is left out."""
     cells = 1 + len(group.name)
+    if group.worst is not None:
+        cells += len(_GAP) + cell_width(_worst_parts(group.worst, glyphs))
     for badge in group.badges:
         cells += len(_GAP) + cell_width(_parts(badge, glyphs))
     rest = _rest(group)
@@ -165,26 +210,42 @@ def _least(group: BadgeGroup) -> int:
     return len(group.name) + (16 if group.badges else 3 + len(_rest(group)))
 
 
+def _items(group: BadgeGroup, glyphs: Glyphs) -> list[tuple[str, str, str, Target]]:
+    """Badges in the order in which they are painted, as text, shorter text, role and target.
+
+    The worst that is over comes after what is an alert now, and before what is none.
+    """
+    items = []
+    for badge in group.badges:
+        short = f"{glyphs.level(badge.level)} {badge.title}{_MUTED if badge.is_muted else ''}"
+        role = "dim" if badge.is_muted else LEVEL_ROLES[badge.level]
+        target = Target(TargetKind.VERDICT, badge.rule, stream=badge.stream)
+        items.append((_parts(badge, glyphs), short, role, target))
+    if group.worst is not None:
+        text = _worst_parts(group.worst, glyphs)
+        short = f"{glyphs.recovered} {alert_name(group.worst)}{_MUTED if group.worst.is_muted else ''}"
+        loud = sum(badge.level >= Level.WARN for badge in group.badges)
+        items.insert(loud, (text, short, alert_role(group.worst), alert_target(group.worst)))
+    return items
+
+
 def _paint_group(builder: RowBuilder, group: BadgeGroup, stop: int, glyphs: Glyphs) -> None:
     builder.add(" ").add(group.name.upper(), "title")
     rest = _rest(group)
     reserve = len(rest) + len(_GAP) if rest else 0
-    left_out = 0
-    for i, badge in enumerate(group.badges):
-        text = _parts(badge, glyphs)
+    left_out, items = 0, _items(group, glyphs)
+    for i, (whole, short, role, target) in enumerate(items):
         room = stop - builder.column - len(_GAP)
-        is_last = i == len(group.badges) - 1
+        is_last = i == len(items) - 1
+        text = whole
         if left_out or cell_width(text) > room - (0 if is_last else 5):
-            short = f"{glyphs.level(badge.level)} {badge.title}"
             if left_out or i or cell_width(short) > room:
                 left_out += 1
                 continue
             text = short
-        builder.add(_GAP).add(
-            text, LEVEL_ROLES[badge.level], Target(TargetKind.VERDICT, badge.rule, stream=badge.stream)
-        )
+        builder.add(_GAP).add(text, role, target)
     if left_out and builder.column + 5 <= stop:
-        builder.add(f"{_GAP}+{left_out}", LEVEL_ROLES[group.badges[-1].level])
+        builder.add(f"{_GAP}+{left_out}", items[-1][2])
     shown = 0
     for badge in group.recovered if not left_out else ():
         text = f"{glyphs.recovered} {badge.title} recovered @{units.step(badge.since_step)}"

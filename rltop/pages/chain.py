@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rltop import units
 from rltop.model import Label, Signal, Verdict
@@ -24,7 +25,6 @@ from rltop.rules.diagnosis import links_of, symptom_of
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import LEAST_BEFORE, LOOKBACK_RECORDS, Movement, movement
 from rltop.store.series import Stretch
-from rltop.structs import Struct, replace
 
 LEAST_CELLS = 14
 """Below this a line says nothing on either side."""
@@ -34,7 +34,8 @@ _LEAST_RECORDS = 8
 _AFTER_TIMES = 1.5
 
 
-class Frame(Struct):
+@dataclass(frozen=True, slots=True)
+class Frame:
     """The steps that the charts share.
 
     Attributes:
@@ -148,7 +149,8 @@ _FACTS = frozenset(fact.value for fact in Fact)
 _SET = frozenset({"lr", "lr_critic"})
 
 
-class ChainLink(Struct):
+@dataclass(frozen=True, slots=True)
+class ChainLink:
     """One thing that was checked.
 
     Attributes:
@@ -168,7 +170,8 @@ class ChainLink(Struct):
     line: SparkData | None = None
 
 
-class ChainView(Struct):
+@dataclass(frozen=True, slots=True)
+class ChainView:
     """The chain of one verdict.
 
     Attributes:
@@ -401,16 +404,17 @@ def _conclusion(subject: ChainLink | None, links: Sequence[ChainLink], first: in
         key=lambda one: one[:2],
     )
     moved = [(gap, link) for gap, _, link in gaps if _is_clear(link)]
+    faint = [(-gap, link) for gap, _, link in gaps if not _is_clear(link) and gap < -TOGETHER_RECORDS]
     drifting = [link.title for link in (*((subject,) if subject is not None else ()), *links) if link.moved.is_drift]
     if moved:
-        text = _order(moved, first is not None, name)
+        text = _order(moved, faint, first is not None, name, origin)
     elif drifting and not gaps:
         text = "no sudden change in any of these metrics"
     else:
         text = _faint([link for _, _, link in gaps])
     if drifting:
         text += f"; {_listed(drifting)} {'was' if len(drifting) == 1 else 'were'} already drifting"
-    return f"{text}. Order alone is not proof of cause" if any(gap < -TOGETHER_RECORDS for gap, _ in moved) else text
+    return f"{text}. Order alone is not proof of cause" if any(gap < -TOGETHER_RECORDS for gap, *_ in gaps) else text
 
 
 def _faint(links: Sequence[ChainLink]) -> str:
@@ -421,8 +425,24 @@ def _faint(links: Sequence[ChainLink]) -> str:
     return f"{_listed([link.title for link in links])} {verb} than {CLEAR_SIGMAS:.0f} sigma: order inconclusive"
 
 
-def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -> str:
-    """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising."""
+def _order(
+    moved: Sequence[tuple[int, ChainLink]],
+    faint: Sequence[tuple[int, ChainLink]],
+    has_first: bool,
+    name: str,
+    origin: int,
+) -> str:
+    """Which of the clear moves came before the subject's, with it, after it; gaps in records, rising.
+
+    Args:
+        moved: the clear moves.
+        faint: those before it that may be chance, as records before it.
+        has_first: one moved clearly before all others.
+        name: the subject.
+        origin: records from the onset to where the subject moved, negative before it.
+    """
+    # The rows count from the onset: where the subject moved before it, so did what moved with the subject.
+    dated = f", {_records(-origin)} before the onset" if origin < -TOGETHER_RECORDS else ""
     before = [(-gap, link) for gap, link in moved if gap < -TOGETHER_RECORDS]
     together = [link.title for gap, link in moved if abs(gap) <= TOGETHER_RECORDS]
     after = [link.title for gap, link in moved if gap > TOGETHER_RECORDS]
@@ -434,12 +454,28 @@ def _order(moved: Sequence[tuple[int, ChainLink]], has_first: bool, name: str) -
         others = [f"{_quoted(link.title)} {_records(gap)}" for gap, link in before[1 : 1 + _NAMED]]
         return f"{text}; also before it: {', '.join(others)}" if others else text
     if together:
-        what = f"{_listed(together)} moved with {name}, within one record: order inconclusive"
+        what = f"{_listed(together)} moved with {name}, within one record{dated}: order inconclusive"
         if any(abs(gap) <= TOGETHER_RECORDS and _is_set(link) for gap, link in moved):
             what += "; the learning rate is a setting, so it did not follow"
-        return f"nothing moved before it; {what}" if after else what
+        if faint:
+            return f"{_faint_before(faint, name)}; {what}"
+        return f"nothing moved before it; {what}" if after and not dated else what
+    if faint:
+        return f"{_faint_before(faint, name)}; {_listed(after)} followed"
+    if dated:
+        return f"{name} itself moved first{dated}; {_listed(after)} followed"
     did = "" if name == _ONSET else " did"
     return f"none of these metrics moved before {name}{did}; {_listed(after)} followed"
+
+
+def _faint_before(faint: Sequence[tuple[int, ChainLink]], name: str) -> str:
+    """What moved before the subject, but not so far that it could not be chance."""
+    gap, leader = faint[0]
+    others = [f"{_quoted(link.title)} {_records(count)}" for count, link in faint[1 : 1 + _NAMED]]
+    more = f" (also before it: {', '.join(others)})" if others else ""
+    return (
+        f"{_quoted(leader.title)} moved {_records(gap)} before {name}, but by less than {CLEAR_SIGMAS:.0f} sigma{more}"
+    )
 
 
 def _quoted(title: str) -> str:

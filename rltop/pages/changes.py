@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rltop import units
@@ -20,21 +21,20 @@ from rltop.pages.page import Effect, Page, ShowStep
 from rltop.pages.signals import generic_signal, whole_of
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import UNICODE, Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Row, Target, TargetKind
 from rltop.rows.sparkline import SparkData
-from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
+from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, lay_out, sort_items
 from rltop.run.snapshot import Snapshot
 from rltop.stats.change import SIGMAS, Shift, shift_between
 from rltop.store.series import Stretch
-from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
 BEFORE_VALUES = 32
 """Values of a key before the step that say what is usual."""
 AFTER_VALUES = 5
-"""Values from the step on that say where it went."""
+"""Records from the step on that say where a key went: the window."""
 
-_AFTER_ROWS = 8
 _BEFORE_ROWS = 160
 _MOST_CELLS_READ = 60_000
 _SHOWN = 60
@@ -45,19 +45,22 @@ _LEAST_LINE = LEAST_CELLS + 2
 _WITH_REMARKS, _WITH_KEYS = 96, 130
 
 
-class Changed(Struct):
+@dataclass(frozen=True, slots=True)
+class Changed:
     """One key and how it moved.
 
     Attributes:
         signal: what it is.
         shift: from where to where, in the unit of the signal.
-        is_nonfinite: a value at the step was not a finite number.
+        here: the value at the step itself, in the unit of the signal; NaN where it is not logged there.
+        is_nonfinite: a value in the window was not a finite number.
         line: its line around the step, or None where there is no room.
         is_one_of_several: the run logs the metric under other keys too.
     """
 
     signal: Signal
     shift: Shift
+    here: float = math.nan
     is_nonfinite: bool = False
     line: SparkData | None = None
     is_one_of_several: bool = False
@@ -68,7 +71,8 @@ class Changed(Struct):
         return self.is_nonfinite or abs(self.shift.score) >= SIGMAS
 
 
-class ChangeView(Struct):
+@dataclass(frozen=True, slots=True)
+class ChangeView:
     """What changed around a step.
 
     Attributes:
@@ -80,6 +84,7 @@ class ChangeView(Struct):
         before: how many records before the step there are to compare with, at most.
         is_approximate: the rows are means of downsampled history.
         frame: what the lines cover.
+        until: the last step of the window that begins at the step, whose values are judged.
     """
 
     step: int | None
@@ -90,6 +95,7 @@ class ChangeView(Struct):
     before: int = 0
     is_approximate: bool = False
     frame: Frame | None = None
+    until: int | None = None
 
 
 def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
@@ -104,7 +110,7 @@ def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
     if step is None or not keys:
         return ChangeView(None)
     rows = max(BEFORE_VALUES + 8, min(_BEFORE_ROWS, _MOST_CELLS_READ // len(keys)))
-    stretch = snapshot.stream.around(step, rows, _AFTER_ROWS)
+    stretch = snapshot.stream.around(step, rows, AFTER_VALUES)
     found, unknown = _rank(snapshot, stretch, step)
     moved = sum(one.is_outside for one in found)
     # The lines go on behind the step: what came then tells a step of a level from a spike.
@@ -120,23 +126,33 @@ def build_change(snapshot: Snapshot, *, width: int = 120) -> ChangeView:
         before=min(stretch.split, BEFORE_VALUES),
         is_approximate=stretch.is_approximate,
         frame=frame,
+        until=_until(stretch),
     )
+
+
+def _until(stretch: Stretch) -> int | None:
+    """The last step of the window; None where it is one record, or what stands there is downsampled."""
+    after = stretch.steps[stretch.split : stretch.split + AFTER_VALUES]
+    return after[-1] if len(after) > 1 and not stretch.is_approximate else None
 
 
 def _rank(snapshot: Snapshot, stretch: Stretch, step: int) -> tuple[list[Changed], int]:
     """Every key that can be judged, by distance; and how many cannot."""
     known = _signals_by_key(snapshot)
     found, unknown = [], 0
-    last = stretch.steps[-1] if stretch.steps else step
-    before, after = stretch.rows[: stretch.split], stretch.rows[stretch.split :]
+    before, after = stretch.rows[: stretch.split], stretch.rows[stretch.split :][:AFTER_VALUES]
+    window = stretch.steps[stretch.split :][:AFTER_VALUES]
+    last = window[-1] if window else step
+    own = after[:1] if window and window[0] == step else []
     for column, key in enumerate(snapshot.stream.keys):
         if is_bookkeeping_key(key):
             continue
-        then = _finite(after, column)[:AFTER_VALUES]
+        then = _finite(after, column)
         is_bad = any(step <= mark.step <= last for mark in snapshot.stream.marks(key))
         if not then and not is_bad:
             continue
         signal = known.get(key) or generic_signal(key)
+        here = next((signal.read(value) for value in _finite(own, column)), math.nan)
         shift = shift_between(_finite(before, column)[-BEFORE_VALUES:], then, whole_of(signal))
         if shift is not None:
             read = Shift(
@@ -145,10 +161,10 @@ def _rank(snapshot: Snapshot, stretch: Stretch, step: int) -> tuple[list[Changed
                 math.copysign(shift.score, shift.score * signal.scale),
                 shift.is_spike,
             )
-            found.append(Changed(signal, read, is_bad, is_one_of_several=_has_others(snapshot, signal)))
+            found.append(Changed(signal, read, here, is_bad, is_one_of_several=_has_others(snapshot, signal)))
         elif is_bad:
             unlike = Shift(math.nan, math.nan, math.inf)
-            found.append(Changed(signal, unlike, is_bad, is_one_of_several=_has_others(snapshot, signal)))
+            found.append(Changed(signal, unlike, here, is_bad, is_one_of_several=_has_others(snapshot, signal)))
         else:
             unknown += 1
     found.sort(key=lambda one: (not one.is_nonfinite, -abs(one.shift.score), one.signal.key))
@@ -177,14 +193,16 @@ def _with_line(snapshot: Snapshot, one: Changed, frame: Frame | None) -> Changed
 
 
 def change_columns(
-    width: int, glyphs: Glyphs, frame: Frame | None = None, *, is_sought: bool = False
-) -> Sequence[Column[Changed]]:
+    width: int, glyphs: Glyphs, frame: Frame | None = None, window: tuple[int, int] | None = None, *,
+    is_sought: bool = False,
+) -> Sequence[Column[Changed]]:  # fmt: skip
     """The columns of what changed: name, from where to where, how far, and the line around the step.
 
     Args:
         width: cells of the screen; from so many on, keys stand in place of titles.
         glyphs: the signs to draw with.
         frame: what the lines cover; None without lines.
+        window: first and last step of what is judged, where that is more than the step itself.
         is_sought: it is sought how many cells there are for the lines; names then have what they usually need.
     """
     name, line = (43 if width >= _WITH_KEYS else 17), (0 if frame is None else frame.cells)
@@ -195,6 +213,10 @@ def change_columns(
     def draw(one: Changed, cells: int) -> Line:
         return () if frame is None or one.line is None else aligned_line(one.line, frame, glyphs, "note")
 
+    here: Column[Changed] = Column(
+        "at step" if window is None else f"at {units.step(window[0])}", _here, least=_NUMBER, priority=4, gap=1,
+        sort=lambda one: one.here,
+    )  # fmt: skip
     return (
         Column(
             "key" if width >= _WITH_KEYS else "metric", lambda one: _name(one, width), Kind.NAME,
@@ -202,7 +224,10 @@ def change_columns(
         ),
         Column("before", _usual, least=_NUMBER, priority=2, sort=lambda one: one.shift.before),
         Column(" ", lambda one: (glyphs.arrow, "dim"), priority=2, gap=1),
-        Column("after", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after),
+        Column(
+            "after" if window is None else "median", _then, least=_NUMBER, gap=1, sort=lambda one: one.shift.after
+        ),
+        *((here,) if window is not None or is_sought else ()),
         Column("sigma", _sigma, least=5, sort=lambda one: abs(one.shift.score)),
         Column(
             "", lambda one: ("one step" if one.shift.is_spike else "", "dim"), least=9, priority=4, is_right=False,
@@ -220,8 +245,18 @@ def line_cells(width: int) -> int:
     return lay_out(wanted, columns, width - _SIGN - 1).of(len(columns) - 1)
 
 
-def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Paint the page from the top; what does not fit is cut off below."""
+def paint_change(
+    view: ChangeView, width: int, height: int | None, glyphs: Glyphs, sorting: Sorting | None = None
+) -> list[Row]:
+    """Paint the page from the top.
+
+    Args:
+        view: what changed.
+        width: cells.
+        height: rows; what does not fit is cut off below.
+        glyphs: the signs to draw with.
+        sorting: the order of the keys; None is the largest change first.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     if view.step is None:
@@ -230,16 +265,21 @@ def paint_change(view: ChangeView, width: int, height: int | None, glyphs: Glyph
     rows = [title.row()]
     rows += [text_row(line, width, glyphs, "dim") for line in wrap(_summary(view), width - 2, 3)]
     rows.append(rule_row(width, glyphs))
+    window = None if view.until is None or view.step is None else (view.step, view.until)
+    columns = change_columns(width, glyphs, view.frame, window)
     table = Table(
-        change_columns(width, glyphs, view.frame),
-        view.rows,
+        columns,
+        sort_items(view.rows, columns, sorting),
         target=lambda one: Target(TargetKind.METRIC, one.signal.key),
+        sorting=sorting,
+        is_sortable=True,
         sign=lambda one: _sign(one, glyphs),
     )
     painter = TablePainter(table, width, glyphs)
     rows += [painter.head()] if view.rows else []
-    is_quiet = False
-    for number, one in enumerate(view.rows):
+    # In any other order those within their range stand among the others; a marker tells them apart.
+    is_quiet = sorting is not None
+    for number, one in enumerate(table.items):
         if not one.is_outside and not is_quiet:
             is_quiet = True
             rows += [Row(()), text_row("within usual range, largest change first", width, glyphs, "dim")]
@@ -258,6 +298,8 @@ def _summary(view: ChangeView) -> str:
     text += f" ({units.count(SIGMAS)} sigma) of the {view.before} records before"
     if view.unknown:
         text += f"; {units.count(view.unknown)} logged too rarely to tell"
+    if view.until is not None and view.step is not None:
+        text += f"; judged: the median of steps {units.step(view.step)}–{units.step(view.until)}, or one step alone"
     if view.is_approximate:
         text += "; older rows are downsampled (means)"
     return text
@@ -277,6 +319,10 @@ def _usual(one: Changed) -> tuple[str, str]:
 
 def _then(one: Changed) -> tuple[str, str]:
     return ("NaN/Inf", "crit") if one.is_nonfinite else (_number(one.shift.after, one), "value")
+
+
+def _here(one: Changed) -> tuple[str, str]:
+    return _number(one.here, one), "value"
 
 
 def _sigma(one: Changed) -> tuple[str, str]:
@@ -304,12 +350,13 @@ def sigma_text(score: float) -> str:
 class ChangePage(Page):
     """What changed around the step on the screen: every key, by how far it moved."""
 
+    where = Where.TABLE
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "What changed around this step: every logged key, ranked by how far its values from this step on lie outside "
         "its range in the records before, in robust sigmas (1.4826 × MAD, with the trend extrapolated). The vertical "
-        "line in each chart is the step. {step-back} and {step-on} go to other steps, {open} opens a metric. Metrics "
-        "that moved together are where to look; correlation is not cause."
+        "line in each chart is the step. {step-back} and {step-on} go to other steps, {open} opens a metric, {sort} "
+        "sorts by the next column. Metrics that moved together are where to look; correlation is not cause."
     )
 
     def __init__(
@@ -333,7 +380,7 @@ class ChangePage(Page):
         snapshot = moment.snapshot
         view = build_change(snapshot.at(self._step) if snapshot.at_step is None else snapshot, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_change(view, width, height if is_small else None, moment.glyphs)
+        return paint_change(view, width, height if is_small else None, moment.glyphs, self.sorting)
 
     def left(self) -> Effect | None:
         """Put the time cursor back where it was."""

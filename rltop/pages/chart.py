@@ -284,9 +284,9 @@ def read_markers(snapshot: Snapshot, first: int, last: int, metric: str = "") ->
     muted = snapshot.verdicts.muted
     old = outlived(snapshot.events)
     for number, event in enumerate(snapshot.events):
-        if event.stream or event.level < Level.WARN or event.rule in muted or event.state is EventState.FACT:
+        if event.stream or event.level < Level.WARN or event.rule in muted or number in old:
             continue
-        if number in old:
+        if not event.is_alarm and event.state is not EventState.RECOVERED:
             continue
         kind = MarkerKind.RECOVERY if event.state is EventState.RECOVERED else MarkerKind.ONSET
         found.append(Marker(event.step, kind, event.level, event.rule, event.rule in own))

@@ -6,8 +6,7 @@ lines once for a width; what is longer than a person reads is cut in the middle.
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from rltop import units
@@ -18,12 +17,10 @@ from rltop.pages.page import Effect, Push, Redraw
 from rltop.pages.rollouts import (
     LEAST,
     LOW_ROWS,
-    GroupOrder,
     RolloutPage,
     RolloutsView,
     build_rollouts,
     flat,
-    next_of,
     number_or_dash,
     paint_nothing,
     paint_parts,
@@ -31,9 +28,9 @@ from rltop.pages.rollouts import (
     reasons,
 )
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, rule_row, text_row, too_small, wrap
-from rltop.rows.glyphs import Glyphs
+from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import char_width, is_single
 from rltop.stats.rollouts import GroupSummary
 
@@ -42,14 +39,6 @@ SHOWN_CHARS = 400_000
 _END_CHARS = 100_000
 _TAB = 4
 _ROOMY = 60
-
-
-class CompletionOrder(enum.StrEnum):
-    """What the completions of a group are sorted by, largest first."""
-
-    LENGTH = "length"
-    REWARD = "reward"
-    ADVANTAGE = "advantage"
 
 
 class CompletionsView(NamedTuple):
@@ -67,7 +56,7 @@ class CompletionsView(NamedTuple):
     rank: int
     group: GroupSummary | None
     completions: tuple[Completion, ...]
-    order: CompletionOrder
+    order: Sorting
 
     def find(self, place: TextPlace | None) -> tuple[int, Completion] | None:
         """The completion whose first row stands there, and its rank; else the first."""
@@ -77,20 +66,24 @@ class CompletionsView(NamedTuple):
         return (0, self.completions[0]) if self.completions else None
 
 
-def build_completions(
-    rollouts: RolloutsView, name: str, order: CompletionOrder = CompletionOrder.LENGTH
-) -> CompletionsView:
-    """One group of a step by its name; where the step has none of that name, its first."""
+def build_completions(rollouts: RolloutsView, name: str, sorting: Sorting | None = None) -> CompletionsView:
+    """One group of a step.
+
+    Args:
+        rollouts: the step.
+        name: the group; where the step has none of that name, its first.
+        sorting: the order of its completions; None is the longest first.
+    """
     found = rollouts.group(name)
+    order = sorting or Sorting(_unit(rollouts))
     if found is None or rollouts.shelved is None:
         return CompletionsView(rollouts, 0, None, (), order)
     rank, group = found
-    completions: Sequence[Completion] = group.completions
-    if order is not CompletionOrder.LENGTH:
-        lowest = float("-inf")
-        field = order.value
-        completions = sorted(completions, key=lambda each: -(lowest if (v := getattr(each, field)) is None else v))
-    return CompletionsView(rollouts, rank, group, tuple(completions), order)
+    view = CompletionsView(rollouts, rank, group, tuple(group.completions), order)
+    if sorting is None:
+        return view
+    rows = sort_items(_rows(view), completion_columns(view, 0, UNICODE), sorting)
+    return view._replace(completions=tuple(row.completion for row in rows))
 
 
 # -- the completions of a group --------------------------------------------------------------------------------------
@@ -113,7 +106,7 @@ def paint_completions(
             height,
         )
     builder = paint_trail(view.rollouts, (f"group {_name(group, width)}",), width, glyphs)
-    note = f"{units.count(view.rank + 1)} of {units.count(len(view.rollouts.groups))} by {view.rollouts.order.value}"
+    note = f"{units.count(view.rank + 1)} of {units.count(len(view.rollouts.groups))} by {view.rollouts.order.head}"
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_group_parts(view, group, width), width, glyphs)[: 3 if is_low else None]]
@@ -152,11 +145,6 @@ def _group_parts(view: CompletionsView, group: GroupSummary, width: int) -> list
     return parts
 
 
-def _heads(view: CompletionsView) -> Mapping[CompletionOrder, str]:
-    """What stands above the column of each order; lengths are called by their unit."""
-    return {**{each: each.value for each in CompletionOrder}, CompletionOrder.LENGTH: _unit(view)}
-
-
 class _Row(NamedTuple):
     """A completion and what the list says of its place in it."""
 
@@ -188,7 +176,8 @@ def completion_columns(view: CompletionsView, width: int, glyphs: Glyphs) -> Seq
     return (
         Column("#", lambda row: (row.number, "key"), Kind.NAME, least=5, most=10),
         Column(
-            _unit(view), lambda row: (_count(row.length), "value"), least=7, gap=1, sort=lambda row: row.length,
+            _unit(view.rollouts), lambda row: (_count(row.length), "value"), least=7, gap=1,
+            sort=lambda row: row.length,
         ),
         Column(
             "", lambda row, cells: (_bar(row.length, longest, cells, glyphs), _bar_role(row)), Kind.DRAWN, least=bar,
@@ -208,8 +197,8 @@ def _count(value: float | None) -> str:
     return units.UNKNOWN if value is None else units.count(value)
 
 
-def _unit(view: CompletionsView) -> str:
-    return view.rollouts.unit if view.rollouts.unit == "tokens" else "chars"
+def _unit(rollouts: RolloutsView) -> str:
+    return rollouts.unit if rollouts.unit == "tokens" else "chars"
 
 
 def _bar_role(row: _Row) -> str:
@@ -232,18 +221,26 @@ def _stop_text(completion: Completion) -> str:
     return completion.stop or ("truncated" if completion.is_truncated else "")
 
 
-def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
-    """The completions of a group under their heads; arguments as in `completion_columns`."""
+def _rows(view: CompletionsView) -> list[_Row]:
     shelved = view.rollouts.shelved
-    rows = [
+    return [
         _Row(_number(view, i, each), each, shelved.rollouts.length(each) if shelved is not None else None)
         for i, each in enumerate(view.completions)
     ]
+
+
+def _order_words(view: CompletionsView) -> str:
+    return "length" if view.order.head == _unit(view.rollouts) else view.order.head
+
+
+def completion_table(view: CompletionsView, width: int, glyphs: Glyphs) -> Table[_Row]:
+    """The completions of a group under their heads; arguments as in `completion_columns`."""
     return Table(
         completion_columns(view, width, glyphs),
-        rows,
+        _rows(view),
         target=lambda row: Target(TargetKind.COMPLETION, _key(row.completion), view.rollouts.step),
-        sorting=Sorting(_heads(view)[view.order]),
+        sorting=view.order,
+        is_sortable=True,
         sign=lambda row: (glyphs.threshold if row.completion.is_truncated else "", "warn"),
     )
 
@@ -297,7 +294,7 @@ def paint_completion(view: CompletionView, width: int, glyphs: Glyphs) -> list[R
     trail = (f"group {_name(group, width - 20)}", f"completion {number}")
     builder = paint_trail(view.completions.rollouts, trail, width, glyphs)
     count = len(view.completions.completions)
-    note = f"{units.count(view.rank + 1)} of {units.count(count)} by {view.completions.order.value}"
+    note = f"{units.count(view.rank + 1)} of {units.count(count)} by {_order_words(view.completions)}"
     if builder.room > len(note) + 3:
         builder.to(width - len(note) - 1).add(note, "note")
     rows = [builder.row(), *paint_parts(_facts(view, completion, group), width, glyphs)]
@@ -392,23 +389,21 @@ class CompletionsPage(RolloutPage):
         "another column."
     )
 
-    def __init__(self, group: str, order: GroupOrder = GroupOrder.RATIO) -> None:
+    def __init__(self, group: str, group_order: Sorting | None = None) -> None:
         """A group of the step on the screen, among the others in an order."""
         super().__init__()
         self._group = group
-        self._group_order = order
-        self._order = CompletionOrder.LENGTH
-        self._width = 0
+        self._group_order = group_order
 
     def _view(self, moment: Moment) -> CompletionsView:
         """The group on the page; of a step that has none of its name, the first."""
         step = build_rollouts(moment.snapshot, self._group_order)
-        return build_completions(step, self._group, self._order)
+        return build_completions(step, self._group, self.sorting)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The completions of the group."""
-        self._width = width
         view = self._view(moment)
+        self.sorting = view.order
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_completions(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
 
@@ -418,7 +413,7 @@ class CompletionsPage(RolloutPage):
             return super().open(target, moment)
         group = self._view(moment).group
         name = group.name if group is not None else self._group
-        return Push(CompletionPage(name, place_of(target.name), self._group_order, self._order))
+        return Push(CompletionPage(name, place_of(target.name), self._group_order, self.sorting))
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
         """Go to the next group in the order of the list."""
@@ -427,14 +422,6 @@ class CompletionsPage(RolloutPage):
         if not 0 <= at < len(view.rollouts.groups):
             return None
         self._group = view.rollouts.groups[at].name
-        return Redraw()
-
-    def sort(self, moment: Moment) -> Effect | None:
-        """Sort by the next column on the screen."""
-        view = self._view(moment)
-        if view.completions:
-            table = completion_table(view, self._width, moment.glyphs)
-            self._order = next_of(self._order, _heads(view), TablePainter(table, self._width, moment.glyphs).columns)
         return Redraw()
 
 
@@ -450,8 +437,8 @@ class CompletionPage(RolloutPage):
         self,
         group: str,
         place: TextPlace,
-        group_order: GroupOrder = GroupOrder.RATIO,
-        order: CompletionOrder = CompletionOrder.LENGTH,
+        group_order: Sorting | None = None,
+        order: Sorting | None = None,
     ) -> None:
         """One text of a group.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -26,6 +26,9 @@ from rltop.structs import Struct, field, replace
 _EVENT_WORDS = {
     EventState.FIRING: "raised",
     EventState.ESCALATED: "escalated",
+    EventState.EASED: "eased",
+    EventState.RESUMED: "resumed",
+    EventState.SETTLED: "settled",
     EventState.RECOVERED: "recovered",
     EventState.FACT: "info",
 }
@@ -47,6 +50,7 @@ class _Told(NamedTuple):
         number: in the log of the run.
         is_old: a restart went back behind it.
         is_here: it stands at the time cursor.
+        is_muted: its rule is muted.
     """
 
     event: Event
@@ -55,12 +59,16 @@ class _Told(NamedTuple):
     number: int = -1
     is_old: bool = False
     is_here: bool = False
+    is_muted: bool = False
 
 
-def _told(event: Event, number: int = -1, *, is_old: bool = False, at: int | None = None) -> _Told:
-    is_over = is_old or event.state in (EventState.RECOVERED, EventState.FACT)
+def _told(
+    event: Event, number: int = -1, *, is_old: bool = False, at: int | None = None, muted: Collection[str] = ()
+) -> _Told:
+    is_muted = event.rule in muted
+    is_over = is_old or is_muted or event.state in (EventState.RECOVERED, EventState.FACT)
     is_here = event.step == at and not event.stream and not is_old
-    return _Told(event, is_over, "dim" if is_over else LEVEL_ROLES[event.level], number, is_old, is_here)
+    return _Told(event, is_over, "dim" if is_over else LEVEL_ROLES[event.level], number, is_old, is_here, is_muted)
 
 
 def event_columns(lines: int = 1, *, has_family: bool = False) -> Sequence[Column[_Told]]:
@@ -93,15 +101,18 @@ def _words(one: _Told) -> Cell:
     """What happened, whose it is, and whether it counts yet."""
     event = one.event
     message = Label.of(event.message).display, "dim" if one.is_over else "text"
-    if not (event.is_provisional or event.stream or one.is_old):
+    if not (event.is_provisional or event.stream or one.is_old or one.is_muted):
         return message
+    muted = (Piece("muted: ", "dim"),) if one.is_muted else ()
     provisional = (Piece(PROVISIONAL, "dim"),) if event.is_provisional else ()
     whose = (Piece(f"{Label.of(event.stream)}: ", "note"),) if event.stream else ()
     old = (Piece("before the restart: ", "dim"),) if one.is_old else ()
-    return (*provisional, *whose, *old, Piece(*message))
+    return (*muted, *provisional, *whose, *old, Piece(*message))
 
 
-def paint_events(events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1) -> list[Row]:
+def paint_events(
+    events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: int = 1, muted: Collection[str] = ()
+) -> list[Row]:
     """Transitions, one below the other; each leads to its rule.
 
     Args:
@@ -109,10 +120,11 @@ def paint_events(events: Sequence[Event], width: int, glyphs: Glyphs, *, lines: 
         width: cells.
         glyphs: the signs to draw with.
         lines: rows that the words of one may take.
+        muted: ids of rules that are muted; their events are dim.
     """
     table = Table(
         event_columns(lines),
-        [_told(event) for event in events],
+        [_told(event, muted=muted) for event in events],
         target=lambda one: Target(TargetKind.VERDICT, one.event.rule, one.event.step, one.event.stream),
         sign=lambda one: ("" if one.is_over else glyphs.level(one.event.level), one.role),
     )
@@ -444,8 +456,10 @@ def _paint_list(
     snapshot: Snapshot, timeline: Timeline, numbers: Sequence[int], width: int, glyphs: Glyphs
 ) -> list[Row]:
     """The events of these numbers, newest first; each leads to its step."""
-    at = snapshot.at_step
-    told = [_told(snapshot.events[number], number, is_old=number in timeline.old, at=at) for number in numbers]
+    at, muted = snapshot.at_step, snapshot.verdicts.muted
+    told = [
+        _told(snapshot.events[number], number, is_old=number in timeline.old, at=at, muted=muted) for number in numbers
+    ]
 
     def sign(one: _Told) -> tuple[str, str]:
         is_recovered = one.event.state is EventState.RECOVERED

@@ -11,7 +11,7 @@ from rltop import units
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Label, RunState
 from rltop.pages.signals import cadence_of
-from rltop.pages.stages import TimingView
+from rltop.pages.stages import TimingView, build_timing
 from rltop.rows.cells import RowBuilder, clip
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Piece, Row
@@ -58,8 +58,8 @@ class HeaderView(NamedTuple):
         downsampled: first and last step of the bucket that stands for it, where memory
             has downsampled it, else None.
         total_steps: where the run says it.
-        step_s: what a step of `step` takes now: the median of the newest.
-        eta_s: time to the last step at the present pace.
+        step_s: what a step of `step` takes now, wherever the cursor is: the median of the newest.
+        eta_s: time from now to the last step at the present pace.
         state: the state word.
         age_s: age of the newest record.
         loading: fraction of the history that was read, None when complete.
@@ -83,7 +83,11 @@ class HeaderView(NamedTuple):
 def build_header(snapshot: Snapshot, timing: TimingView | None) -> HeaderView:
     """Read the header of a run; nothing is guessed that the run does not say."""
     stream, identity = snapshot.stream, snapshot.identity
-    step_s, wall_s = _paces(snapshot, timing)
+    if snapshot.at_step is not None:
+        # The state, the age and the time to the end are those of now, and so is the pace beside them.
+        step_s, wall_s = _paces(snapshot.at(None), build_timing(snapshot.at(None)))
+    else:
+        step_s, wall_s = _paces(snapshot, timing)
     last, total = stream.last_step, stream.total_steps
     pace = wall_s if wall_s is not None else step_s
     eta_s = None
@@ -200,6 +204,8 @@ def _right(view: HeaderView, level: int, glyphs: Glyphs) -> list[Piece]:
         if view.total_steps is not None and level < 5:
             pieces.append(Piece(f" / {units.step(view.total_steps)}", "unit"))
         pieces.append(Piece(gap))
+    if view.cursor is not None and level < 4:
+        pieces.append(Piece("now ", "unit"))
     if view.step_s is not None and level < 3:
         pieces += [Piece(f"{units.duration(view.step_s)}/step", "value"), Piece(gap)]
     if view.eta_s is not None and level < 2:
@@ -262,6 +268,7 @@ _WORDS = (
     ("numbered_rows", "row without a step, numbered in order", "rows without a step, numbered in order"),
     ("keys_over_cap", "key over the limit", "keys over the limit"),
     ("nonfinite_values", "NaN/Inf value", "NaN/Inf values"),
+    ("interleaved_rows", "row of another run id", "rows of another run id"),
     ("crossed_rows", "row from another writer in the same file", "rows from another writer in the same file"),
     ("late_rows", "late row", "late rows"),
     ("repeated_rows", "repeated row", "repeated rows"),

@@ -248,6 +248,9 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     notes = []
     if reading.mark is not None:
         notes.append((f"{glyphs.nonfinite} {nonfinite_text(reading, reading.mark)}", "spark-mark"))
+    if reading.judged is not None and not reading.is_nonfinite_now and _looks_harmless(reading):
+        text = f"{units.measure(reading.judged.value, reading.unit)} @{units.step(reading.judged.step)}"
+        notes.append((text, LEVEL_ROLES[reading.level]))
     if reading.threshold is not None:
         notes.append((f"{glyphs.threshold} {units.measure(reading.threshold, reading.unit)}", "threshold"))
     if is_turned(reading.signal) and not has_name:
@@ -261,6 +264,14 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
     if reading.others:
         notes.append((f"+{reading.others} more", "dim"))
     return notes
+
+
+def _looks_harmless(reading: SignalReading) -> bool:
+    """Is the value shown on the other side of the threshold than the value judged, or is there no threshold to see?"""
+    judged, point, threshold = reading.judged, reading.point, reading.threshold
+    if judged is None or point is None or threshold is None:
+        return True
+    return (judged.value - threshold) * (point.value - threshold) <= 0
 
 
 def nonfinite_text(reading: SignalReading, mark: Mark) -> str:
@@ -332,6 +343,8 @@ def note_line(row: MetricRow, cells: int, glyphs: Glyphs, *, has_name: bool) -> 
 
 def _without_unit(text: str) -> str:
     number, _, unit = text.rpartition(" ")
+    if unit.startswith("@") and " " in number:
+        return f"{number.split(' ')[0]} {unit}"
     return number if number and not any(char.isdigit() for char in unit) else text
 
 

@@ -197,6 +197,9 @@ def _statistics(snapshot: Snapshot, reading: SignalReading) -> list[Statistic]:
     verdict = reading.verdict
     if verdict is not None and verdict.baseline is not None and verdict.key in ("", signal.key):
         table.append(Statistic("compared to", *units.quantity(verdict.baseline, reading.unit), f"rule {verdict.rule}"))
+    if reading.judged is not None:
+        remark = f"step {units.step(reading.judged.step)}"
+        table.append(Statistic("judged", *units.quantity(reading.judged.value, reading.unit), remark))
     if reading.threshold is not None:
         remark = f"rule {verdict.rule}" if verdict is not None else ""
         table.append(Statistic("threshold", *units.quantity(reading.threshold, reading.unit), remark, "threshold"))

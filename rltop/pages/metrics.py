@@ -8,6 +8,7 @@ quantity are one line, named by all of their keys.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rltop import units
@@ -36,13 +37,13 @@ from rltop.rows.sparkline import fitted, sparkline
 from rltop.rows.table import Column, Kind, Table, TablePainter, lay_out
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct, field
 
 LEAST = (40, 12)
 _BOOKKEEPING = "Bookkeeping"
 
 
-class TreeKey(Struct):
+@dataclass(frozen=True, slots=True)
+class TreeKey:
     """One key and its place in the tree.
 
     Attributes:
@@ -71,7 +72,8 @@ class TreeKey(Struct):
         return 1 + len(self.others)
 
 
-class TreeIndex(Struct):
+@dataclass(frozen=True, slots=True)
+class TreeIndex:
     """All keys of a run in the order of the tree; made once per set of keys.
 
     Attributes:
@@ -161,7 +163,8 @@ def _names(path: KeyPath, keys: Sequence[str]) -> str:
     return braces(keys)
 
 
-class TreeLine(Struct):
+@dataclass(frozen=True, slots=True)
+class TreeLine:
     """One line of the tree: a section, a group, or a metric.
 
     Attributes:
@@ -189,7 +192,8 @@ class TreeLine(Struct):
     short: Label | None = None
 
 
-class TreeView(Struct):
+@dataclass(frozen=True, slots=True)
+class TreeView:
     """The part of the tree that is in view.
 
     Attributes:

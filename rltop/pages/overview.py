@@ -14,12 +14,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
-from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict, VerdictState
+from rltop.model import Counts, Event, Label, Level, RunState, SpanKind, Verdict
 from rltop.pages.badges import BadgeGroup, build_badges
 from rltop.pages.banner import Banner, build_banner
 from rltop.pages.header import HeaderView, build_header, freshness
 from rltop.pages.key_metrics import MetricRow, choose_key_metrics, choose_others, is_difference, metric_layout
-from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, text_around
+from rltop.pages.past_alerts import action_words, alert_target, first_mover_words, worse_before, worst_words
+from rltop.pages.signals import SignalReading, cadence_of, line_of, read_signal, row_name, signal_of, text_around
 from rltop.pages.stages import Stage, TimingView, build_timing
 from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.rows.cells import RowBuilder, wrap
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
+_NOTHING = "no alerts"
 
 
 class Sentence(NamedTuple):
@@ -120,19 +122,27 @@ def build_sentence(
     empty = nothing_yet(snapshot)
     if empty is not None:
         return empty
-    firing = [verdict for verdict in verdicts if verdict.state is VerdictState.FIRING]
-    worst = min(firing, key=lambda verdict: verdict.urgency, default=None)
+    firing = [verdict for verdict in verdicts if verdict.is_active]
+    # What has settled comes after what fires, but not after what is no alert.
+    loud = [verdict for verdict in firing if verdict.level >= Level.WARN] or firing
+    worst = min(loud, key=lambda verdict: verdict.urgency, default=None)
     cost = _cost(timing)
     ending = _lost_or_died(snapshot, worst) if snapshot.at_step is None else None
     if ending is not None:
         return ending
     if worst is not None and worst.level >= Level.WARN:
         target = Target(TargetKind.VERDICT, worst.rule, stream=worst.stream)
-        parts = [worst.headline.rstrip(".")]
+        parts = [
+            worst.headline.rstrip("."),
+            _value_then(snapshot, worst),
+            first_mover_words(worst),
+            "" if worst.advice is None else action_words(worst.advice),
+        ]
         grown = timing is not None and timing.most_grown is not None and timing.most_grown.is_risen
         is_told = timing is None or len(timing.top) < 2 or _mentions(worst.headline, timing)
         if worst.family not in _TIME_FAMILIES and (grown or not is_told):
             parts.append(cost)
+        parts.append(worst_words(snapshot.verdicts.history, worst.level))
         return Sentence(Label.of("; ".join(part for part in parts if part)), worst.level, target)
     trouble = _trouble(snapshot) if snapshot.at_step is None else None
     if trouble is not None:
@@ -142,8 +152,24 @@ def build_sentence(
         what = "reading history, newest rows shown" if snapshot.is_preview else "reading history"
         return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
     is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
-    parts = [_opening(snapshot, firing), "" if is_of_time else cost, _movement(goal)]
-    return Sentence(Label.of("; ".join(part for part in parts if part)), Level.OK)
+    history = snapshot.verdicts.history
+    past = worse_before(history, Level.INFO)
+    opening = _opening(snapshot, firing)
+    if past is not None:
+        opening = f"{'No alerts now' if opening == _NOTHING else opening} · {worst_words(history, Level.INFO)}"
+    parts = [opening, "" if is_of_time else cost, _movement(goal)]
+    text = Label.of("; ".join(part for part in parts if part))
+    return Sentence(text, Level.OK, None if past is None else alert_target(past))
+
+
+def _value_then(snapshot: Snapshot, verdict: Verdict) -> str:
+    """The value on the step of the cursor, where the sentence of the verdict is about an earlier one."""
+    at, key = snapshot.at_step, verdict.key
+    raw = None if at is None or not key or verdict.stream else snapshot.stream.value(key, at)
+    if raw is None or at is None or ", as of step " not in verdict.headline:
+        return ""
+    signal = signal_of(snapshot, key)
+    return f"{signal.metric.title} {units.measure(signal.read(raw), signal.metric.unit)} at {units.step(at)}"
 
 
 def _mentions(headline: str, timing: TimingView | None) -> bool:
@@ -159,7 +185,7 @@ def _opening(snapshot: Snapshot, firing: Sequence[Verdict]) -> str:
         return firing[0].headline.rstrip(".")
     if snapshot.verdicts.warm_up is not None:
         return f"no alerts yet, warm-up {snapshot.verdicts.warm_up[0]} of {snapshot.verdicts.warm_up[1]} records"
-    return "no alerts"
+    return _NOTHING
 
 
 def _cost(timing: TimingView | None) -> str:
@@ -249,6 +275,7 @@ class OverviewView(NamedTuple):
         is_awaited: nor is there a file.
         streams: the streams of the run, where there are several.
         ranks: who makes the other ranks wait, where ranks say what they do.
+        muted: ids of the rules that are muted.
     """
 
     header: HeaderView
@@ -268,6 +295,7 @@ class OverviewView(NamedTuple):
     is_awaited: bool = False
     streams: StreamsView | None = None
     ranks: StageSummary | None = None
+    muted: frozenset[str] = frozenset()
 
 
 def build_overview(
@@ -311,6 +339,7 @@ def build_overview(
         is_awaited=snapshot.now.is_awaited,
         streams=_streams(snapshot),
         ranks=_worst_rank(snapshot),
+        muted=snapshot.verdicts.muted,
     )
 
 

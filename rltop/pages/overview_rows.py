@@ -211,7 +211,7 @@ class _Painter:
         if not events:
             return []
         rows = [RowBuilder(self.width, self.glyphs).add(" EVENTS", "title").row()]
-        return rows + paint_events(events, self.width, self.glyphs)
+        return rows + paint_events(events, self.width, self.glyphs, muted=self.view.muted)
 
     def _more(self, room: int | None) -> list[Row]:
         if room is None or room < 4 or not self.view.more:

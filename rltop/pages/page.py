@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from rltop.pages.moment import Moment
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target
+from rltop.rows.table import Sorting
 
 
 class Open(NamedTuple):
@@ -65,6 +66,9 @@ class Page(ABC):
     tells_counts: ClassVar[bool] = False
     """Whether the page itself says what was not understood."""
 
+    sorting: Sorting | None = None
+    """By which head its table is sorted; None as the rows come."""
+
     rule: str = ""
     """The rule that the page is about, if it is about one."""
 
@@ -106,6 +110,11 @@ class Page(ABC):
         """What was selected is to be opened; a page may keep some targets to itself."""
         del moment
         return Open(target)
+
+    def sort_by(self, sorting: Sorting | None) -> Effect | None:
+        """Sort the table of the page; None brings the rows as they come."""
+        self.sorting = sorting
+        return Redraw()
 
     def since_step(self, moment: Moment) -> int | None:
         """Where that which the page is about began, in the main stream; None where that is no step."""

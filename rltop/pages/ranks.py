@@ -6,6 +6,7 @@ Owns the order and the words; what is compared with what is `derive.ranks`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rltop import units
@@ -14,18 +15,19 @@ from rltop.pages.moment import Moment
 from rltop.pages.page import Page
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
-from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.ranks import SUMMED_STEPS, StageSummary
-from rltop.structs import Struct
 
 LEAST = (40, 12)
 RULE = "P15"
 
 
-class RanksView(Struct):
+@dataclass(frozen=True, slots=True)
+class RanksView:
     """Everything the page of the ranks shows.
 
     Attributes:
@@ -87,8 +89,18 @@ def _seconds(value: float) -> str:
     return units.measure(value, Unit.SECONDS)
 
 
-def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Stages by how far their slowest rank is behind, then every rank of the first of them."""
+def paint_ranks(
+    view: RanksView, width: int, height: int | None, glyphs: Glyphs, sorting: Sorting | None = None
+) -> list[Row]:
+    """The stages, then every rank of the one that is furthest behind.
+
+    Args:
+        view: what to show.
+        width: cells.
+        height: rows; what does not fit is cut off below.
+        glyphs: the signs to draw with.
+        sorting: the order of the stages; None is by how far their slowest rank is behind.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     builder = RowBuilder(width, glyphs).add(" RANKS", "title")
@@ -109,7 +121,7 @@ def paint_ranks(view: RanksView, width: int, height: int | None, glyphs: Glyphs)
     elif not view.is_measured:
         rows.append(text_row(f"{glyphs.level(Level.OK)} no persistent straggler", width, glyphs, "ok"))
     rows.append(rule_row(width, glyphs))
-    rows += _paint_stages(view, width, glyphs)
+    rows += _paint_stages(view, width, glyphs, sorting)
     for stage in view.stages[:1]:
         rows += _paint_stage_ranks(view, stage, width, glyphs)
     return fill(rows, height)
@@ -145,15 +157,21 @@ def stage_columns(width: int) -> Sequence[Column[StageSummary]]:
     )  # fmt: skip
 
 
-def _paint_stages(view: RanksView, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_stages(view: RanksView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
     """One row per stage."""
 
     def sign(stage: StageSummary) -> tuple[str, str]:
         fires = view.verdict is not None and f"in {stage.stage}:" in view.verdict.headline
         return glyphs.level(Level.WARN) if fires else "", "warn"
 
+    columns = stage_columns(width)
     table = Table(
-        stage_columns(width), view.stages, target=lambda one: _target(view, one.slowest, one.stage), sign=sign
+        columns,
+        sort_items(view.stages, columns, sorting),
+        target=lambda one: _target(view, one.slowest, one.stage),
+        sorting=sorting,
+        is_sortable=True,
+        sign=sign,
     )
     return paint_table(table, width, glyphs)
 
@@ -199,15 +217,17 @@ def _paint_stage_ranks(view: RanksView, stage: StageSummary, width: int, glyphs:
 class RanksPage(Page):
     """Which rank makes the others wait, stage by stage."""
 
+    where = Where.TABLE
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Time per stage and rank against the median of its worker group, over the newest steps: the slowest rank, how "
         "far it is behind, the share of step time that the other ranks wait for it, and how often it is the slowest. "
-        "Below: every rank of the most expensive stage. {open} opens the chart of a rank."
+        "Below: every rank of the most expensive stage. {open} opens the chart of a rank, {sort} "
+        "sorts the stages by the next column."
     )
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The ranks at the step that is shown."""
         view = build_ranks(moment.snapshot)
         is_small = width < LEAST[0] or height < LEAST[1]
-        return paint_ranks(view, width, height if is_small else None, moment.glyphs)
+        return paint_ranks(view, width, height if is_small else None, moment.glyphs, self.sorting)

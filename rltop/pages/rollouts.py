@@ -5,24 +5,22 @@ Pure; knows texts, not where they come from.
 
 from __future__ import annotations
 
-import enum
 from abc import abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from rltop import units
 from rltop.model import Label
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Page, Push, Redraw, ShowStep, Travel
+from rltop.pages.page import Effect, Page, Push, ShowStep, Travel
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
-from rltop.rows.glyphs import Glyphs
+from rltop.rows.glyphs import UNICODE, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Kind, Sorting, Table, TablePainter, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.stats.groups import RatioRange, expected_ratio
@@ -160,14 +158,8 @@ _NAMES = ((150, 36), (100, 22), (60, 12), (46, 9), (0, 6))
 """Columns of the screen from which the name of a group may have so many cells."""
 
 
-class GroupOrder(enum.StrEnum):
-    """What the groups of a step are sorted by, largest first."""
-
-    RATIO = "ratio"
-    LONGEST = "longest"
-    REWARD = "reward"
-    SPREAD = "reward std"
-    TRUNCATED = "truncated"
+BY_RATIO = Sorting("ratio")
+"""The order of the groups of a step that was not sorted."""
 
 
 class RolloutsView(NamedTuple):
@@ -192,7 +184,7 @@ class RolloutsView(NamedTuple):
     wanted: int | None
     shelved: ShelvedStep | None
     groups: tuple[GroupSummary, ...]
-    order: GroupOrder
+    order: Sorting
     usual: RatioRange | None
 
     @property
@@ -211,8 +203,14 @@ class RolloutsView(NamedTuple):
         return found or ((0, self.groups[0]) if self.groups else None)
 
 
-def build_rollouts(snapshot: Snapshot, order: GroupOrder = GroupOrder.RATIO) -> RolloutsView:
-    """Read the rollouts at a step; what is not held yet is asked for, and comes later."""
+def build_rollouts(snapshot: Snapshot, sorting: Sorting | None = None) -> RolloutsView:
+    """Read the rollouts at a step; what is not held yet is asked for, and comes later.
+
+    Args:
+        snapshot: the run, and its step.
+        sorting: the order of the groups; None is by ratio.
+    """
+    order = sorting or BY_RATIO
     shelf = snapshot.rollouts
     trainer = snapshot.identity.dialect.name if snapshot.identity is not None else ""
     if shelf is None:
@@ -227,25 +225,10 @@ def build_rollouts(snapshot: Snapshot, order: GroupOrder = GroupOrder.RATIO) -> 
         groups = shelved.summary.groups
         size = shelved.summary.group_size
         usual = expected_ratio(size) if size is not None and size > 1 and shelved.summary.has_tokens else None
-        if order is not GroupOrder.RATIO:
-            groups = sorted(groups, key=lambda group: -_sorts(group, order))
-    return RolloutsView(snapshot.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
-
-
-def _sorts(group: GroupSummary, order: GroupOrder) -> float:
-    value: float | None
-    match order:
-        case GroupOrder.LONGEST:
-            value = group.lengths[0] if group.lengths else None
-        case GroupOrder.REWARD:
-            value = group.reward_mean
-        case GroupOrder.SPREAD:
-            value = group.reward_std
-        case GroupOrder.TRUNCATED:
-            value = group.cut
-        case _:
-            value = group.ratio
-    return float("-inf") if value is None else float(value)
+    view = RolloutsView(snapshot.path, trainer, state, step, here, shelved, tuple(groups), order, usual)
+    if sorting is None:
+        return view
+    return view._replace(groups=tuple(sort_items(view.groups, group_columns(view, 0, UNICODE), sorting)))
 
 
 def number_or_dash(value: float | None) -> str:
@@ -378,13 +361,6 @@ def _paint_notes(view: RolloutsView, width: int, glyphs: Glyphs) -> list[Row]:
     return rows
 
 
-HEADS: Mapping[GroupOrder, str] = MappingProxyType({
-    GroupOrder.RATIO: "ratio", GroupOrder.LONGEST: "max", GroupOrder.REWARD: "reward", GroupOrder.SPREAD: "std",
-    GroupOrder.TRUNCATED: "trunc",
-})  # fmt: skip
-"""What stands above the column of each order."""
-
-
 def group_columns(view: RolloutsView, width: int, glyphs: Glyphs) -> Sequence[Column[GroupSummary]]:
     """The columns of the groups of a step.
 
@@ -460,7 +436,8 @@ def group_table(view: RolloutsView, width: int, glyphs: Glyphs) -> Table[GroupSu
         group_columns(view, width, glyphs),
         view.groups,
         target=lambda group: Target(TargetKind.GROUP, group.name, view.step),
-        sorting=Sorting(HEADS[view.order]),
+        sorting=view.order,
+        is_sortable=True,
         sign=lambda group: (glyphs.rise if _is_uneven(view, group) else "", "warn"),
     )
 
@@ -485,14 +462,8 @@ class RolloutPage(Page):
         return super().face(moment), None if shelf is None else shelf.version
 
     def on(self, key: str, moment: Moment) -> Effect | None:
-        """Show the one before or after, or sort by something else."""
-        if key == "order":
-            return self.sort(moment)
+        """Show the one before or after."""
         return self.neighbour(-1 if key == "previous" else 1, moment)
-
-    def sort(self, moment: Moment) -> Effect | None:
-        """Sort by the next column on the screen."""
-        return None
 
     @abstractmethod
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
@@ -509,17 +480,11 @@ class RolloutsPage(RolloutPage):
         "{previous} and {next} go to other steps of the dump, {order} sorts by another column. Lengths are in tokens "
         "where the dump has them, else in characters."
     )
-
-    def __init__(self) -> None:
-        """The groups, the most uneven first."""
-        super().__init__()
-        self._order = GroupOrder.RATIO
-        self._width = 0
+    sorting: Sorting | None = BY_RATIO
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; what is not known yet has been asked for."""
-        self._width = width
-        view = build_rollouts(moment.snapshot, self._order)
+        view = build_rollouts(moment.snapshot, self.sorting)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_rollouts(view, width, height if is_small else None, moment.glyphs, is_low=height < LOW_ROWS)
 
@@ -528,12 +493,12 @@ class RolloutsPage(RolloutPage):
         from rltop.pages.completions import CompletionsPage  # noqa: PLC0415 - it is about a group of this page
 
         if target.kind is TargetKind.GROUP:
-            return Push(CompletionsPage(target.name, self._order))
+            return Push(CompletionsPage(target.name, self.sorting))
         return super().open(target, moment)
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:
         """Go to another step of the dump; from its last one on, live."""
-        view = build_rollouts(moment.snapshot, self._order)
+        view = build_rollouts(moment.snapshot, self.sorting)
         if view.state is None or view.step is None:
             return None
         if view.state.stream and any(part.role == view.state.stream for part in moment.run.beside):
@@ -541,31 +506,3 @@ class RolloutsPage(RolloutPage):
             return Travel(by)
         at = view.state.steps.index(view.step) + by
         return ShowStep(view.state.steps[at]) if 0 <= at < len(view.state.steps) else None
-
-    def sort(self, moment: Moment) -> Effect | None:
-        """Sort by the next column on the screen."""
-        view = build_rollouts(moment.snapshot, self._order)
-        if view.groups:
-            table = group_table(view, self._width, moment.glyphs)
-            self._order = next_of(self._order, HEADS, TablePainter(table, self._width, moment.glyphs).columns)
-        return Redraw()
-
-
-OrderT = TypeVar("OrderT", bound=enum.Enum)
-RowT = TypeVar("RowT")
-
-
-def next_of(order: OrderT, heads: Mapping[OrderT, str], columns: Iterable[Column[RowT]]) -> OrderT:
-    """The order after one; after the last, the first.
-
-    Args:
-        order: the order now.
-        heads: what stands above the column of each order.
-        columns: those that are shown; others are passed over.
-
-    Returns:
-        An order whose column is shown; the same where there is no such column.
-    """
-    orders, shown = list(type(order)), {column.head for column in columns}
-    at = orders.index(order) + 1
-    return next((each for each in (*orders[at:], *orders[:at]) if heads[each] in shown), order)

@@ -6,21 +6,23 @@ Owns the order, the filter and the columns; a row is read from a `Snapshot`.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rltop import units
-from rltop.model import Label, Level, RunState, VerdictState
+from rltop.model import Label, Level, RunState, Verdict, VerdictState
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
 from rltop.pages.page import Effect, ListPage, Redraw, top_of
+from rltop.pages.past_alerts import alert_name, alert_role, first_mover, incident_count, worse_before
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import Where
 from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
-from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, next_sorting, sort_items
+from rltop.rows.table import Cell, Column, Kind, Sorting, Table, TablePainter, sort_items
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct
+from rltop.run.worst import Alert
 
 LEAST = (40, 12)
 HEAD_ROWS = 2
@@ -34,7 +36,8 @@ _STATES = (
 _GONE = frozenset({RunState.DIED, RunState.LOST})
 
 
-class RunEntry(Struct):
+@dataclass(frozen=True, slots=True)
+class RunEntry:
     """One run in a list of runs.
 
     Attributes:
@@ -50,7 +53,9 @@ class RunEntry(Struct):
         loading: fraction of the history that was read, None when complete.
         level: the worst that fires, NO_DATA without a row.
         verdict: what a run died of; else the title of the worst verdict, empty where none fires.
-        more: further verdicts that fire.
+        more: further incidents: alerts that began together are one.
+        worst: the worst alert that is over, where it was worse than what fires; None without one.
+        is_milder: that alert is the one shown, which has settled at a lower level.
     """
 
     name: Label
@@ -66,23 +71,36 @@ class RunEntry(Struct):
     level: Level
     verdict: str
     more: int
+    worst: Alert | None = None
+    is_milder: bool = False
 
     @property
     def attention(self) -> Level:
         """How much it wants to be looked at: a dead run, as much as the worst verdict."""
         return Level.CRIT if self.state in _GONE else self.level
 
+    @property
+    def past(self) -> str:
+        """The worst alert that is over, in words; may be empty."""
+        if self.worst is None:
+            return ""
+        if self.is_milder:
+            return f"was {self.worst.level.word.upper()}"
+        return f"{'earlier attempt' if self.worst.is_earlier else 'was'} {_past_name(self.worst)}"
+
 
 def read_entry(snapshot: Snapshot) -> RunEntry:
     """What the list says of a run."""
     identity = snapshot.identity
-    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING]
-    worst = max(firing, key=lambda verdict: verdict.level, default=None)
-    level = Level.OK if worst is None else worst.level
-    what = "" if worst is None else Label.of(worst.title).display
-    more = max(0, len(firing) - 1)
+    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
+    worst = max(firing, key=lambda verdict: (verdict.level, verdict.state is not VerdictState.SETTLED), default=None)
+    level = max((verdict.level for verdict in firing), default=Level.OK)
+    what = "" if worst is None else _what(worst)
+    more = max(0, incident_count(firing) - 1)
     if snapshot.now.state is RunState.DIED and snapshot.now.failure.raw:
-        what, more = snapshot.now.failure.display, len(firing)
+        what, more = snapshot.now.failure.display, incident_count(firing)
+    past = worse_before(snapshot.verdicts.history, max(level, Level.INFO))
+    is_milder = worst is not None and past is not None and (past.rule, past.stream) == (worst.rule, worst.stream)
     has_rows = any(each.stream.rows for each in snapshot.streams)
     return RunEntry(
         name=snapshot.name,
@@ -98,7 +116,20 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         level=level if has_rows or firing else Level.NO_DATA,
         verdict=what,
         more=more,
+        worst=past,
+        is_milder=is_milder and past is not None and past.recovered_step is None and not past.is_earlier,
     )
+
+
+def _what(worst: Verdict) -> str:
+    """The worst alert, behind the one that began its incident."""
+    settled = " (settled)" if worst.state is VerdictState.SETTLED else ""
+    first = first_mover(worst)
+    return Label.of(f"{first}, {worst.title}{settled}" if first else f"{worst.title}{settled}").display
+
+
+def _past_name(alert: Alert) -> str:
+    return f"{alert_name(alert)} @{units.step(alert.since_step)}"
 
 
 def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
@@ -118,31 +149,20 @@ def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunE
     return sort_items(entries, run_columns((), UNICODE), sorting)
 
 
-def next_run_order(sorting: Sorting | None, entries: Sequence[RunEntry], width: int, glyphs: Glyphs) -> Sorting | None:
-    """The order of the list after this one; columns that have no room are passed over.
-
-    Args:
-        sorting: the order now.
-        entries: those in the list.
-        width: cells of the list.
-        glyphs: signs.
-    """
-    return next_sorting(TablePainter(_table(entries, glyphs, "", sorting), width, glyphs).columns, sorting)
-
-
 def _words(entry: RunEntry) -> str:
     parts = (
         entry.name.raw, entry.path.raw, entry.dialect, entry.algorithm, entry.state.value, entry.level.word,
-        entry.verdict,
+        entry.verdict, entry.past,
     )  # fmt: skip
     return " ".join(parts).casefold()
 
 
-def _urgency(entry: RunEntry) -> tuple[int, int, float, str]:
+def _urgency(entry: RunEntry) -> tuple[int, int, int, float, str]:
     level = entry.attention if entry.attention >= Level.WARN else Level.OK
     age_s = entry.age_s if entry.age_s is not None else float("inf")
     # An age to the minute, so that rows do not change places with every record.
-    return -level, _STATES.index(entry.state), age_s // 60, entry.path.raw
+    past = Level.OK if entry.worst is None or entry.worst.is_earlier else entry.worst.level
+    return -level, _STATES.index(entry.state), -past, age_s // 60, entry.path.raw
 
 
 _LEAST_NAME = 16
@@ -209,7 +229,8 @@ def _trainer(entry: RunEntry) -> str:
 
 
 def _verdict(entry: RunEntry) -> str:
-    return entry.verdict + (f" +{entry.more}" if entry.more else "")
+    now = entry.verdict + (f" +{entry.more}" if entry.more else "")
+    return " · ".join(part for part in (now, entry.past) if part)
 
 
 def _state(entry: RunEntry) -> str:
@@ -269,6 +290,7 @@ def _table(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str, sorting: Sor
         entries,
         target=lambda one: Target(TargetKind.RUN, one.path.raw),
         sorting=sorting,
+        is_sortable=True,
         sign=lambda one: _sign(one, glyphs),
     )
 
@@ -300,22 +322,31 @@ def _paint_title(
 
 
 def _sign(entry: RunEntry, glyphs: Glyphs) -> tuple[str, str]:
-    sign = glyphs.state(entry.state) if entry.state in _GONE else glyphs.level(entry.level)
-    return sign, LEVEL_ROLES[entry.attention]
+    return glyphs.level(entry.attention), LEVEL_ROLES[entry.attention]
 
 
 def _paint_verdict(entry: RunEntry, cells: int) -> Line:
     more = f" +{entry.more}" if entry.verdict and entry.more else ""
+    now, past = entry.verdict, entry.past
+    if entry.worst is not None and now:
+        if cell_width(f"{now}{more} · {past}") > cells and entry.attention < Level.WARN:
+            # What was an alert is worth more than what is none.
+            now, more = "", ""
+        elif cell_width(f"{now}{more} · {past}") > cells:
+            past = ""
+        else:
+            past = f" · {past}"
     # Of a title the end tells most, of an error its name.
     shorten = clip if entry.state is RunState.DIED else clip_middle
-    text = shorten(entry.verdict, cells - len(more))
-    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim")
+    text = shorten(now, max(0, cells - len(more) - cell_width(past))) if now else ""
+    role = "text" if entry.worst is None else alert_role(entry.worst)
+    return Piece(text, LEVEL_ROLES[entry.attention]), Piece(more, "dim"), Piece(clip(past, cells), role)
 
 
 class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
-    where = Where.RUNS
+    where = Where.TABLE
     filter_hint = "filter by name, path, trainer, state or alert"
     tells_counts: ClassVar[bool] = True
     help = (
@@ -329,11 +360,9 @@ class RunsPage(ListPage):
         super().__init__()
         self._entries: list[RunEntry] = []
         self._query = ""
-        self._sorting: Sorting | None = None
         self._chosen: str | None = None
         self._at = 0
         self._top = 0
-        self._width = 0
 
     def entered(self, moment: Moment) -> None:
         """Begin at the run that was picked before; until one is, what comes first is chosen, whichever that is."""
@@ -341,14 +370,13 @@ class RunsPage(ListPage):
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The runs around the chosen one."""
-        self._entries = sort_runs(list_runs(map(Snapshot, moment.runs), self._query), self._sorting)
+        self._entries = sort_runs(list_runs(map(Snapshot, moment.runs), self._query), self.sorting)
         self._settle()
-        self._width = width
         self._top = top_of(self._at, self._top, max(1, height - HEAD_ROWS), len(self._entries))
         total, shown = len(moment.runs), moment.run.path.raw
         return paint_runs(
             self._entries, width, height, moment.glyphs,
-            top=self._top, total=total, shown=shown, sorting=self._sorting,
+            top=self._top, total=total, shown=shown, sorting=self.sorting,
         )  # fmt: skip
 
     def face(self, moment: Moment) -> Hashable:
@@ -380,11 +408,6 @@ class RunsPage(ListPage):
         # What was chosen by where it stands is not held on to: another may come to stand there.
         if self.chosen is None or target.name != self.chosen.name:
             self._chosen = target.name
-
-    def on(self, key: str, moment: Moment) -> Effect | None:
-        """Sort by the next column on the screen; after the last, what needs attention first again."""
-        self._sorting = next_run_order(self._sorting, self._entries, self._width, moment.glyphs)
-        return Redraw()
 
     def show_only(self, text: str) -> Effect | None:
         """Show the runs with this text, the first of them chosen."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rltop import units
 from rltop.catalog.families import Family, Member
 from rltop.catalog.ranges import Range
-from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict, VerdictState
+from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
 from rltop.rows.sparkline import SparkData, anchored_window, spark_data
 from rltop.run.snapshot import Snapshot
@@ -46,6 +46,7 @@ class SignalReading(NamedTuple):
         others: further signals of the same metric.
         spark: the line over the whole run.
         stream: the stream of the run that it is in; "" is the main one.
+        judged: the value that the verdict is based on, where that is not the one shown.
     """
 
     signal: Signal
@@ -63,6 +64,7 @@ class SignalReading(NamedTuple):
     spark: SparkData
     stream: str = ""
     declared: Range | None = None
+    judged: Point | None = None
 
     @property
     def name(self) -> str:
@@ -120,19 +122,30 @@ def cadence_of(stream: Stream) -> int:
 
 
 def baseline_of(snapshot: Snapshot, signal: Signal) -> float | None:
-    """What the signal was at the start of the newest segment, in its own unit.
+    """What the signal was at the start of the segment of the step, in its own unit; of rows up to the step.
 
     The same baseline as the rules freeze (`stats.rolling.Frozen`): the median of
     the thirty values after the first three, from ten on. For a metric that is
     logged on less than every second row, such as a validation score, the first
     value stands for the start. None while there is not enough.
     """
-    raw = snapshot.memo.of_start(("baseline", signal.key), lambda: _raw_baseline(snapshot.stream, signal.key))
+    at = _head_step(snapshot)
+    if at is None:
+        raw = snapshot.memo.of_start(("baseline", signal.key), lambda: _raw_baseline(snapshot.stream, signal.key))
+    else:
+        raw = _raw_baseline(snapshot.stream, signal.key, at)
     return None if raw is None else signal.read(raw)
 
 
-def _raw_baseline(stream: Stream, key: str) -> float | None:
-    values = stream.head(key).values
+def _head_step(snapshot: Snapshot) -> int | None:
+    """The step, where the start of the newest segment is not what was known at the step; else None."""
+    at, segments = snapshot.at_step, snapshot.stream.segments
+    head = segments[-1].head if segments else None
+    return at if at is not None and (head is None or not len(head) or at < head.steps[-1]) else None
+
+
+def _raw_baseline(stream: Stream, key: str, at: int | None = None) -> float | None:
+    values = stream.head(key, at).values
     finite = [value for value in values if not math.isnan(value)]
     start = finite[_SKIPPED : _SKIPPED + _BASE_VALUES]
     if len(start) >= _LEAST_VALUES:
@@ -147,9 +160,7 @@ def worst_verdict(verdicts: Sequence[Verdict], metric: str, key: str) -> Verdict
     firing = [
         verdict
         for verdict in verdicts
-        if verdict.state is VerdictState.FIRING
-        and not verdict.stream
-        and ((metric and verdict.metric == metric) or verdict.key == key)
+        if verdict.is_active and not verdict.stream and ((metric and verdict.metric == metric) or verdict.key == key)
     ]
     return max(firing, key=lambda verdict: verdict.level, default=None)
 
@@ -219,12 +230,41 @@ def read_signal(
         ),
         stream=snapshot.role,
         declared=declared_range(snapshot, signal),
+        judged=None if verdict is None or not own else _judged(snapshot, signal, verdict, point),
     )
 
 
-def _first_logged(stream: Stream, key: str) -> int | None:
-    """The step of the first value of the newest segment."""
-    head = stream.head(key)
+def _judged(snapshot: Snapshot, signal: Signal, verdict: Verdict, point: Point | None) -> Point | None:
+    """The value that a verdict is based on and its step, where that is not the one shown.
+
+    Of a past step it is the value of the record that the verdict's sentence is about; of now the value in its
+    evidence, where that is one of the newest records' own. None where neither can be told.
+    """
+    stream, at = snapshot.stream, snapshot.at_step
+    if at is not None:
+        told = (one.step for one in reversed(snapshot.past_events) if one.rule == verdict.rule)
+        step = next(told, None)
+        raw = None if step is None else stream.value(signal.key, step)
+        found = None if step is None or raw is None else Point(step, signal.read(raw))
+    elif verdict.threshold is not None and verdict.evidence:
+        found = _newest_of(snapshot, signal, verdict.evidence[0].value)
+    else:
+        return None
+    return None if found is None or (point is not None and found.value == point.value) else found
+
+
+def _newest_of(snapshot: Snapshot, signal: Signal, value: float) -> Point | None:
+    """The newest record whose value is `value`, of those that a verdict may still be based on."""
+    steps, values = snapshot.stream.series(signal.key, _CADENCE_ROWS)
+    for step, raw in zip(reversed(steps), reversed(values), strict=True):
+        if math.isclose(signal.read(raw), value, rel_tol=1e-6):
+            return Point(step, signal.read(raw))
+    return None
+
+
+def _first_logged(stream: Stream, key: str, at: int | None = None) -> int | None:
+    """The step of the first value of the segment of a step; None is the newest."""
+    head = stream.head(key, at)
     return next((s for s, v in zip(head.steps, head.values, strict=True) if not math.isnan(v)), None)
 
 
@@ -247,7 +287,11 @@ def declared_range(snapshot: Snapshot, signal: Signal) -> Range | None:
 
 def _is_after_start(snapshot: Snapshot, signal: Signal, point: Point) -> bool:
     """Is the point newer than the very first value of its segment?"""
-    first = snapshot.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
+    at = _head_step(snapshot)
+    if at is None:
+        first = snapshot.memo.of_start(("first", signal.key), lambda: _first_logged(snapshot.stream, signal.key))
+    else:
+        first = _first_logged(snapshot.stream, signal.key, at)
     return first is not None and point.step > first
 
 

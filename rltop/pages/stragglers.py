@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rltop import units
-from rltop.model import Level, Signal, Unit, Verdict, VerdictState
+from rltop.model import Level, Signal, Unit, Verdict
 from rltop.pages.signals import read_spark
 from rltop.rows.cells import RowBuilder
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
@@ -159,7 +159,7 @@ def _view(
     values: dict[str, float],
     verdicts: Sequence[Verdict],
 ) -> StragglerView:
-    firing = [v for v in verdicts if v.state is VerdictState.FIRING and v.metric == reading.metric]
+    firing = [v for v in verdicts if v.is_active and v.metric == reading.metric]
     worst = max(firing, key=lambda verdict: verdict.level, default=None)
     signal = signals[reading.metric]
     is_group = reading.kind is StragglerKind.GROUP

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from rltop import units
 from rltop.model import Label, RunState
 from rltop.rows.cells import RowBuilder
@@ -9,10 +11,10 @@ from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct
 
 
-class StreamEntry(Struct):
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
     """One stream: its name, the step that it is at on the screen, and whether it goes on."""
 
     name: Label
@@ -20,7 +22,8 @@ class StreamEntry(Struct):
     state: RunState
 
 
-class StreamsView(Struct):
+@dataclass(frozen=True, slots=True)
+class StreamsView:
     """The streams of a run, the main one first, and how many ranks there are besides."""
 
     entries: tuple[StreamEntry, ...]

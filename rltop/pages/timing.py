@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rltop import units
@@ -19,12 +20,12 @@ from rltop.pages.stages import OTHER, TimingView, build_timing, share_text
 from rltop.pages.waterfall import paint_stages, paint_strip
 from rltop.rows.cells import RowBuilder, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import Glyphs
+from rltop.rows.keys import Where
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rows.sparkline import block_bars
-from rltop.rows.table import Column, Kind, Table, paint_table
+from rltop.rows.table import Column, Kind, Sorting, Table, paint_table, sort_items
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.structs import Struct
 
 LEAST = (40, 12)
 _MIN_FOR_TREND = 8
@@ -34,7 +35,8 @@ _STEP = "step"
 """The name of the whole, above its stages."""
 
 
-class StageStatistic(Struct):
+@dataclass(frozen=True, slots=True)
+class StageStatistic:
     """One stage over the last steps.
 
     Attributes:
@@ -59,7 +61,8 @@ class StageStatistic(Struct):
     runs: int
 
 
-class TimingPageView(Struct):
+@dataclass(frozen=True, slots=True)
+class TimingPageView:
     """Everything the timing page shows.
 
     Attributes:
@@ -181,8 +184,18 @@ def _behind(stages: Sequence[StageStatistic], quarter: int, *, slower: bool) -> 
     return best if best is not None and moved(best) > 0 else None
 
 
-def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """Waterfall, strip, sentence and table, from the top; what does not fit is cut off below."""
+def paint_timing(
+    view: TimingPageView, width: int, height: int | None, glyphs: Glyphs, sorting: Sorting | None = None
+) -> list[Row]:
+    """Waterfall, strip, sentence and table, from the top.
+
+    Args:
+        view: the page.
+        width: cells.
+        height: rows; what does not fit is cut off below.
+        glyphs: the signs to draw with.
+        sorting: the order of the stages in the table; None is that of the step.
+    """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     timing = view.timing
@@ -191,7 +204,7 @@ def paint_timing(view: TimingPageView, width: int, height: int | None, glyphs: G
             [text_row("STEP TIMING", width, glyphs, "title"), Row(()), text_row(view.note, width, glyphs)], height
         )
     text = [text_row(line, width, glyphs, "strong") for line in wrap(view.explanation.display, width - 2, 3)]
-    table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs)]
+    table = [rule_row(width, glyphs), *_paint_table(view, width, glyphs, sorting)]
     room = 60 if height is None else height
     least = min(4, len(table))
     strip_rows = 1 if room < 24 else 3 if room < 40 else 5
@@ -240,17 +253,21 @@ def _ran_on(one: StageStatistic, view: TimingPageView) -> str:
     return f"on {one.runs} {'step' if one.runs == 1 else 'steps'}" if one.runs < view.steps else ""
 
 
-def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs) -> list[Row]:
+def _paint_table(view: TimingPageView, width: int, glyphs: Glyphs, sorting: Sorting | None) -> list[Row]:
     timing = view.timing
     step = timing.step if timing is not None else None
 
     def target(one: StageStatistic) -> Target:
         return Target(TargetKind.TIMING, "" if one.name.raw == _STEP else _key_of(timing, one.name.raw), step)
 
+    columns = stage_columns(view, width, glyphs)
     table = Table(
-        stage_columns(view, width, glyphs),
-        view.table,
+        columns,
+        # The step itself stands above its stages in any order.
+        [*view.table[:1], *sort_items(view.table[1:], columns, sorting)],
         target=target,
+        sorting=sorting,
+        is_sortable=True,
         sign=lambda one: ("" if one.name.raw == _STEP else glyphs.bar, one.role),
     )
     return paint_table(table, width, glyphs)
@@ -286,11 +303,13 @@ _BESIDES = 9
 class TimingPage(Page):
     """Where the time of a step went, stage by stage, and which stage explains a slow-down."""
 
+    where = Where.TABLE
     footer: ClassVar[Sequence[str]] = ("step-back", "step-on")
     help = (
         "Where the step time goes: the stages on one time axis, a table with last value, median, p95, share and trend "
-        "of each stage, and which stage explains a slow-down. {step-back} and {step-on} go to other steps. Durations "
-        "are logged by the trainer; where start times are not, the order of the stages is inferred."
+        "of each stage, and which stage explains a slow-down. {step-back} and {step-on} go to other steps, {sort} "
+        "sorts the table by the next column. Durations are logged by the trainer; where start times are not, the "
+        "order of the stages is inferred."
     )
 
     def __init__(self, stage: Target | None = None) -> None:
@@ -317,4 +336,4 @@ class TimingPage(Page):
         if width >= LEAST[0] and height >= LEAST[1]:
             stages = len(view.timing.stages) if view.timing is not None else 0
             height = max(height, stages + len(view.table) + _BESIDES)
-        return paint_timing(view, width, height, moment.glyphs)
+        return paint_timing(view, width, height, moment.glyphs, self.sorting)

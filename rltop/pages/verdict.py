@@ -6,7 +6,9 @@ is `chain`'s.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from rltop import units
@@ -16,19 +18,23 @@ from rltop.pages.chain_rows import line_cells, paint_chain
 from rltop.pages.events import paint_events
 from rltop.pages.moment import Moment
 from rltop.pages.page import Page
+from rltop.pages.past_alerts import alert_group, alert_name, alert_role, alert_target
 from rltop.rows.cells import RowBuilder, clip_middle, fill, rule_row, text_row, too_small, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
 from rltop.rows.keys import NO_KEYS, KeyNames
 from rltop.rows.rows import Row, Target, TargetKind
 from rltop.rules import registry
 from rltop.run.snapshot import Snapshot
-from rltop.structs import Struct, replace
+from rltop.run.worst import Alert
 
 LEAST = (40, 12)
 _LABEL = 11
+_NEAR_RECORDS = 32
+"""An alert that ended no longer ago than this may have led to the next one."""
 
 
-class VerdictView(Struct):
+@dataclass(frozen=True, slots=True)
+class VerdictView:
     """Everything the page of one verdict shows.
 
     Attributes:
@@ -40,6 +46,7 @@ class VerdictView(Struct):
         events: what happened with this rule, newest first.
         stream: the stream of the run that it is about; "" is the main one.
         is_muted: its verdicts are left out for this run.
+        earlier: the alert that began before it and had not long ended: where to start; None where it was the first.
     """
 
     verdict: Verdict | None
@@ -50,6 +57,7 @@ class VerdictView(Struct):
     events: tuple[Event, ...]
     stream: str = ""
     is_muted: bool = False
+    earlier: Alert | None = None
 
 
 def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> VerdictView:
@@ -60,7 +68,7 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
         rule: its id.
         width: cells that it will be painted in.
     """
-    verdicts = snapshot.verdicts.standing
+    verdicts = (*snapshot.verdicts.standing, *snapshot.verdicts.set_aside)
     verdict = next((one for one in verdicts if one.rule == rule and not one.stream), None)
     spec = registry.BY_ID.get(rule)
     events = [event for event in snapshot.past_events if event.rule == rule and not event.stream]
@@ -77,7 +85,24 @@ def build_verdict(snapshot: Snapshot, rule: str, *, width: int = 120) -> Verdict
     if verdict is None or snapshot.step is None:
         return empty
     chain = build_chain(snapshot, verdict, line_cells(width))
-    return replace(empty, records=_records(snapshot, verdict) if snapshot.at_step is None else None, chain=chain)
+    records = _records(snapshot, verdict) if snapshot.at_step is None else None
+    return replace(empty, records=records, chain=chain, earlier=_earlier(snapshot, verdict))
+
+
+def _earlier(snapshot: Snapshot, verdict: Verdict) -> Alert | None:
+    """The first of the alerts of its group that stood at its onset, or had ended a little before."""
+    steps = snapshot.stream.steps()
+    back = steps[max(0, bisect_left(steps, verdict.since_step) - _NEAR_RECORDS)] if steps else verdict.since_step
+    found = [
+        alert
+        for alert in snapshot.verdicts.history.alerts
+        if not (alert.stream or alert.is_earlier or alert.is_muted)
+        and alert.rule != verdict.rule
+        and alert_group(alert) == verdict.group
+        and alert.since_step < verdict.since_step
+        and (alert.recovered_step is None or alert.recovered_step >= back)
+    ]
+    return min(found, key=lambda alert: alert.since_step, default=None)
 
 
 def _records(snapshot: Snapshot, verdict: Verdict) -> int | None:
@@ -98,14 +123,19 @@ def paint_verdict(
         rows = [text_row(f"rule {view.rule}  {view.title}", width, glyphs, "title"), Row(())]
         text = "no alert from this rule at this step"
         if view.is_muted:
-            undo = keys.clause("mute", " ({} unmutes it)")
-            text = (
-                f"this rule is muted for this run until rltop quits{undo}; to mute it for good, and in check and "
-                f"watch: [rules.{view.rule}] mute = true in the config file"
-            )
+            text = _muted_words(view, keys)
         rows += [text_row(line, width, glyphs, "dim") for line in wrap(text, width - 2, 4)]
         return fill([*rows, *_paint_events(view, width, glyphs)], height)
-    rows = [*_paint_head(view, verdict, width, glyphs), rule_row(width, glyphs)]
+    rows = _paint_head(view, verdict, width, glyphs)
+    if view.is_muted:
+        rows += [text_row(line, width, glyphs, "dim") for line in wrap(_muted_words(view, keys), width - 2, 4)]
+    rows.append(rule_row(width, glyphs))
+    if view.earlier is not None:
+        builder = RowBuilder(width, glyphs).add(" ").left("Earlier:", _LABEL, "dim")
+        text = f"{alert_name(view.earlier)} @{units.step(view.earlier.since_step)}: start there"
+        rows.append(builder.add(text, alert_role(view.earlier), alert_target(view.earlier)).row())
+    if verdict.advice is not None:
+        rows += _paragraph("do", verdict.advice.text, width, glyphs)
     rows += _paint_evidence(view, verdict, width, glyphs)
     rows += _paragraph("why", verdict.why, width, glyphs)
     if view.chain is not None:
@@ -113,6 +143,14 @@ def paint_verdict(
     for i, cause in enumerate(verdict.causes):
         rows += _paragraph("causes" if i == 0 else "", f"{i + 1}  {cause}", width, glyphs)
     return fill([*rows, *_paint_events(view, width, glyphs)], height)
+
+
+def _muted_words(view: VerdictView, keys: KeyNames) -> str:
+    undo = keys.clause("mute", " ({} unmutes it)")
+    return (
+        f"this rule is muted for this run until rltop quits{undo}; to mute it for good, and in check and "
+        f"watch: [rules.{view.rule}] mute = true in the config file"
+    )
 
 
 def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs) -> list[Row]:
@@ -126,6 +164,13 @@ def _paint_head(view: VerdictView, verdict: Verdict, width: int, glyphs: Glyphs)
         word = "RECOVERED"
         role = "dim"
         facts += f" · recovered {units.step(verdict.recovered_step)}"
+    if verdict.state is VerdictState.SETTLED and verdict.settled is not None:
+        word += " · SETTLED"
+    elif verdict.worst_level > verdict.level:
+        word += f" · eased, was {verdict.worst_level.word.upper()}"
+    if view.is_muted:
+        facts += " · muted"
+        role = "dim"
     if verdict.is_provisional:
         facts += " · provisional: still reading history"
     first = RowBuilder(width, glyphs).add(" ").add(f"{glyphs.level(verdict.level)} {word}", role)
@@ -169,7 +214,8 @@ def _paint_events(view: VerdictView, width: int, glyphs: Glyphs) -> list[Row]:
     if not view.events:
         return []
     rows = [Row(()), text_row("events of this rule", width, glyphs, "dim")]
-    return rows + [row._replace(links=()) for row in paint_events(view.events[:12], width, glyphs)]
+    muted = {view.rule} if view.is_muted else ()
+    return rows + [row._replace(links=()) for row in paint_events(view.events[:12], width, glyphs, muted=muted)]
 
 
 class VerdictPage(Page):
@@ -194,8 +240,9 @@ class VerdictPage(Page):
 
     def since_step(self, moment: Moment) -> int | None:
         """Where the verdict began, or None if it does not stand at the step that is shown."""
-        found = self._snapshot(moment).verdicts.standing
-        return next((verdict.since_step for verdict in found if verdict.rule == self.rule and not verdict.stream), None)
+        found = self._snapshot(moment).verdicts
+        both = (*found.standing, *found.set_aside)
+        return next((verdict.since_step for verdict in both if verdict.rule == self.rule and not verdict.stream), None)
 
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The verdict at the step that is shown."""

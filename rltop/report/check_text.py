@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rltop import units
-from rltop.model import Event, EventState, Evidence, Label, Verdict, VerdictState
+from rltop.model import Event, EventState, Evidence, Label, Level, RunState, Verdict
 from rltop.pages.events import paint_events
 from rltop.pages.header import count_words
+from rltop.pages.past_alerts import alert_role, worse_before, worst_words
 from rltop.pages.streams import build_streams, paint_streams
 from rltop.report.text import PALETTE, rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
@@ -47,16 +48,17 @@ def check_text(
         since: leave out events before this step; active alerts are always printed.
     """
     glyphs = glyph_set(is_ascii=is_ascii)
-    rows = [_title(snapshot, width, glyphs)]
+    rows = [_title(snapshot, width, glyphs), *_died(snapshot, width, glyphs)]
     streams = build_streams(snapshot)
     if streams is not None:
         rows.append(paint_streams(streams, width, glyphs))
-    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING]
+    firing = [verdict for verdict in snapshot.verdicts.standing if verdict.is_active]
     if not any(each.stream.rows for each in snapshot.streams):
         rows.append(text_row("no metrics found", width, glyphs, "warn"))
     elif not firing:
         rows.append(text_row("no alerts at the end", width, glyphs, "ok"))
     rows += _verdicts(snapshot, firing, width, glyphs)
+    rows += _worst(snapshot, firing, width, glyphs)
     events = events_since(snapshot.events, since)
     if events or since is not None:
         after = "" if since is None else f" since step {units.step(since)}"
@@ -76,6 +78,28 @@ def check_text(
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
     return _as_text(rows, use_color=use_color)
+
+
+def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
+    """That the run died, and of what, as the file says it."""
+    if snapshot.now.state is not RunState.DIED:
+        return []
+    step = snapshot.stream.last_step
+    when = "before the first step" if step is None else f"after step {units.step(step)}"
+    text = f"{glyphs.level(Level.CRIT)} died {when}: {snapshot.now.failure.display}"
+    return [text_row(line, width, glyphs, "crit") for line in wrap(text, width - 2, 3)]
+
+
+def _worst(snapshot: Snapshot, firing: Sequence[Verdict], width: int, glyphs: Glyphs) -> list[Row]:
+    """The worst alert that is over, where it was worse than what is active at the end."""
+    history = snapshot.verdicts.history
+    level = max((verdict.level for verdict in firing), default=Level.INFO)
+    found = worse_before(history, level)
+    if found is None:
+        return []
+    return [
+        text_row(line, width, glyphs, alert_role(found)) for line in wrap(worst_words(history, level), width - 2, 2)
+    ]
 
 
 def events_since(events: Sequence[Event], since: int | None) -> list[Event]:
@@ -166,6 +190,8 @@ def _below(snapshot: Snapshot, verdict: Verdict, indent: int, width: int, glyphs
         RowBuilder(width, glyphs).to(indent).add(piece).row()
         for piece in wrap(Label.of(verdict.headline).display, width - indent - 1, 3)
     ]
+    if verdict.advice is not None:
+        rows += _labelled("do", verdict.advice.text, indent, width, glyphs)
     if verdict.evidence:
         rows += _labelled("evidence", evidence_words(verdict.evidence), indent, width, glyphs)
     for i, step in enumerate(_logged(snapshot, verdict)[:_SHOWN_STEPS]):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 
-from rltop.model import Event, EventState, Level, Verdict, VerdictState, is_unsafe, spelled
+from rltop.model import Event, EventState, Level, RunState, Verdict, is_unsafe, spelled
+from rltop.pages.past_alerts import alert_title
 from rltop.run.snapshot import Snapshot
+from rltop.run.worst import Alert
 
 Document = dict[str, Any]
 
@@ -25,10 +27,11 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
     """What `rltop check --json` prints.
 
     `records` is the number of distinct training rows, `level` the worst active level at
-    the end, `verdicts` the active alerts, and `events` every alert transition in file
-    order; INFO facts and transitions before the step `since` are left out. In a run with
-    several streams, a verdict or event of a secondary stream names it and uses its steps;
-    `streams` has the progress of each, `ranks` the slowest ranks.
+    the end, `worst` the worst at any time, `verdicts` the active alerts (firing or
+    settled), and `events` every alert transition in file order; INFO facts and
+    transitions before the step `since` are left out. In a run with several streams, a
+    verdict or event of a secondary stream names it and uses its steps; `streams` has the
+    progress of each, `ranks` the slowest ranks.
     """
     identity = snapshot.identity
     transitions = [
@@ -43,9 +46,9 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         "records": snapshot.stream.rows,
         "step": snapshot.stream.last_step,
         "level": level_of(snapshot).word,
-        "verdicts": [
-            verdict_document(verdict) for verdict in snapshot.verdicts.standing if verdict.state is VerdictState.FIRING
-        ],
+        **worst_of(snapshot),
+        "incidents": incidents(snapshot.verdicts.standing),
+        "verdicts": [verdict_document(verdict) for verdict in snapshot.verdicts.standing if verdict.is_active],
         "events": [event_document(event) for event in transitions],
         **beside(snapshot, stream_head),
     }
@@ -143,16 +146,75 @@ def level_of(snapshot: Snapshot) -> Level:
     """The worst active level; NO_DATA while there is no row."""
     if not snapshot.stream.rows:
         return Level.NO_DATA
-    return max((v.level for v in snapshot.verdicts.standing if v.state is VerdictState.FIRING), default=Level.OK)
+    return max((v.level for v in snapshot.verdicts.standing if v.is_active), default=Level.OK)
+
+
+def incidents(verdicts: Sequence[Verdict]) -> list[Document]:
+    """Active alerts that began together, the first mover first."""
+    found: dict[tuple[str, int], list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.is_active and verdict.incident is not None:
+            found.setdefault((verdict.stream, verdict.incident.number), []).append(verdict)
+    return [
+        {
+            "number": number,
+            **({"stream": stream} if stream else {}),
+            "level": max(one.level for one in members).word,
+            "first_rule": first.rule,
+            "since_step": first.step,
+            "rules": [one.rule for one in sorted(members, key=lambda one: one.since_record)],
+        }
+        for (stream, number), members in found.items()
+        if (first := members[0].incident) is not None
+    ]
+
+
+def worst_of(snapshot: Snapshot) -> Document:
+    """The worst level ever beside that of now, and the alert behind it; muted rules are left out and counted.
+
+    An alert of an attempt that a restart left behind is an `earlier_alert` and does not count. A run that died
+    is critical.
+    """
+    history = snapshot.verdicts.history
+    level = max(level_of(snapshot), history.level if snapshot.stream.rows else Level.NO_DATA)
+    if snapshot.now.state is RunState.DIED:
+        level = Level.CRIT
+    alerts = [one for one in history.alerts if not one.is_muted]
+    own, earlier = ([one for one in alerts if one.is_earlier is is_earlier] for is_earlier in (False, True))
+    return {
+        "worst": level.word,
+        "worst_alert": _alert(min(own, key=lambda one: one.rank, default=None)),
+        "earlier_alert": _alert(min(earlier, key=lambda one: one.rank, default=None)),
+        "muted_alerts": history.muted,
+    }
+
+
+def _alert(alert: Alert | None) -> Document | None:
+    if alert is None:
+        return None
+    return {
+        "rule": alert.rule,
+        **({"stream": alert.stream} if alert.stream else {}),
+        "family": alert.family,
+        "title": alert_title(alert),
+        "level": alert.level.word,
+        "since_step": alert.since_step,
+        "step": alert.step,
+        "recovered_step": alert.recovered_step,
+        "settled_step": alert.settled_step,
+    }
 
 
 def verdict_document(verdict: Verdict) -> Document:
     """An alert; names its stream if that is not the main one."""
+    settled, incident, advice = verdict.settled, verdict.incident, verdict.advice
     return {
         "rule": verdict.rule,
         **({"stream": verdict.stream} if verdict.stream else {}),
         "family": verdict.family,
         "level": verdict.level.word,
+        "worst": verdict.worst_level.word,
+        "state": verdict.state.value,
         "metric": verdict.metric,
         "key": verdict.key,
         "since_step": verdict.since_step,
@@ -162,6 +224,18 @@ def verdict_document(verdict: Verdict) -> Document:
             {"name": one.name, "value": finite(one.value), "unit": one.unit.value} for one in verdict.evidence
         ],
         "next": list(verdict.next),
+        "settled": None
+        if settled is None
+        else {
+            "value": finite(settled.value),
+            "before": finite(settled.before),
+            "since_step": settled.since_step,
+            "unit": settled.unit.value,
+        },
+        "incident": None if incident is None else incident.number,
+        "advice": None
+        if advice is None
+        else {"action": advice.action.value, "checkpoint": advice.checkpoint, "reason": advice.reason},
     }
 
 
@@ -177,6 +251,7 @@ def event_document(event: Event) -> Document:
         "level": event.level.word,
         "state": event.state.value,
         **({"is_provisional": True} if event.is_provisional else {}),
+        **({"incident": event.incident} if event.incident else {}),
         "message": event.message,
     }
 

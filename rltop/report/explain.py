@@ -12,7 +12,7 @@ from typing import Any
 from rltop import units
 from rltop.catalog.metrics import CATALOG
 from rltop.errors import RltopError
-from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits, VerdictState
+from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits
 from rltop.pages.events import paint_events
 from rltop.pages.signals import baseline_of
 from rltop.report.check_text import evidence_words
@@ -33,6 +33,8 @@ _TRAITS = (
     Traits(is_preference=True),
 )
 """Every trait that a rule may require, and those of a run without rollouts."""
+
+_BEGINS = (EventState.FIRING, EventState.ESCALATED, EventState.FACT)
 
 
 def find_rule(name: str) -> RuleSpec:
@@ -158,7 +160,7 @@ def saw_rows(snapshot: Snapshot, spec: RuleSpec, width: int, glyphs: Glyphs) -> 
     rows += field_rows("not logged", [", ".join(absent)] if absent else [], width, glyphs)
     verdict = next((each for each in snapshot.verdicts.standing if each.rule == spec.id), None)
     if verdict is not None:
-        word = verdict.level.word.upper() if verdict.state is VerdictState.FIRING else "recovered"
+        word = verdict.level.word.upper() if verdict.is_active else "recovered"
         rows += field_rows(
             "alert", [f"{word}, since step {units.step(verdict.since_step)}: {verdict.headline}"], width, glyphs
         )
@@ -226,7 +228,7 @@ def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) ->
         return applies_to(spec)
     if not spec.applies(snapshot.identity.algorithm, snapshot.identity.traits):
         return "does not apply to this run"
-    count = sum(1 for event in snapshot.events if event.rule == spec.id and event.state is not EventState.RECOVERED)
+    count = sum(1 for event in snapshot.events if event.rule == spec.id and event.state in _BEGINS)
     said = f"{'logged' if spec.is_fact else 'raised'} {count}×" if count else "no alerts"
     if spec.detector is None:
         return said if count else f"{said}; not evaluated per record"

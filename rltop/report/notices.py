@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from rltop import units
 from rltop.model import Event, EventState, Label, Level, Verdict, VerdictState
 from rltop.run.run import Run
-from rltop.structs import Struct
 
 _Name = tuple[str, str]
 """Stream and rule."""
@@ -26,15 +26,18 @@ class NoticeKind(enum.StrEnum):
 
     FIRES = "fires"
     WORSE = "worse"
+    EASED = "eased"
+    SETTLED = "settled"
     RECOVERED = "recovered"
     FACT = "fact"
 
 
-class Notice(Struct):
+@dataclass(frozen=True, slots=True)
+class Notice:
     """One announcement.
 
     Attributes:
-        kind: raised, escalated, recovered, or a fact.
+        kind: raised, escalated, eased, settled, recovered, or a fact; the first two are alarms.
         rule, title, family, level: as in the verdict.
         step: the newest step when it was noticed.
         since_step: the step at which it began.
@@ -43,6 +46,9 @@ class Notice(Struct):
         episode: number of the alert within this run, the same until it recovers; 0 for facts.
         stream: the stream of the run whose steps are meant; "" for the main one.
         is_past: it was already active when watching started.
+        incident: number of the incident that an alarm belongs to; 0 for none.
+        first_rule: the rule of that incident that moved first, or "".
+        advice: what to do, or "".
     """
 
     kind: NoticeKind
@@ -58,9 +64,13 @@ class Notice(Struct):
     episode: int = 0
     stream: str = ""
     is_past: bool = False
+    incident: int = 0
+    first_rule: str = ""
+    advice: str = ""
 
 
-class _Episode(Struct, frozen=False):
+@dataclass(slots=True)
+class _Episode:
     """An alert that was announced and has not recovered."""
 
     number: int
@@ -68,6 +78,7 @@ class _Episode(Struct, frozen=False):
     title: str
     family: str
     since_step: int
+    is_settled: bool = False
 
 
 class Announcer:
@@ -117,7 +128,7 @@ class Announcer:
             self._is_reread, events = False, []
         verdicts = {(verdict.stream, verdict.rule): verdict for verdict in run.verdicts}
         notices = [one for event in events for one in self._of_event(event, verdicts.get((event.stream, event.rule)))]
-        firing = {name: verdict for name, verdict in verdicts.items() if verdict.state is VerdictState.FIRING}
+        firing = {name: verdict for name, verdict in verdicts.items() if verdict.is_active}
         for verdict in firing.values():
             notices += self._begun(verdict, verdict.headline, is_past=is_past)
         for name in [name for name in self._episodes if name not in firing]:
@@ -151,45 +162,70 @@ class Announcer:
             )  # fmt: skip
         elif event.state is EventState.RECOVERED:
             yield from self._over((event.stream, event.rule), event.step)
-        else:
-            yield from self._begun(verdict or _verdict_of(event), message, level=event.level, step=event.step)
+        elif event.state in (EventState.FIRING, EventState.ESCALATED):
+            yield from self._begun(verdict or _verdict_of(event), message, event=event)
+        elif event.state is not EventState.RESUMED:
+            yield from self._calmed(event, message)
+
+    def _calmed(self, event: Event, message: str) -> Iterator[Notice]:
+        """An alert has eased or settled."""
+        episode = self._episodes.get((event.stream, event.rule))
+        if episode is None:
+            return
+        kind = NoticeKind.EASED
+        if event.state is EventState.SETTLED:
+            kind, episode.is_settled = NoticeKind.SETTLED, True
+        yield Notice(
+            kind, event.rule, episode.title, event.family, event.level, event.step, episode.since_step, event.metric,
+            event.key, message, episode.number, event.stream,
+        )  # fmt: skip
 
     def _begun(
         self,
         verdict: Verdict,
         headline: str,
         *,
-        level: Level | None = None,
-        step: int | None = None,
+        event: Event | None = None,
         is_past: bool = False,
     ) -> Iterator[Notice]:
-        level = verdict.level if level is None else level
+        level = verdict.level if event is None else event.level
+        step = None if event is None else event.step
         name = (verdict.stream, verdict.rule)
         episode = self._episodes.get(name)
+        is_raised = verdict.state is VerdictState.FIRING if event is None else event.state is EventState.FIRING
+        if episode is not None and episode.is_settled and is_raised:
+            # It has left the level at which it had settled: another alert.
+            yield from self._over(name, self._newest_step() if step is None else step, "had settled")
+            episode = None
         if episode is not None and episode.level >= level:
             return
         kind = NoticeKind.FIRES if episode is None else NoticeKind.WORSE
         if episode is None:
             self._count += 1
             episode = _Episode(self._count, level, verdict.title, verdict.family, verdict.since_step)
+            episode.is_settled = event is None and verdict.state is VerdictState.SETTLED
             self._episodes[name] = episode
         episode.level = level
         if not is_past:
             self.worst = max(self.worst, level)
+        incident = verdict.incident
         if step is None:
             step = verdict.since_step if verdict.stream else self._newest_step()
         yield Notice(
             kind, verdict.rule, verdict.title, verdict.family, level, step, verdict.since_step, verdict.metric,
             verdict.key, headline, episode.number, verdict.stream, is_past,
+            incident.number if incident is not None else 0 if event is None else event.incident,
+            "" if incident is None else incident.rule,
+            "" if verdict.advice is None or level < Level.WARN else verdict.advice.text,
         )  # fmt: skip
 
-    def _over(self, name: _Name, step: int) -> Iterator[Notice]:
+    def _over(self, name: _Name, step: int, how: str = "recovered") -> Iterator[Notice]:
         episode = self._episodes.pop(name, None)
         if episode is not None:
             stream, rule = name
             yield Notice(
                 NoticeKind.RECOVERED, rule, episode.title, episode.family, episode.level, step, episode.since_step,
-                "", "", f"recovered; began at step {units.step(episode.since_step)}", episode.number, stream,
+                "", "", f"{how}; began at step {units.step(episode.since_step)}", episode.number, stream,
             )  # fmt: skip
 
 
@@ -211,6 +247,7 @@ def notice_words(notice: Notice) -> str:
     if notice.kind is NoticeKind.RECOVERED:
         since = ""
     past = " (before watching started)" if notice.is_past else ""
+    past += f"; {notice.advice}" if notice.advice else ""
     return f"{level:<4}  {notice.rule:<4}  step {units.step(notice.step)}  {Label.of(what).display}{since}{past}"
 
 
@@ -229,4 +266,7 @@ def notice_document(notice: Notice) -> dict[str, Any]:
         "headline": notice.headline,
         "stream": notice.stream or None,
         "is_past": notice.is_past,
+        "incident": notice.incident or None,
+        "first_rule": notice.first_rule or None,
+        "advice": notice.advice or None,
     }

@@ -10,7 +10,17 @@ from rltop.model.keys import is_bookkeeping_key
 from rltop.pages.overview import build_overview
 from rltop.pages.signals import baseline_of
 from rltop.pages.stragglers import StragglerView, build_stragglers
-from rltop.report.document import Document, beside, event_document, finite, level_of, stream_head, verdict_document
+from rltop.report.document import (
+    Document,
+    beside,
+    event_document,
+    finite,
+    incidents,
+    level_of,
+    stream_head,
+    verdict_document,
+    worst_of,
+)
 from rltop.run.snapshot import Snapshot
 
 
@@ -62,15 +72,15 @@ def once_document(snapshot: Snapshot) -> Document:
         "restarts": list(stream.restarts),
         "loading": snapshot.now.loading,
         "level": level_of(snapshot).word,
+        **worst_of(snapshot),
+        "incidents": incidents(snapshot.verdicts.standing),
         "warm_up": None if snapshot.verdicts.warm_up is None else list(snapshot.verdicts.warm_up),
         "sentence": view.sentence.text.raw,
         "signals": [_signal(snapshot, signal) for signal in signals],
         "other_keys": [_other(snapshot, key) for key in stream.keys if key not in known],
         "timing": _timing(snapshot),
         "stragglers": _stragglers(build_stragglers(snapshot, snapshot.verdicts.standing)),
-        "verdicts": [
-            {**verdict_document(verdict), "state": verdict.state.value} for verdict in snapshot.verdicts.standing
-        ],
+        "verdicts": [verdict_document(verdict) for verdict in snapshot.verdicts.standing],
         "events": [event_document(event) for event in snapshot.events],
         "counts": _counts(snapshot),
         **beside(snapshot, _stream),

@@ -23,7 +23,7 @@ class Where(enum.Enum):
     CHART = "On a metric's chart"
     METRICS = "In the list of metrics"
     TIMELINE = "In the timeline"
-    RUNS = "In the list of runs"
+    TABLE = "In a table that can be sorted"
     ROLLOUTS = "On the pages of rollouts"
     FILTER = "In a filter"
 
@@ -188,7 +188,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             Key("family", "f", "Family", "Cycle the family filter", is_shown=True),
             Key("level", "v", "Level", "Cycle the minimum level", is_shown=True),
         ),
-        Where.RUNS: (
+        Where.TABLE: (
             Key(
                 "sort",
                 "o",
@@ -206,6 +206,9 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
     }
 )
 """The table: one row for each key. A page's own keys reach it by their ids, see `pages.page.Page.on`."""
+
+SORT_KEYS = ("sort", "order")
+"""Ids of the keys that sort the table of a page by its next head."""
 
 NO_KEY = "no key"
 """What stands for the key of an action that has none: "no key opens it" is true, and a sentence."""

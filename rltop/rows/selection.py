@@ -1,6 +1,7 @@
 """Which of the selectable cells is selected, and where the keys move it.
 
-Pure; knows rows and targets, not the screen.
+Heads of tables are for the mouse, and are passed over. Pure; knows rows and targets,
+not the screen.
 """
 
 from __future__ import annotations
@@ -44,10 +45,17 @@ class Selection:
         """What Enter would open."""
         return self.spot.link.target if self.spot else None
 
+    @property
+    def first(self) -> Spot | None:
+        """The first spot there is."""
+        return self._spots[0] if self._spots else None
+
     def update(self, rows: Sequence[Row]) -> None:
         """Find the old target among new rows; else the spot nearest to where it was."""
         old = self.spot
-        self._spots = [Spot(y, link) for y, row in enumerate(rows) for link in row.links]
+        self._spots = [
+            Spot(y, link) for y, row in enumerate(rows) for link in row.links if link.target.kind is not TargetKind.HEAD
+        ]
         self._at = 0
         if old is not None and self._spots:
             self._at = min(
@@ -151,6 +159,8 @@ def target_text(target: Target | None) -> str:
             text = name
         case TargetKind.VERDICT:
             text = f"alert {name}"
+        case TargetKind.HEAD:
+            text = f"sorted by {name}"
         case TargetKind.SECTION | TargetKind.GROUP:
             text = f"{target.kind} {name}"
     return text

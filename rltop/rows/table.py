@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from rltop.rows.cells import RowBuilder, clip, wrap
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.names import told_apart
-from rltop.rows.rows import Line, Piece, Row, Target
+from rltop.rows.rows import Line, Piece, Row, Target, TargetKind
 from rltop.rows.widths import cell_width, plain
 
 T = TypeVar("T")
@@ -79,6 +79,17 @@ class Sorting(NamedTuple):
     head: str
     is_falling: bool = True
 
+    @property
+    def name(self) -> str:
+        """The order as the target of a head names it; `of` reads it."""
+        return f"{self.head} {'falling' if self.is_falling else 'rising'}"
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """The order that a `name` names."""
+        head, _, direction = name.rpartition(" ")
+        return cls(head, direction == "falling")
+
 
 def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sorting | None) -> list[T]:
     """The rows in the order that was asked for.
@@ -100,20 +111,32 @@ def sort_items(items: Sequence[T], columns: Sequence[Column[T]], sorting: Sortin
     return [*(item for _, item in known), *(item for key, item in keyed if key is None or key != key)]
 
 
-def next_sorting(columns: Sequence[Column[T]], sorting: Sorting | None) -> Sorting | None:
-    """The order after this one: by each column that can sort, from left to right, then as the rows come (None).
+def _order_behind(column: Column[T], sorting: Sorting | None) -> Sorting:
+    """The order that a head leads to: by its column, the other way round where it already is."""
+    head = str(column.head)
+    if sorting is not None and sorting.head == head:
+        return Sorting(head, not sorting.is_falling)
+    # Names are looked for from A to Z; numbers, and what is drawn, from the largest.
+    return Sorting(head, is_falling=column.kind in (Kind.NUMBER, Kind.DRAWN))
+
+
+def heads_of(rows: Sequence[Row]) -> list[Sorting]:
+    """The orders that the heads among some painted rows lead to, from left to right."""
+    return [Sorting.of(link.target.name) for row in rows for link in row.links if link.target.kind is TargetKind.HEAD]
+
+
+def next_sorting(heads: Sequence[Sorting], sorting: Sorting | None) -> Sorting | None:
+    """The order after this one: by each head from left to right, then as the rows come (None).
 
     Args:
-        columns: the columns that are shown; an order by any other one is followed by None.
-        sorting: the order now.
+        heads: those on the screen, see `heads_of`.
+        sorting: the order now; one by a head that is not on the screen is followed by None.
     """
-    heads = [one.head for one in columns if one.sort is not None and isinstance(one.head, str) and one.head]
-    at = heads.index(sorting.head) + 1 if sorting is not None and sorting.head in heads else 0
-    if at == len(heads) or (sorting is not None and not at):
+    names = [one.head for one in heads]
+    if sorting is not None and sorting.head not in names:
         return None
-    by = next(one for one in columns if one.head == heads[at])
-    # Names are looked for from A to Z; numbers, and what is drawn, from the largest.
-    return Sorting(heads[at], is_falling=by.kind in (Kind.NUMBER, Kind.DRAWN))
+    to = names.index(sorting.head) + 1 if sorting is not None else 0
+    return heads[to] if to < len(heads) else None
 
 
 class Layout(NamedTuple):
@@ -214,7 +237,7 @@ class Table(NamedTuple, Generic[T]):
         items: the rows, in order; columns are as wide as all of them need, whichever are painted.
         target: what a row leads to; None where it leads nowhere.
         sorting: the order that the heads show; the rows are in it already.
-        head_target: what a head leads to, for those that can be sorted by.
+        is_sortable: heads that can be sorted by lead to the table sorted by them.
         sign: what stands in front of a row, with its role.
     """
 
@@ -222,7 +245,7 @@ class Table(NamedTuple, Generic[T]):
     items: Sequence[T]
     target: Callable[[T], Target | None] = lambda item: None
     sorting: Sorting | None = None
-    head_target: Callable[[str], Target] | None = None
+    is_sortable: bool = False
     sign: Callable[[T], tuple[str, str]] | None = None
 
 
@@ -350,8 +373,8 @@ class TablePainter(Generic[T]):
                 builder.to(start).line(column.head(cells))
                 continue
             text = clip(head, cells)
-            is_hot = table.head_target is not None and column.sort is not None
-            target = table.head_target(column.head) if table.head_target is not None and is_hot else None
+            is_hot = table.is_sortable and column.sort is not None and column.head
+            target = Target(TargetKind.HEAD, _order_behind(column, table.sorting).name) if is_hot else None
             builder.to(start + (cells - cell_width(text) if column.stands_right else 0)).add(text, "dim", target)
         return builder.row()
 

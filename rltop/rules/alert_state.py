@@ -1,7 +1,8 @@
-"""A rule over one segment: findings become an alert that begins, escalates and recovers.
+"""A rule over one segment: findings become an alert that begins, escalates, eases, settles and recovers.
 
-Owns persistence, warm-up and hysteresis; what is found in a record is the
-detector's business.
+Owns persistence, warm-up, hysteresis and the end of an alert; what is found in a
+record is the detector's business, where a metric is that has left its level is
+`departure`'s.
 """
 
 from __future__ import annotations
@@ -9,40 +10,109 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Event, EventState, Level, Verdict, VerdictState
+from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
+from rltop.rules.baseline import quoted
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, RuleSpec
-from rltop.stats.persistence import NOfMCounter
+from rltop.rules.standing import NOWHERE, stand
 
 SHOWN_RECORDS = 20
 """For how many records a recovered verdict stays visible."""
 COOLDOWN_RECORDS = 20
 """For how many records after recovery the same rule stays silent at the same level."""
+EASED_AFTER = 10
+"""Records without its condition after which a CRIT is a WARN, where twice its persistence is not more."""
+MOST_ALARMS = 3
+"""Alarms of one rule in a run; what it raises after that is INFO: it flaps."""
+SETTLED_EVERY = 10
+"""Records from one look at the level of a settled alert to the next."""
+_LEVELS = (INFO, WARN, CRIT)
+_NEVER_HELD = frozenset({POISON_FAMILY, "collapse"})
+
+
+class _Lasting:
+    """How long each level has lasted: n of the last m findings, and where the oldest of them was.
+
+    As three `NOfMCounter`s; plain numbers, because every alert of every rule is copied for a look at an open row.
+    """
+
+    __slots__ = ("_bits", "_least", "_lines", "_places")
+
+    def __init__(self, spec: RuleSpec) -> None:
+        counts = [spec.n_of_m_for(level) for level in _LEVELS]
+        self._lines = tuple([(level, n, m, (1 << m) - 1) for level, (n, m) in zip(_LEVELS, counts, strict=True)])
+        self._bits = [0, 0, 0]
+        self._least = spec.clear_after
+        self._places: deque[tuple[int, int]] = deque(maxlen=max(self._least, *(m for _, m in counts)))
+
+    def m(self, level: Level) -> int:
+        """Of so many findings."""
+        return self._lines[level - INFO][2]
+
+    def clear_after(self, level: Level) -> int:
+        """Better findings in a row that end an alert of `level`."""
+        m = self._lines[level - INFO][2]
+        return m if m > self._least else self._least
+
+    def push(self, level: Level, record: int, step: int) -> Level:
+        """Take a finding in; the worst level that is established now."""
+        self._places.append((record, step))
+        # A record counts for every level, whichever of them is established.
+        established, bits = OK, self._bits
+        for i, (one, n, _, mask) in enumerate(self._lines):
+            bits[i] = now = ((bits[i] << 1) | (level >= one)) & mask
+            if now.bit_count() >= n:
+                established = one
+        return established
+
+    @property
+    def is_counting(self) -> bool:
+        """A bad finding is among those that count."""
+        return any(self._bits)
+
+    def began(self, level: Level) -> tuple[int, int]:
+        """(Record, step) of the oldest finding that counts for a level."""
+        oldest = self._bits[level - INFO].bit_length() - 1
+        return self._places[-1 - min(oldest, len(self._places) - 1)]
+
+    def clear(self) -> None:
+        """Forget what counts."""
+        self._bits = [0, 0, 0]
+
+    def clone(self) -> _Lasting:
+        """An independent copy."""
+        twin = _Lasting.__new__(_Lasting)
+        twin._lines, twin._least = self._lines, self._least
+        twin._bits, twin._places = self._bits.copy(), self._places.copy()
+        return twin
 
 
 class AlertState:
     """One rule at work on one segment: a detector and the state of its alert.
 
-    Level L is established while at least n of the last m findings were L or
-    worse. An alert is raised when a level above OK is first established, is
-    escalated when a worse one is, keeps its worst level, and ends after
-    max(`clear_after`, m) better findings in a row. It then stays visible for 20
-    records, and is not raised again at the same level within 20 records.
+    Level L is established while at least n of the last m findings were L or worse. The first raises an alert, a worse
+    one escalates it; a CRIT whose condition has not held for a while is eased to WARN. `clear_after` (at least m)
+    better findings in a row end it. Where the rule compares with the run's own past, the metric must also be back
+    inside half of the way from the level before the onset; where it stays flat elsewhere, the alert settles.
 
     Attributes:
         spec: what the rule is.
         detector: what looks at the records.
-        is_firing: the alert is active.
+        is_firing: the alert is active: it fires or has settled.
         is_idle: no bad record is counted, so that a QUIET finding changes nothing.
-        level: OK, or the worst level of the alert, also after it recovered.
+        level: OK, or the level of the alert, also after it recovered.
+        worst: the worst level that it had.
+        incident: number of the incident that it belongs to; 0 for none.
+        standing: where its metric stands, relative to what it was before.
         finding: the finding that the alert is based on.
         since_step, since_record: where it began.
-        recovered_step, recovered_record: where it ended; the step is None while it fires.
+        recovered_step, recovered_record: where it ended; the step is None while it is active.
     """
 
     __slots__ = (
-        "_better", "_cool", "_counters", "_recent", "detector", "finding", "is_firing", "is_idle", "level",
-        "recovered_record", "recovered_step", "since_record", "since_step", "spec",
+        "_better", "_cool", "_lasting", "_since_crit", "detector", "finding", "finding_record", "incident",
+        "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record",
+        "since_step", "spec", "standing", "worst",
     )  # fmt: skip
 
     def __init__(self, spec: RuleSpec, thresholds: Mapping[str, float]) -> None:
@@ -59,28 +129,28 @@ class AlertState:
             raise ValueError(f"rule {spec.id} does not judge records")
         self.spec = spec
         self.detector = spec.detector(thresholds)
-        self._counters = {level: NOfMCounter(*spec.n_of_m_for(level)) for level in (INFO, WARN, CRIT)}
-        self._recent: deque[tuple[int, int]] = deque(maxlen=max(map(self._clear_after, self._counters)))
-        self._better = 0
+        self._lasting = _Lasting(spec)
+        self._better = self._since_crit = 0
         self.is_firing = False
         self.is_idle = True
         self._cool: dict[Level, int] = {}
-        self.level = OK
+        self.level = self.worst = OK
+        self.incident = 0
         self.finding = QUIET
+        self.finding_record = 0
         self.since_step = self.since_record = 0
         self.recovered_step: int | None = None
         self.recovered_record = 0
-
-    def _clear_after(self, level: Level) -> int:
-        """Better findings in a row that end an alert of `level`."""
-        return max(self.spec.clear_after, self._counters[level].m)
+        self.standing = NOWHERE
 
     def observe(self, context: RuleContext) -> Event | None:
         """Judge one record; returns the transition that it caused, if any."""
         finding = self.detector.detect(context)
-        if finding is None or (finding is QUIET and self.is_idle):
+        if self.is_idle and (finding is QUIET or finding is None):
             return None
-        return self.advance(context, finding)
+        if self.standing is not NOWHERE:
+            self.standing.observe(context.observation)
+        return None if finding is None else self.advance(context, finding)
 
     def advance(self, context: RuleContext, finding: Finding) -> Event | None:
         """Move the alert on by one finding.
@@ -93,17 +163,14 @@ class AlertState:
             The transition that it caused, if any.
         """
         level, seen = finding.level, context.observation
-        self._recent.append((seen.record, seen.step))
-        # A record counts for every level, whichever of them is established.
-        established = OK
-        self.is_idle = not self.is_firing
-        for one, counter in self._counters.items():
-            if counter.push(level >= one):
-                established = one
-            if counter.bits:
-                self.is_idle = False
+        established = self._lasting.push(level, seen.record, seen.step)
+        self.is_idle = not (self.is_firing or self._lasting.is_counting)
         if self.spec.is_fact and level == INFO:
-            return self._event(context, EventState.FACT, INFO, self.detector.headline(finding))
+            return self._event(context, EventState.FACT, INFO, said(self, finding))
+        if established >= WARN:
+            established = _held(self, context, established)
+        if self.is_settled:
+            return self._while_settled(context, finding, established)
         if self.is_firing:
             return self._while_firing(context, finding, established)
         return self._begin(context, finding, established)
@@ -116,49 +183,114 @@ class AlertState:
             established = Level(established - 1)
         if established <= OK:
             return None
-        self._mark_beginning(established)
-        self.level, self.finding, self.recovered_step = established, finding, None
+        self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
+        self.recovered_step = None
         self._better = 0
-        self.is_firing = True
-        self.detector.is_firing = established >= WARN
-        return self._event(context, EventState.FIRING, established, self.detector.headline(finding))
+        self.is_firing, self.is_idle = True, False
+        self.standing = NOWHERE
+        self.worst = OK
+        return self._raise(context, EventState.FIRING, finding, established)
+
+    def _raise(self, context: RuleContext, state: EventState, finding: Finding, level: Level) -> Event:
+        """Take a level that the alert has not had, with the finding behind it."""
+        was_alarm = self.worst >= WARN
+        self.level = self.worst = level
+        self._note(context, finding)
+        self._since_crit = 0
+        self.detector.is_firing = level >= WARN
+        if level >= WARN and not was_alarm:
+            self.incident = 0
+            self.standing = stand(self.spec, self.detector, finding, context, self.since_record)
+        return self._event(context, state, level, said(self, finding))
+
+    def _note(self, context: RuleContext, finding: Finding) -> None:
+        self.finding, self.finding_record = finding, context.observation.record
 
     def _while_firing(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
-        level = self.level
-        if finding.level >= level or finding.level >= WARN:
-            self._better = 0
-        else:
-            self._better += 1
-        if established > level and self._cool.get(established, 0) <= context.observation.record:
-            if level == INFO:
-                self._mark_beginning(established)
-            self.level, self.finding = established, finding
-            self.detector.is_firing = established >= WARN
-            return self._event(context, EventState.ESCALATED, established, self.detector.headline(finding))
-        if finding.level >= level:
-            self.finding = finding
-        if self._better >= self._clear_after(level):
+        standing = self.standing
+        if self.detector.is_excused:
             return self.recover(context)
-        return None
+        if finding.level >= min(self.level, WARN):
+            self._better = 0
+            if not standing.has_level:
+                # Otherwise the baseline of a later finding may have learned what it is compared with.
+                self._note(context, finding)
+        elif standing.is_back or finding.level == INFO:
+            # INFO: the rule still sees it, and judges it harmless.
+            self._better += 1
+        else:
+            self._better = 0
+        if established > self.level and self._cool.get(established, 0) <= context.observation.record:
+            return self._worsen(context, finding, established)
+        if self.level == CRIT and self._has_eased(finding):
+            self.level = WARN
+            return self._event(context, EventState.EASED, WARN, sentence(self, context))
+        if self._better >= self._lasting.clear_after(self.level):
+            return self.recover(context) if standing.is_back else self._excuse(context, finding)
+        if finding.level < WARN and standing.is_mostly_back:
+            return self.recover(context)
+        return self._settle(context) if standing.is_flat else None
 
-    def _mark_beginning(self, level: Level) -> None:
-        dated = self.detector.began()
-        if dated is not None:
-            self.since_record, self.since_step = dated
-            return
-        behind = min(self._counters[level].oldest, len(self._recent) - 1)
-        self.since_record, self.since_step = self._recent[-1 - behind]
+    def _worsen(self, context: RuleContext, finding: Finding, established: Level) -> Event:
+        if established <= self.worst:
+            self.level = established
+            self._since_crit = 0
+            return self._event(context, EventState.RESUMED, established, said(self, finding))
+        if self.level == INFO:
+            self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
+        return self._raise(context, EventState.ESCALATED, finding, established)
 
-    def recover(self, context: RuleContext) -> Event:
-        """End the alert at this record."""
+    def _excuse(self, context: RuleContext, finding: Finding) -> Event:
+        """The metric is not back, and the rule says that this does no harm."""
+        self._better = 0
+        self.level = INFO
+        self._note(context, finding)
+        return self._event(context, EventState.EASED, INFO, sentence(self, context))
+
+    def _has_eased(self, finding: Finding) -> bool:
+        self._since_crit = 0 if finding.level >= CRIT else self._since_crit + 1
+        return self._since_crit >= max(EASED_AFTER, 2 * self._lasting.m(CRIT))
+
+    def _settle(self, context: RuleContext) -> Event:
+        self.standing.settle(self.since_step)
+        self.detector.is_firing = False
+        self._better = 0
+        self.level = self.standing.remaining(self.detector, context)
+        return self._event(context, EventState.SETTLED, self.level, self.standing.settled_words)
+
+    def _while_settled(self, context: RuleContext, finding: Finding, established: Level) -> Event | None:
+        standing = self.standing
+        is_good = finding.level < WARN
+        self._better = self._better + 1 if is_good and standing.is_back else 0
+        if self._better >= self._lasting.clear_after(WARN) or (is_good and standing.is_mostly_back):
+            return self.recover(context)
+        if standing.leaves() and established >= WARN:
+            return self._begin(context, finding, established)
+        if (context.observation.record - self.since_record) % SETTLED_EVERY:
+            return None
+        before, self.level = self.level, standing.remaining(self.detector, context)
+        if self.level == before:
+            return None
+        state = EventState.EASED if self.level < before else EventState.RESUMED
+        return self._event(context, state, self.level, standing.settled_words)
+
+    def recover(self, context: RuleContext, how: str = "") -> Event:
+        """End the alert at this record.
+
+        Args:
+            context: the record.
+            how: what to add to the message.
+        """
         self.detector.is_firing = self.is_firing = False
         self.is_idle = False
+        self.standing = NOWHERE
         self.recovered_step = context.observation.step
         self.recovered_record = context.observation.record
         for level in (INFO, WARN, CRIT):
-            if level <= self.level:
+            if level <= self.worst:
                 self._cool[level] = self.recovered_record + COOLDOWN_RECORDS
-        message = f"{self.spec.title}, since step {self.since_step:,}"
+        self.level = self.worst
+        message = f"{self.spec.title}, since step {self.since_step:,}{how}"
         return self._event(context, EventState.RECOVERED, self.level, message)
 
     def _event(self, context: RuleContext, state: EventState, level: Level, message: str) -> Event:
@@ -166,50 +298,32 @@ class AlertState:
         since = None if state is EventState.FACT else self.since_step
         return Event(seen.record, seen.step, self.spec.id, self.spec.family, level, state, message, since_step=since)
 
+    def begin_anew(self, thresholds: Mapping[str, float], *, keeps_level: bool = False) -> None:
+        """Drop baselines and pending counts; an active alert stays until records clear it.
+
+        Args:
+            thresholds: by name.
+            keeps_level: the level before its onset still means something.
+        """
+        assert self.spec.detector is not None
+        is_firing = self.detector.is_firing
+        self.detector = self.spec.detector(thresholds)
+        self.detector.is_firing = is_firing
+        if not keeps_level:
+            self.standing = NOWHERE
+        self._lasting.clear()
+        self.is_idle = not self.is_firing
+
+    @property
+    def is_settled(self) -> bool:
+        """The metric stays at another level."""
+        return self.standing.settled is not None
+
     def is_shown(self, record: int) -> bool:
         """Whether the verdict is still visible after `record`."""
         if self.level <= OK:
             return False
         return self.recovered_step is None or record - self.recovered_record < SHOWN_RECORDS
-
-    def verdict(self, metric: str, key: str) -> Verdict:
-        """The alert in words; only meaningful while `is_shown`.
-
-        Args:
-            metric: canonical name of the metric it is about.
-            key: the trainer's key of that metric, or "".
-        """
-        spec, finding = self.spec, self.finding
-        return Verdict(
-            rule=spec.id,
-            title=spec.title,
-            family=spec.family,
-            group=spec.group.value,
-            level=self.level,
-            state=VerdictState.FIRING if self.recovered_step is None else VerdictState.RECOVERED,
-            metric=metric,
-            key=key,
-            since_step=self.since_step,
-            since_record=self.since_record,
-            headline=self.detector.headline(finding),
-            evidence=self.detector.evidence(finding, spec.evidence),
-            why=spec.why,
-            causes=spec.causes,
-            next=spec.next,
-            threshold=None if spec.measures else finding.threshold,
-            baseline=None if spec.measures else finding.baseline,
-            recovered_step=self.recovered_step,
-        )
-
-    def begin_anew(self, thresholds: Mapping[str, float]) -> None:
-        """Drop baselines and pending counts; an active alert stays until records clear it."""
-        assert self.spec.detector is not None
-        is_firing = self.detector.is_firing
-        self.detector = self.spec.detector(thresholds)
-        self.detector.is_firing = is_firing
-        for counter in self._counters.values():
-            counter.clear()
-        self.is_idle = not self.is_firing
 
     def clone(self) -> AlertState:
         """An independent copy: judging a record on it leaves this one as it was."""
@@ -217,7 +331,75 @@ class AlertState:
         for name in AlertState.__slots__:
             setattr(twin, name, getattr(self, name))
         twin.detector = self.detector.clone()
-        twin._recent = self._recent.copy()
-        twin._cool = self._cool.copy()
-        twin._counters = {level: counter.clone() for level, counter in self._counters.items()}
+        twin._lasting, twin._cool = self._lasting.clone(), self._cool.copy()
+        if self.standing is not NOWHERE:
+            twin.standing = self.standing.clone()
         return twin
+
+
+def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
+    """The level that may be raised: INFO for a rule that has raised three alarms in this run (of CRIT, three)."""
+    if state.is_firing and state.level >= WARN and not state.is_settled and established <= state.worst:
+        return established
+    if state.spec.family in _NEVER_HELD:
+        return established
+    critical = context.raised.get((state.spec.id, CRIT), 0)
+    if established == CRIT and critical < MOST_ALARMS:
+        return CRIT
+    return WARN if critical + context.raised.get((state.spec.id, WARN), 0) < MOST_ALARMS else INFO
+
+
+def said(state: AlertState, finding: Finding) -> str:
+    """The rule's headline for a finding, without a baseline that is as bad as what it is compared with."""
+    shown = quoted(state.spec, finding)
+    return state.detector.headline(shown) + ("" if shown is finding else "; no healthy baseline")
+
+
+def sentence(state: AlertState, context: RuleContext) -> str:
+    """What an alert says at a record, with the value there where its finding is of an earlier one.
+
+    Args:
+        state: the alert.
+        context: the newest record.
+    """
+    if state.is_settled:
+        return state.standing.settled_words
+    text = said(state, state.finding)
+    if state.recovered_step is not None or state.finding_record >= context.observation.record:
+        return text
+    return text + state.standing.now_words(context.observation)
+
+
+def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:
+    """An alert in words; only meaningful while `is_shown`.
+
+    Args:
+        state: the alert.
+        metric: canonical name of the metric it is about.
+        key: the trainer's key of that metric, or "".
+        context: the newest record.
+    """
+    spec, finding = state.spec, quoted(state.spec, state.finding)
+    stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
+    return Verdict(
+        rule=spec.id,
+        title=spec.title,
+        family=spec.family,
+        group=spec.group.value,
+        level=state.level,
+        state=stands if state.recovered_step is None else VerdictState.RECOVERED,
+        metric=metric,
+        key=key,
+        since_step=state.since_step,
+        since_record=state.since_record,
+        headline=sentence(state, context),
+        evidence=state.detector.evidence(finding, spec.evidence),
+        why=spec.why,
+        causes=spec.causes,
+        next=spec.next,
+        threshold=None if spec.measures else finding.threshold,
+        baseline=None if spec.measures else finding.baseline,
+        recovered_step=state.recovered_step,
+        worst=state.worst,
+        settled=state.standing.settled,
+    )

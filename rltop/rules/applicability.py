@@ -11,6 +11,8 @@ from rltop.model import Algorithm, Traits
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _NO_ROLLOUTS = _PREFERENCE | {Algorithm.SFT}
 _NO_REWARD = _NO_ROLLOUTS | {Algorithm.DISTILL}
+_UNCLIPPED = frozenset({Algorithm.A2C, Algorithm.SAC, Algorithm.DQN})
+"""Classic RL without a trust region, and without groups."""
 
 
 def has_rollouts(algorithm: Algorithm, traits: Traits) -> bool:
@@ -25,7 +27,7 @@ def has_reward(algorithm: Algorithm, traits: Traits) -> bool:
 
 def has_trust_region(algorithm: Algorithm, traits: Traits) -> bool:
     """Updates are clipped against an older policy, and there is more than one of them per rollout."""
-    return has_rollouts(algorithm, traits) and traits.is_single_update is not True
+    return has_rollouts(algorithm, traits) and traits.is_single_update is not True and algorithm not in _UNCLIPPED
 
 
 def is_disaggregated(algorithm: Algorithm, traits: Traits) -> bool:
@@ -55,7 +57,7 @@ def has_critic(algorithm: Algorithm, traits: Traits) -> bool:
 
 def compares_groups(algorithm: Algorithm, traits: Traits) -> bool:
     """Advantages come from the other completions of the same prompt."""
-    return has_rollouts(algorithm, traits) and algorithm is not Algorithm.PPO
+    return has_rollouts(algorithm, traits) and algorithm is not Algorithm.PPO and algorithm not in _UNCLIPPED
 
 
 def is_preference(algorithm: Algorithm, traits: Traits) -> bool:

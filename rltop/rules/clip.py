@@ -36,12 +36,49 @@ _MIN_SAMPLES = 10
 _WINDOW = 50
 _SEQUENCE_CLIP = 0.03
 _SEQUENCE_KL = 1e-3
+_LATELY = 3
+_ASYNC = 3.0
+_FAMILIES = frozenset({"kl", "reward", "entropy"})
+"""Verdicts of these make clipping more than a number."""
 
 
 def _is_sequence_level(value: float, values: Mapping[str, float]) -> bool:
     """Much is clipped although the policy has hardly moved: sequence-level clipping (GSPO)."""
     step_kl = values.get("kl_old")
     return value > _SEQUENCE_CLIP and step_kl is not None and abs(step_kl) < _SEQUENCE_KL
+
+
+class _Consequences:
+    """Whether clipping comes with anything that a large update does.
+
+    A share alone says little: healthy runs clip 5 % at a step KL of 0.01 while they learn.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        self.kl, self.gradient = thresholds["kl"], thresholds["gradient"]
+        self.start = Frozen(skip=0, size=10, minimum=5)
+        self.lately = NOfMCounter(1, _LATELY)
+
+    def observe(self, context: RuleContext) -> bool:
+        """Take a record in; says whether it, or one of the two before, shows a consequence."""
+        values = context.values
+        norm, step_kl = values.get("grad_norm"), values.get("kl_old")
+        base = self.start.value
+        if norm is not None and not self.start.is_final:
+            self.start.push(norm)
+        is_steep = norm is not None and base is not None and norm > self.gradient * base > 0.0
+        line = self.kl * (_ASYNC if context.traits.is_async else 1.0)
+        is_far = step_kl is not None and abs(step_kl) > line
+        onsets = context.onsets
+        has_verdict = bool(onsets) and not _FAMILIES.isdisjoint(onsets)
+        return self.lately.push(is_steep or is_far or has_verdict)
+
+    def clone(self) -> _Consequences:
+        """An independent copy."""
+        twin = _Consequences.__new__(_Consequences)
+        twin.kl, twin.gradient, twin.start = self.kl, self.gradient, self.start.clone()
+        twin.lately = self.lately.clone()
+        return twin
 
 
 class _Clipped(Detector):
@@ -60,31 +97,57 @@ class TokenClip(_Clipped):
         super().__init__(thresholds)
         self.window = Window(_WINDOW)
         self.lowest = min(thresholds["rise_floor"], thresholds["warn"]) * RELEASE
+        self.consequences = _Consequences(thresholds)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Absolute thresholds from the first record; the ratio once ten are known."""
         value = context.values.get("clip_frac")
         if value is None:
             return None
-        window = self.window
+        window, is_harmful = self.window, self.consequences.observe(context)
         if value <= self.lowest:
             window.push(value)
             return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        return QUIET if _is_sequence_level(value, context.values) else self._against_lines(value, usual, known)
-
-    def _against_lines(self, value: float, usual: float, known: int) -> Finding:
-        factor = RELEASE if self.is_firing else 1.0
-        warn, crit = self.thresholds["warn"], self.thresholds["crit"]
-        if value > crit * factor:
-            return Finding(CRIT, value, usual, crit)
-        if value > warn * factor:
-            return Finding(WARN, value, usual, warn)
-        rise = self.thresholds["rise"] * usual
-        if known < _MIN_SAMPLES or not 0.0 < rise < value or value <= self.thresholds["rise_floor"]:
+        if _is_sequence_level(value, context.values):
             return QUIET
-        return Finding(WARN, value, usual, rise)
+        return self._against_lines(value, usual, known, is_harmful)
+
+    def _against_lines(self, value: float, usual: float, known: int, is_harmful: bool) -> Finding:
+        factor = RELEASE if self.is_firing else 1.0
+        for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
+            if value > self.thresholds[alone] * factor:
+                return Finding(level, value, usual, self.thresholds[alone])
+            if is_harmful and value > self.thresholds[name] * factor:
+                return Finding(level, value, usual, self.thresholds[name])
+        rise, warn = self.thresholds["rise"] * usual, self.thresholds["warn"]
+        if known >= _MIN_SAMPLES and 0.0 < rise < value and value > self.thresholds["rise_floor"]:
+            return Finding(WARN, value, usual, rise)
+        return Finding(INFO, value, usual, warn) if value > warn * factor else QUIET
+
+
+class ActionClip(_Clipped):
+    """O6e: share of a robot policy's actions whose update was clipped."""
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.consequences = _Consequences(thresholds)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Absolute thresholds, lower ones where the update shows consequences."""
+        value = context.values.get("clip_frac")
+        if value is None:
+            return None
+        is_harmful = self.consequences.observe(context)
+        factor = RELEASE if self.is_firing else 1.0
+        for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
+            if value > self.thresholds[alone] * factor:
+                return Finding(level, value, None, self.thresholds[alone])
+            if is_harmful and value > self.thresholds[name] * factor:
+                return Finding(level, value, None, self.thresholds[name])
+        warn = self.thresholds["warn"]
+        return Finding(INFO, value, None, warn) if value > warn * factor else QUIET
 
 
 class SequenceClip(_Clipped):
@@ -196,6 +259,7 @@ UPDATE_CAUSES = (
 """Likely causes of an update that is too large, likeliest first."""
 _NEXT = ("kl_old", "ratio_mean", "lr", "off_policy_kl", "staleness_mean", "grad_norm")
 _FIVE_OF_TEN = {level: NOfM(5, 10) for level in (INFO, WARN, CRIT)}
+_FOUR_OF_EIGHT = {level: NOfM(4, 8) for level in (INFO, WARN, CRIT)}
 _WHY = (
     "How often the update hits the trust-region bound; language models usually clip 0.1 to 1 % of tokens, "
     "not the textbook 10 to 30 %."
@@ -231,11 +295,22 @@ RULES = (
         group=Group.LEARNING,
         metrics=("clip_frac",),
         detector=TokenClip,
-        condition="5 of 10 records: above `warn`, or above `rise`× the baseline and `rise_floor`: WARN; above `crit`: "
-        "CRIT. Off with one update per rollout, where it is 0 by construction; records with sequence-level "
-        "clipping are left to O6g.",
-        thresholds={"warn": 0.05, "crit": 0.2, "rise": 10.0, "rise_floor": 0.02},
-        n_of_m=_FIVE_OF_TEN,
+        condition="4 of 8 records: above `rise`× the baseline and `rise_floor`, or above `alone_warn`, or above `warn` "
+        "with a consequence on this record or one of the two before (step KL above `kl`, three times that in "
+        "asynchronous training; gradient norm above `gradient`× run start; a verdict on KL, reward or entropy): WARN; "
+        "above `alone_crit`, or above `crit` with a consequence: CRIT; above `warn` alone: INFO. Off with one update "
+        "per rollout, where it is 0 by construction; records with sequence-level clipping are left to O6g.",
+        thresholds={
+            "warn": 0.05,
+            "crit": 0.2,
+            "rise": 10.0,
+            "rise_floor": 0.02,
+            "alone_warn": 0.2,
+            "alone_crit": 0.4,
+            "kl": 0.02,
+            "gradient": 3.0,
+        },
+        n_of_m=_FOUR_OF_EIGHT,
         applies=applicability.has_token_clip,
         evidence=EvidenceNames("clip_frac", "baseline", Unit.FRACTION),
         why=_WHY,
@@ -267,15 +342,20 @@ RULES = (
         family="clip",
         group=Group.LEARNING,
         metrics=("clip_frac",),
-        detector=lambda thresholds: Above(
-            thresholds,
-            metric="clip_frac",
-            text="clip fraction {value} (threshold {threshold})",
-            unit=Unit.FRACTION,
-        ),
-        condition="Embodied policies, 5 of 10 records: above `warn`: WARN; above `crit`: CRIT.",
-        thresholds={"warn": 0.3, "crit": 0.5},
-        n_of_m=_FIVE_OF_TEN,
+        detector=ActionClip,
+        condition="Embodied policies, 4 of 8 records: above `alone_warn`, or above `warn` with a consequence as of O6 "
+        "(`kl`, `gradient`): WARN; above `alone_crit`, or above `crit` with a consequence: CRIT; above `warn` alone: "
+        "INFO.",
+        thresholds={
+            "warn": 0.3,
+            "crit": 0.5,
+            "alone_warn": 0.6,
+            "alone_crit": 0.8,
+            "kl": 0.045,
+            "gradient": 3.0,
+        },
+        n_of_m=_FOUR_OF_EIGHT,
+        evidence=EvidenceNames("clip_frac", "", Unit.FRACTION),
         applies=applicability.is_embodied,
         why="Classic PPO clips a tenth to a quarter of its actions; beyond that most of the batch has no effect.",
         causes=UPDATE_CAUSES,

@@ -23,7 +23,8 @@ CHECKPOINT = "last checkpoint step"
 _MOVED = " from step"
 _HELD_STEPS = 256
 _HELD_CHECKPOINTS = 64
-_SAVE_SHARE = 0.01
+SAVE_SHARE = 0.01
+"""A step that spends this part of its time on a save has written a checkpoint."""
 _SILENT_RECORDS = 20
 
 _SYMPTOMS = (
@@ -104,7 +105,7 @@ class Collapse(Detector):
         seen, values = context.observation, context.values
         self.steps.append((context.record, seen.record, seen.step))
         save = values.get("time_save")
-        if save is not None and save > _SAVE_SHARE * values.get("time_step", 0.0):
+        if save is not None and save > SAVE_SHARE * values.get("time_step", 0.0):
             self.saved.append(seen.step)
         if self.is_firing and self._standing(context) >= self.thresholds["holds"]:
             return self.shown
@@ -199,9 +200,9 @@ class Collapse(Detector):
 class SilentFailure(Detector):
     """X2: the run keeps logging, and no update can change the policy any more.
 
-    Two of three must hold: no gradient, zero-variance groups, a reward that is
-    constant after having moved. A saturated task looks the same and is excluded,
-    and so is a reward that has never moved.
+    Two of three must hold: no gradient, zero-variance groups, a constant reward. A
+    saturated task looks the same and is excluded, and so is a reward above 0 that has
+    never moved; one that never was above 0 takes longer.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -217,16 +218,24 @@ class SilentFailure(Detector):
             self.recent.clear()
             return QUIET
         is_flat = reward.zero_share is not None and reward.zero_share >= self.thresholds["zero_share"]
-        if (norm is None and not is_flat) or reward.is_constant or reward.is_high or context.lr == 0.0:
+        is_idle = reward.is_constant and not self._is_dead(context)
+        if (norm is None and not is_flat) or is_idle or reward.is_high or context.lr == 0.0:
             self.recent.clear()
             return QUIET
         return self._signs(context, norm is not None, is_flat)
+
+    def _is_dead(self, context: RuleContext) -> bool:
+        """A reward that has never been above 0 is not distillation's where a learning rate and no teacher is logged."""
+        reward = context.reward
+        is_wanted = bool(context.lr) and "kl_teacher" not in context.values
+        return is_wanted and reward.usual <= 0.0 and reward.count > self.thresholds["unmoved"]
 
     def _signs(self, context: RuleContext, is_without_gradient: bool, is_flat: bool) -> Finding:
         reward, recent = context.reward, self.recent
         assert reward.value is not None
         recent.append(reward.value)
-        is_pinned = max(recent) - min(recent) < self.thresholds["pinned"] * (reward.top - reward.bottom)
+        reach = self.thresholds["pinned"] * (reward.top - reward.bottom)
+        is_pinned = reward.is_constant or max(recent) - min(recent) < reach
         signs = tuple(
             word
             for holds, word in (
@@ -337,8 +346,9 @@ RULES = (
         detector=SilentFailure,
         condition="20 records in a row without gradient (below `gradient`, where it is logged) and with either "
         "`zero_share` zero-variance groups or a reward that moves less than `pinned` of its range. Silent on a "
-        "saturated task, a reward that has never moved, and a learning rate of 0.",
-        thresholds={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02},
+        "saturated task and a learning rate of 0; a reward that has never moved is only judged where it is 0 or below, "
+        "after `unmoved` records, with a learning rate and no teacher.",
+        thresholds={"gradient": 1e-8, "zero_share": 0.99, "pinned": 0.02, "unmoved": 30},
         n_of_m={CRIT: NOfM(_SILENT_RECORDS, _SILENT_RECORDS), INFO: NOfM(_SILENT_RECORDS, _SILENT_RECORDS)},
         applies=applicability.has_reward,
         evidence=EvidenceNames("reward", "best reward", threshold=""),

@@ -8,19 +8,26 @@ up. Updated once per record before the rules are asked.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from rltop.model import Algorithm, Event, EventState, Level, Observation, Traits
+from rltop.rules.evaluations import evaluations
 from rltop.rules.phase import PhaseTrack
 from rltop.stats.rolling import Window, mean_and_error
 
+HELD_RECORDS = 128
+"""Records kept of a segment: those behind a frozen level, and the longest time from an onset to its alert."""
 FLAT_REWARD_STD = 1e-6
 """Below this the rewards of a group are equal up to rounding (a constant reward is rarely exactly 0 in float32)."""
 SOLVED_SHARE = 0.97
 SOLVED_ZERO_STD = 0.8
 _CONSTANT = 1e-9
 _ENDING = 0.05
+_SHARES_OF_FEW = frozenset({0.0, 0.5, 1.0})
+_FLIPS, _MANY = 3, 1_000_000_000
+"""Times that a batch became flat and had not been: of many groups that is no chance."""
 _ALL, _SOME, _FAR = 0.99, 0.5, 0.3
 """Zero-variance groups: all, not yet most; and the part of the reward's range that is no step of learning."""
 
@@ -29,7 +36,7 @@ class RewardTrack:
     """How the reward of a segment has moved so far.
 
     The reward is the raw score where it is logged, because `reward_mean` may
-    contain the KL penalty.
+    contain the KL penalty; the success rate (accuracy) where neither is.
 
     Attributes:
         value: reward of this record, or None.
@@ -40,17 +47,22 @@ class RewardTrack:
         start: `usual` when it first covered five records.
         top, bottom: extremes of single records.
         count: records with a reward.
+        has_few_groups: a batch is one prompt group or two: all of it scores the same every so often, by chance.
+        is_reward: a reward was logged, so that a success rate does not stand in for it.
         is_sudden: from one record to the next every completion scores the same, at another level than
             before: not a saturated task, for that shows in some groups first.
     """
 
     __slots__ = (
+        "_flips",
         "_last",
         "_window",
         "before",
         "best",
         "bottom",
         "count",
+        "has_few_groups",
+        "is_reward",
         "is_sudden",
         "start",
         "top",
@@ -69,13 +81,19 @@ class RewardTrack:
         self.top = float("-inf")
         self.bottom = float("inf")
         self.count = 0
-        self.is_sudden = False
+        self.is_sudden = self.has_few_groups = False
+        self._flips = 0
+        self.is_reward = False
 
     def observe(self, values: Mapping[str, float]) -> None:
         """Take the reward of a record in, if it has one."""
         value = values.get("score_mean")
         if value is None:
             value = values.get("reward_mean")
+        if value is None:
+            value = None if self.is_reward else values.get("success_frac")
+        elif not self.is_reward:
+            self._begin_with_reward()
         self.value = value
         if value is None:
             return
@@ -95,16 +113,40 @@ class RewardTrack:
             self.best = usual
         elif usual < self.worst:
             self.worst = usual
+        self._note_spread(value, last, values)
+
+    def _note_spread(self, value: float, last: float, values: Mapping[str, float]) -> None:
+        """How many groups have zero variance, and whether that came from one record to the next."""
         std, known = values.get("reward_std"), self.zero_share
         if std is not None and std < FLAT_REWARD_STD:
             self.zero_share = 1.0
         else:
             self.zero_share = values.get("zero_std_frac", 0.0 if std is not None else None)
         share = self.zero_share
+        if share is not None and share != known:
+            self._note_groups(share)
         if share is None or share < _ALL:
             self.is_sudden = False
         elif known is not None and known < _SOME:
             self.is_sudden = abs(value - last) > _FAR * (self.top - self.bottom)
+
+    def _note_groups(self, share: float) -> None:
+        """The shares of one or two groups are 0, a half and 1, and all of a batch is flat again and again."""
+        if share not in _SHARES_OF_FEW:
+            self._flips = -_MANY
+        self._flips += share == 1.0
+        self.has_few_groups = self._flips >= _FLIPS
+
+    @property
+    def has_many_groups(self) -> bool:
+        """A share of zero-variance groups was seen that one or two groups cannot have."""
+        return self._flips < 0
+
+    def _begin_with_reward(self) -> None:
+        """The first reward: a success rate that stood in for it so far is on another scale."""
+        if self.count:
+            self.__init__()  # type: ignore[misc]
+        self.is_reward = True
 
     @property
     def is_constant(self) -> bool:
@@ -155,12 +197,12 @@ class RewardTrack:
     @property
     def is_improving(self) -> bool:
         """The median reward is above the start by a tenth of the range seen."""
-        return self.usual - self.start > 0.1 * (self.top - self.bottom)
+        return self.count > 0 and self.usual - self.start > 0.1 * (self.top - self.bottom)
 
     @property
     def has_gained(self) -> bool:
         """The same by a quarter of the range: what wobbles only does so once in ten times, and not once in three."""
-        return self.usual - self.start > 0.25 * (self.top - self.bottom)
+        return self.count > 0 and self.usual - self.start > 0.25 * (self.top - self.bottom)
 
     def clone(self) -> RewardTrack:
         """An independent copy."""
@@ -169,6 +211,10 @@ class RewardTrack:
             setattr(twin, name, getattr(self, name))
         twin._window = self._window.clone()
         return twin
+
+
+ILL = frozenset({"entropy", "gradient", "nonfinite"})
+"""Beside verdicts of these families nothing is a new phase."""
 
 
 class Onset(NamedTuple):
@@ -199,10 +245,13 @@ class RuleContext:
         phase: whether a new phase of the run was recognised on this record.
         alarms: family → record of the segment in which a verdict of it last began or got worse.
         onsets: family → where the oldest of its active verdicts, at WARN or above, began.
+        recent: the newest records, this one included.
+        raised: rule and level → how many alarms the run has had, restarts included.
         algorithm, traits, group_size: what kind of run it is.
     """
 
     __slots__ = (
+        "_evaluations",
         "alarms",
         "algorithm",
         "group_size",
@@ -211,6 +260,8 @@ class RuleContext:
         "observation",
         "onsets",
         "phase",
+        "raised",
+        "recent",
         "record",
         "reward",
         "top_lr",
@@ -233,10 +284,13 @@ class RuleContext:
         self.phase = PhaseTrack()
         self.alarms: dict[str, int] = {}
         self.onsets: dict[str, Onset] = {}
+        self.recent: deque[Observation] = deque(maxlen=HELD_RECORDS)
+        self.raised: dict[tuple[str, Level], int] = {}
         self.record = 0
         self.lr: float | None = None
         self.top_lr = 0.0
         self.is_lr_rising = False
+        self._evaluations: Mapping[str, float] | None = None
         self.observation: Observation
         self.values: Mapping[str, float] = {}
 
@@ -244,9 +298,13 @@ class RuleContext:
         """Move on to the next record."""
         self.observation = observation
         self.values = values = observation.values
+        self._evaluations = None
         self.record += 1
+        self.recent.append(observation)
         self.reward.observe(values)
         self.phase.observe(values)
+        if self.phase.moves and not ILL.isdisjoint(self.onsets):
+            self.phase.moves = ()
         if self.phase.moves:
             # Another task has another range: what the reward was says nothing about what it should be.
             self.reward = RewardTrack()
@@ -258,6 +316,13 @@ class RuleContext:
             self.lr = lr
             self.top_lr = max(self.top_lr, lr)
 
+    @property
+    def evaluations(self) -> Mapping[str, float]:
+        """Score of this record's evaluations by source, worked out when it is asked for."""
+        if self._evaluations is None:
+            self._evaluations = evaluations(self.observation)
+        return self._evaluations
+
     def note(self, event: Event, since_record: int, since_step: int) -> None:
         """Remember which families are active and since when, from WARN on, for composite rules.
 
@@ -266,11 +331,15 @@ class RuleContext:
             since_record: the number in the run, not in the segment, of the record where the alert began.
             since_step: its step.
         """
-        if event.level < Level.WARN or event.state is EventState.FACT:
+        if event.state is EventState.FACT:
             return
-        if event.state is EventState.RECOVERED:
+        if event.state is EventState.RECOVERED or event.level < Level.WARN:
+            # Also one that has settled at a harmless level: it no longer counts as a symptom.
             self.forget(event)
+        if not event.is_alarm:
             return
+        whose = (event.rule, event.level)
+        self.raised[whose] = self.raised.get(whose, 0) + 1
         self.alarms[event.family] = self.record
         # Records are counted in the segment here, in the run there.
         began = self.record - (event.record - since_record)
@@ -295,6 +364,7 @@ class RuleContext:
         self.phase = PhaseTrack()
         self.alarms = {}
         self.onsets = {}
+        self.recent.clear()
         self.record = 0
         self.lr = None
         self.top_lr = 0.0
@@ -305,6 +375,7 @@ class RuleContext:
         twin = RuleContext(self.algorithm, self.traits, self.group_size)
         twin.reward, twin.alarms, twin.onsets = self.reward.clone(), self.alarms.copy(), self.onsets.copy()
         twin.phase, twin.top_lr = self.phase.clone(), self.top_lr
+        twin.recent, twin.raised = self.recent.copy(), self.raised.copy()
         twin.record, twin.lr, twin.is_lr_rising = self.record, self.lr, self.is_lr_rising
         if self.record:
             twin.observation, twin.values = self.observation, self.values

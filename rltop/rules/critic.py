@@ -5,15 +5,62 @@ Critics start badly on every run: no rule here fires before they have had time.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
 from rltop.rules import applicability
-from rltop.rules.context import RuleContext
+from rltop.rules.context import RewardTrack, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import number, percent
 
+
+class Returns:
+    """What is known of the variance of the returns: a value function explains it, or there is nothing to explain.
+
+    Attributes:
+        start: value loss at run start, or None.
+    """
+
+    def __init__(self) -> None:
+        self.start: float | None = None
+        self._first = Frozen(skip=0, size=5, minimum=3)
+        self._lately = Window(_MIN_SAMPLES)
+
+    def observe(self, values: Mapping[str, float], reward: RewardTrack) -> None:
+        """Take a record in."""
+        loss = values.get("value_loss")
+        if loss is not None and not self._first.is_final:
+            self._first.push(loss)
+            self.start = self._first.value
+        returned = values.get("return_mean", reward.value)
+        if returned is not None:
+            self._lately.push(returned)
+
+    def has_none(self, values: Mapping[str, float], reward: RewardTrack) -> bool:
+        """Returns hardly vary any more: the reward is at its top, or the value loss a trifle of what it was."""
+        loss = values.get("value_loss")
+        if loss is not None and (loss < _TINY or (self.start is not None and loss < _TRIFLE * self.start)):
+            return True
+        return reward.is_solved or reward.is_high
+
+    def largest(self, values: Mapping[str, float], reward: RewardTrack) -> float:
+        """An upper bound of the variance, from the range of rewards and returns so far, and their deviation."""
+        lately = self._lately
+        reach = lately.high - lately.low if lately.count else 0.0
+        if reward.count:
+            reach = max(reach, reward.top - reward.bottom)
+        return max(reach, values.get("reward_std", 0.0)) ** 2
+
+    def clone(self) -> Returns:
+        """An independent copy."""
+        twin = Returns.__new__(Returns)
+        twin.start, twin._first, twin._lately = self.start, self._first.clone(), self._lately.clone()
+        return twin
+
+
+_TINY, _TRIFLE = 1e-5, 1e-3
 _MIN_SAMPLES = 20
 _FEW = 8
 _EVERY = 5
@@ -26,6 +73,7 @@ class ExplainedVariance(Detector):
         super().__init__(thresholds)
         self.window = Window(10)
         self.best = float("-inf")
+        self.returns = Returns()
 
     def detect(self, context: RuleContext) -> Finding | None:
         """After the critic's first `wait` records."""
@@ -34,6 +82,7 @@ class ExplainedVariance(Detector):
             return None
         window, thresholds = self.window, self.thresholds
         window.push(value)
+        self.returns.observe(context.values, context.reward)
         if context.record <= thresholds["wait"]:
             return QUIET
         usual = window.median
@@ -41,10 +90,17 @@ class ExplainedVariance(Detector):
         if is_fine and (usual <= self.best or context.record % _EVERY):
             return QUIET
         self.best = max(self.best, usual)
+        return QUIET if self.returns.has_none(context.values, context.reward) else self._judge(value, usual, context)
+
+    def _judge(self, value: float, usual: float, context: RuleContext) -> Finding:
+        thresholds = self.thresholds
+        # A policy that learns all the same has a critic that is good enough.
+        worst = INFO if context.reward.has_gained else CRIT
         if value < thresholds["warn"]:
-            return Finding(CRIT if value < thresholds["crit"] else WARN, value, self.best, thresholds["warn"])
+            level = CRIT if value < thresholds["crit"] else WARN
+            return Finding(min(level, worst), value, self.best, thresholds["warn"])
         if self.best > thresholds["good"] and usual < thresholds["lost"]:
-            return Finding(WARN, value, self.best, thresholds["lost"])
+            return Finding(min(WARN, worst), value, self.best, thresholds["lost"])
         return QUIET
 
     def headline(self, finding: Finding) -> str:
@@ -59,13 +115,17 @@ class ValueLossJump(Detector):
         super().__init__(thresholds)
         self.window = Window(50)
         self.start = Frozen(skip=0, size=5, minimum=3)
+        self.returns = Returns()
+        self.explained = Window(50)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Against the 50 records before, and never below a part of the start."""
+        """Against the 50 records before, and never below a part of the start, nor below what returns may vary."""
         value = context.values.get("value_loss")
         if value is None:
             return None
         window = self.window
+        self.returns.observe(context.values, context.reward)
+        is_worse = self._explains_less(context.values.get("explained_var"))
         self.start.push(value)
         base, known = window.median, window.count
         window.push(value)
@@ -73,8 +133,20 @@ class ValueLossJump(Detector):
         base = max(base, self.thresholds["start_share"] * (self.start.value or 0.0))
         if known < _FEW or base <= 0.0 or value <= self.thresholds["warn"] * base:
             return QUIET
+        if is_worse is False:
+            return QUIET
+        if is_worse is None and value <= self.returns.largest(context.values, context.reward):
+            return QUIET
         level = CRIT if value > self.thresholds["crit"] * base else WARN
         return Finding(level, value, base, self.thresholds["warn"] * base)
+
+    def _explains_less(self, value: float | None) -> bool | None:
+        """Whether the explained variance has fallen by `fall`, or below 0; None where it is not logged."""
+        if value is None:
+            return None
+        usual = self.explained.median
+        self.explained.push(value)
+        return value < min(0.0, usual) or value < usual - self.thresholds["fall"]
 
     def headline(self, finding: Finding) -> str:
         """Now and baseline."""
@@ -88,10 +160,13 @@ class NotLearning(Detector):
         super().__init__(thresholds)
         self.start = Frozen(skip=3, size=20)
         self.recent: deque[float] = deque(maxlen=_MIN_SAMPLES)
+        self.explained = Window(_MIN_SAMPLES)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A critic that explains the returns is done learning."""
-        value = context.values.get("value_loss")
+        value, explained = context.values.get("value_loss"), context.values.get("explained_var")
+        if explained is not None:
+            self.explained.push(explained)
         if value is None:
             return None
         if not self.start.is_final:
@@ -102,16 +177,59 @@ class NotLearning(Detector):
             return None
         line = self.thresholds["share"] * base
         level = median_of(list(self.recent))
-        if level < line:
+        if level < line or level < _TINY:
             return QUIET
-        explained = context.values.get("explained_var")
-        if explained is None:
+        reward = context.reward
+        is_blind = self.explained.count == _MIN_SAMPLES and abs(self.explained.median) < self.thresholds["blind"]
+        if explained is None or ((reward.has_gained or reward.is_high) and not is_blind):
+            # Returns that grow leave more to explain.
             return Finding(INFO, level, base, line)
         return Finding(WARN, level, base, line) if explained < self.thresholds["explained"] else QUIET
 
     def headline(self, finding: Finding) -> str:
         """Level and start."""
         return f"value loss {number(finding.value)} ({number(finding.baseline or 0)} at run start): critic not learning"
+
+
+class ValueLossVanished(Detector):
+    """C6: value loss near 0 although the returns still vary: the critic is not trained on them any more."""
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.start = Frozen(skip=3, size=20)
+        self.line = 0.0
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Against run start; a critic that explains its returns, or has none left to explain, is done."""
+        value = context.values.get("value_loss")
+        if value is None:
+            return None
+        if not self.start.is_final:
+            self.start.push(abs(value))
+            self.line = self.thresholds["warn"] * (self.start.value or 0.0)
+            return QUIET
+        line = self.line / math.sqrt(self.thresholds["warn"]) if self.is_firing else self.line
+        if abs(value) >= line or self._is_done(context):
+            return QUIET
+        return Finding(WARN if self._returns_vary(abs(value), context) else INFO, value, self.start.value, self.line)
+
+    def _is_done(self, context: RuleContext) -> bool:
+        reward = context.reward
+        if not reward.count or reward.is_constant or reward.is_high or reward.is_solved:
+            return True
+        return context.values.get("explained_var", 0.0) >= self.thresholds["good"]
+
+    def _returns_vary(self, value: float, context: RuleContext) -> bool:
+        """Logged: a spread of rewards far above the error, or an explained variance that denies the fit."""
+        values = context.values
+        explained, spread = values.get("explained_var"), values.get("reward_std")
+        if explained is not None:
+            return explained < self.thresholds["explained"]
+        return spread is not None and value < self.thresholds["part"] * spread * spread
+
+    def headline(self, finding: Finding) -> str:
+        """Start and now."""
+        return f"value loss {number(finding.baseline or 0)} → {number(finding.value)} although rewards still vary"
 
 
 class ValueDrift(Detector):
@@ -180,7 +298,8 @@ RULES = (
         detector=ExplainedVariance,
         condition="After `wait` records: below `warn` in 10 of 15: WARN; below `crit` in 5 of 10: CRIT; from "
         "above `good` to below "
-        "`lost`: WARN.",
+        "`lost`: WARN. Silent where returns hardly vary (reward at its top, value loss below 1e-5 or a thousandth of "
+        "run start); INFO where the reward has risen by a quarter of its range.",
         thresholds={"wait": 30, "warn": 0.0, "crit": -1.0, "good": 0.5, "lost": 0.2},
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 10)},
         warm_up=30,
@@ -199,8 +318,9 @@ RULES = (
         detector=ValueLossJump,
         condition="Above `warn`× the median of the 50 records before (at least `start_share` of run start) in 3 "
         "of 5: WARN; above "
-        "`crit`×: CRIT.",
-        thresholds={"warn": 10.0, "crit": 100.0, "start_share": 0.05},
+        "`crit`×: CRIT. The explained variance must be below 0, or lower by `fall` than its median; where it is not "
+        "logged, the value loss above the square of the range of rewards and returns.",
+        thresholds={"warn": 10.0, "crit": 100.0, "start_share": 0.05, "fall": 0.3},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         warm_up=_FEW,
         applies=applicability.has_critic,
@@ -218,8 +338,8 @@ RULES = (
         detector=NotLearning,
         condition="After `wait` records: median of 20 at `share` of run start (records 4 to 23) or above, while the "
         "explained variance is below `explained`, in 3 of 4 checks, one every five records: WARN; INFO where that is "
-        "not logged.",
-        thresholds={"wait": 100, "share": 0.9, "explained": 0.2},
+        "not logged, or the reward has risen by a quarter of its range, unless its median of 20 is `blind` at most.",
+        thresholds={"wait": 100, "share": 0.9, "explained": 0.2, "blind": 0.005},
         n_of_m={INFO: NOfM(3, 4), WARN: NOfM(3, 4)},
         warm_up=100,
         applies=applicability.has_critic,
@@ -227,6 +347,26 @@ RULES = (
         causes=("critic learning rate too low", "reward scale", "a wrong mask", "critic too small"),
         next=("explained_var", "lr_critic", "return_mean", "value_mean", "clip_frac_value"),
         sources="published veRL PPO runs fall from 1.3 to 16 to about 0.1 within 50 steps; the share is judgement.",
+    ),
+    RuleSpec(
+        id="C6",
+        title="value loss vanished",
+        family="critic",
+        group=Group.LEARNING,
+        metrics=("value_loss",),
+        detector=ValueLossVanished,
+        condition="Value loss below `warn` of run start (records 4 to 23) in 10 of 10 records while the reward "
+        "neither is at its top nor constant and the explained variance is not above `good`: INFO; WARN where the "
+        "explained variance is below `explained`, or the loss below `part` of the variance of the rewards. It ends "
+        "above sqrt(`warn`) of run start.",
+        thresholds={"warn": 1e-3, "good": 0.8, "explained": 0.2, "part": 1e-3},
+        n_of_m={INFO: NOfM(10, 10), WARN: NOfM(10, 10)},
+        warm_up=30,
+        applies=applicability.has_critic,
+        why="No critic fits returns that vary to a thousandth: its targets are constant, masked, or its own output.",
+        causes=("value targets computed from the values", "a mask that is empty", "returns clipped or overwritten"),
+        next=("explained_var", "return_mean", "value_mean", "reward_std", "adv_max"),
+        sources="published veRL PPO runs end at 0.06 to 0.14; classic control may fall by 1e4, hence INFO.",
     ),
     RuleSpec(
         id="C4",

@@ -15,9 +15,12 @@ from collections.abc import Sequence
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Event, EventState, Level, Observation, Verdict
-from rltop.rules import profiles, registry
-from rltop.rules.alert_state import AlertState
+from rltop.rules import facts, profiles, registry
+from rltop.rules.advice import advise
+from rltop.rules.alert_state import AlertState, verdict_of
+from rltop.rules.collapse import SAVE_SHARE
 from rltop.rules.context import RuleContext
+from rltop.rules.incidents import Incidents
 from rltop.rules.options import EngineOptions
 from rltop.rules.rule import QUIET, RuleSpec
 from rltop.stats.crossing import Crossing
@@ -25,6 +28,7 @@ from rltop.stats.crossing import Crossing
 WARM_UP_RECORDS = 30
 """Records after which the run-start baselines are final."""
 RESTART_RULE = "L6"
+_HELD_CHECKPOINTS = 64
 _TWO_WRITERS = "two writers in one file: steps go back and forth every few rows; give each writer its own file"
 
 
@@ -49,8 +53,11 @@ class Engine:
         self.events: list[Event] = []
         self.profiles = profiles.active(identity, self.options.profiles)
         self._has_told = not self.profiles
+        self._dropped_told = 0
         self._muted: set[str] = set()
         self._checkpoints: tuple[int, ...] = ()
+        self._saved: tuple[int, ...] = ()
+        self._incidents = Incidents()
         self._context = RuleContext(identity.algorithm, identity.traits, self._group_size(identity))
         self._segment: int | None = None
         self._crossing = Crossing()
@@ -99,45 +106,58 @@ class Engine:
             if self._segment is not None:
                 happened = self.restart(observation)
             self._segment = observation.segment
-        if not self._has_told:
+        if not self._has_told or len(self.identity.refused) > self._dropped_told:
             happened += self._tell(observation)
         context = self._context
         context.advance(observation)
+        self._note_save(observation)
         if context.phase.moves:
-            self._begin_anew()
+            happened += self._begin_anew()
         for state in self._logged:
             event = state.observe(context)
             if event is not None:
-                metric, key = self._subject(state)
-                event = event._replace(metric=metric, key=key)
-                happened.append(event)
-                self._note(event, state)
+                happened.append(self._note(event, state))
         return happened
 
     def _observe_late(self, observation: Observation) -> list[Event]:
         """Pass a row to the rules that take late ones; no other rule sees it."""
-        happened = [] if self._has_told else self._tell(observation)
+        is_told = self._has_told and len(self.identity.refused) == self._dropped_told
+        happened = [] if is_told else self._tell(observation)
         context = self._context.clone()
         context.observation, context.values = observation, observation.values
         for state in self._logged:
             event = state.observe(context) if state.spec.accepts_late else None
             if event is not None:
-                happened.append(event)
-                self._note(event, state)
+                happened.append(self._note(event, state))
         return happened
 
-    def _begin_anew(self) -> None:
-        """A new phase: baselines from before it no longer apply."""
+    def _note_save(self, observation: Observation) -> None:
+        """Remember the steps that took the time to write a checkpoint."""
+        save = observation.values.get("time_save")
+        if save is not None and save > SAVE_SHARE * observation.values.get("time_step", 0.0):
+            self._saved = (*self._saved[1 - _HELD_CHECKPOINTS :], observation.step)
+
+    def _begin_anew(self) -> list[Event]:
+        """A new phase: baselines from before it no longer apply, and nothing is settled any more."""
+        happened = []
         for state in self._logged:
+            if state.is_settled:
+                happened.append(self._note(state.recover(self._context, "; a new phase began"), state))
             if state.spec.resets_on_phase:
                 state.begin_anew(self.options.thresholds(state.spec.id))
+        return happened
 
     def _tell(self, observation: Observation) -> list[Event]:
-        """Log once which profiles' thresholds apply: they never change silently."""
+        """Log once which profiles' thresholds apply, and which guesses were given up: neither changes silently."""
+        told: list[Event] = []
+        if not self._has_told and self.options.is_enabled(profiles.RULE, self._names()):
+            told += [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in self.profiles]
         self._has_told = True
-        if not self.options.is_enabled(profiles.RULE, self._names()):
-            return []
-        told = [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in self.profiles]
+        new, self._dropped_told = self.identity.refused[self._dropped_told :], len(self.identity.refused)
+        if self.options.is_enabled(facts.IMPOSSIBLE, self._names()):
+            told += [
+                _fact(observation, facts.IMPOSSIBLE, facts.not_that(one.key, one.metric, one.value)) for one in new
+            ]
         self.events += told
         return told
 
@@ -148,10 +168,17 @@ class Engine:
             return self.identity.subject(state.spec.metrics)
         return self.identity.subject((subject.metric, *state.spec.metrics), subject.instance)
 
-    def _note(self, event: Event, state: AlertState) -> None:
-        """Log a transition, and remember which families are active and since when, for composite rules."""
+    def _note(self, event: Event, state: AlertState) -> Event:
+        """Log a transition with its subject and its incident, and remember it for composite rules."""
+        metric, key = self._subject(state)
+        if event.is_alarm:
+            if not state.incident:
+                state.incident = self._incidents.join(state.spec.id, state.since_record, state.since_step)
+            event = event._replace(incident=state.incident)
+        event = event._replace(metric=metric, key=key)
         self.events.append(event)
         self._context.note(event, state.since_record, state.since_step)
+        return event
 
     def after(self, observation: Observation) -> Engine:
         """A copy that has judged `observation`, for a look at the open step; its events are those that this caused."""
@@ -167,18 +194,30 @@ class Engine:
         """
         happened = []
         was_crossing = self._crossing.is_certain
-        is_crossing = self._crossing.note(observation.step, self._context.record)
+        is_crossing = self._crossing.note(observation.step, self._context.record - 1)
         # Two writers are reported once.
         if not (is_crossing and was_crossing) and self.options.is_enabled(RESTART_RULE, self._names()):
             message = _TWO_WRITERS if is_crossing else _restart_message(self._context, observation)
             happened.append(_fact(observation, RESTART_RULE, message))
         ended = self._context.clone()
         ended.observation = observation
-        happened += [state.recover(ended) for state in self._states if state.is_firing]
+        # What was before an onset that the run has passed still says whether the metric comes back.
+        kept = {
+            state.spec.id: state
+            for state in self._states
+            if state.is_firing and state.standing.has_level and observation.step > state.since_step
+        }
+        happened += [
+            state.recover(ended, "; left behind by a restart")
+            for state in self._states
+            if state.is_firing and state.spec.id not in kept
+        ]
         self.events += happened
         self._context.restart()
         self._segment = observation.segment
-        self._states = self._all_fresh()
+        for name, state in kept.items():
+            state.begin_anew(self.options.thresholds(name, self._names()), keeps_level=True)
+        self._states = [kept.get(state.spec.id, state) for state in self._all_fresh()]
         self._select()
         return happened
 
@@ -203,6 +242,8 @@ class Engine:
     def _stays(self, spec: RuleSpec, before: Sequence[profiles.ActiveProfile]) -> bool:
         """Whether a rule goes on with its state: it applies, and its thresholds have not moved."""
         if not self._applies(spec):
+            return False
+        if not spec.runs_always and not any(name in self.identity.signals for name in spec.metrics):
             return False
         if before == self.profiles:
             return True
@@ -243,16 +284,33 @@ class Engine:
     @property
     def verdicts(self) -> list[Verdict]:
         """What fires, then what recovered lately, without what is muted; worst first, oldest first among equals."""
+        return self._shown(is_muted=False)
+
+    @property
+    def muted_verdicts(self) -> list[Verdict]:
+        """Those that `verdicts` leaves out because their rule is muted, in the same order."""
+        return self._shown(is_muted=True) if self._muted else []
+
+    def _shown(self, *, is_muted: bool) -> list[Verdict]:
         if self._context.record == 0:
             return []
         record = self._context.observation.record
         shown = [
-            state.verdict(*self._subject(state))
+            self._verdict(state)
             for state in self._states
-            if state.spec.id not in self._muted and state.is_shown(record)
+            if (state.spec.id in self._muted) is is_muted and state.is_shown(record)
         ]
         shown.sort(key=lambda v: (*v.urgency, v.since_record))
         return shown
+
+    def _verdict(self, state: AlertState) -> Verdict:
+        found = verdict_of(state, *self._subject(state), self._context)
+        found = found._replace(incident=self._incidents.get(state.incident))
+        return advise(found, self.checkpoint_before(state.since_step))
+
+    def checkpoint_before(self, step: int) -> int | None:
+        """The last checkpoint before a step that the log or the disk shows, or None."""
+        return max((saved for saved in (*self._saved, *self._checkpoints) if saved < step), default=None)
 
     @property
     def active(self) -> Sequence[RuleSpec]:
@@ -269,9 +327,10 @@ class Engine:
         """An independent copy of the state; the event log of the copy begins empty."""
         twin = Engine.__new__(Engine)
         twin.identity, twin.options, twin.events = self.identity, self.options, []
-        twin.profiles, twin._has_told = self.profiles, True
+        twin.profiles, twin._has_told, twin._dropped_told = self.profiles, True, self._dropped_told
         twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
         twin._context = self._context.clone()
+        twin._incidents, twin._saved = self._incidents.clone(), self._saved
         twin._segment, twin._crossing = self._segment, self._crossing.clone()
         logged = set(map(id, self._logged))
         # A rule that is never asked never changes.

@@ -8,17 +8,22 @@ it costs something.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 
 from rltop.model import Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
-from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
+_LEVEL = 10
+_SPREAD_OVER = 51
+"""The record and the fifty before it."""
 
 
 class EntropyCrash(Detector):
@@ -27,6 +32,7 @@ class EntropyCrash(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.window = Window(20)
+        self.before: deque[float] = deque(maxlen=_SPREAD_OVER)
         self.warn, self.crit, self.floor = thresholds["warn"], thresholds["crit"], thresholds["floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -34,19 +40,49 @@ class EntropyCrash(Detector):
         value = context.values.get("entropy")
         if value is None:
             return None
-        window = self.window
+        window, before = self.window, self.before
         usual, known = window.median, window.count
         window.push(value)
+        before.append(value)
         if known < _MIN_SAMPLES or value >= self.warn * usual or usual <= self.floor:
+            return QUIET
+        if context.reward.has_few_groups:
+            usual, value, low = self._levels()
+            if value >= min(self.warn * usual, low) or usual <= self.floor:
+                return QUIET
+        if not self._is_beyond_noise(value, usual):
             return QUIET
         level = CRIT if value < self.crit * usual else WARN
         if context.reward.is_solved or not applicability.has_rollouts(context.algorithm, context.traits):
             level = INFO
         return Finding(level, value, usual, self.warn * usual)
 
+    def _levels(self) -> tuple[float, float, float]:
+        """Median of the records before the last ten, that of the last ten, and the lowest tenth of those before."""
+        held = list(self.before)
+        earlier = sorted(held[:-_LEVEL]) or [0.0]
+        return median_of(earlier), median_of(held[-_LEVEL:]), earlier[len(earlier) // 10]
+
+    def _is_beyond_noise(self, value: float, usual: float) -> bool:
+        """The fall of ln entropy against its robust spread over the records before."""
+        if value <= 0.0:
+            return min(self.before) >= 0.0
+        logs = [math.log(one) for one in list(self.before)[:-1] if one > 0.0]
+        return math.log(usual / value) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
+
     def headline(self, finding: Finding) -> str:
         """Before and after."""
         return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token within a few records"
+
+
+def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: float) -> bool:
+    """The fall of ln entropy against how far it jumps between records: batches of one prompt differ by 100 times."""
+    if value <= 0.0:
+        return True
+    held = [one for row in context.recent if (one := row.values.get("entropy", 0.0)) > 0.0]
+    jumps = [math.log(after / before) for before, after in pairwise(held)]
+    noise = MAD_TO_SIGMA * mad_of(jumps) / math.sqrt(2.0) if jumps else 0.0
+    return math.log(base / value) > sigmas * noise
 
 
 class EarlyCollapse(Detector):
@@ -82,7 +118,8 @@ class EarlyCollapse(Detector):
         is_fast = context.observation.step - self.first_step <= self.thresholds["fast"]
         if context.reward.is_solved or not (is_fast or self._has_bought_nothing(context, spread)):
             return QUIET
-        return Finding(WARN, value, base, line)
+        is_real = _is_beyond_jumps(context, value, base, self.thresholds["sigmas"])
+        return Finding(WARN, value, base, line) if is_real else QUIET
 
     def _has_bought_nothing(self, context: RuleContext, spread: float | None) -> bool:
         """The reward has not improved, and the reward variance within groups is falling."""
@@ -108,6 +145,7 @@ class EntropySurge(Detector):
         super().__init__(thresholds)
         self.window = Window(50)
         self.lengths: deque[float] = deque(maxlen=50)
+        self.truncated: deque[float] = deque(maxlen=50)
         self.jump, self.floor = thresholds["jump"], thresholds["jump_floor"]
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -118,15 +156,27 @@ class EntropySurge(Detector):
         window, length = self.window, context.values.get("response_len_mean")
         usual = window.median
         is_jump = window.count >= _MIN_SAMPLES and value > self.floor and value > self.jump * usual
+        is_jump = is_jump and self._is_beyond_noise(value, usual)
         usual_length = median_of(list(self.lengths)) if is_jump and self.lengths else 0.0
         window.push(value)
         if length is not None:
             self.lengths.append(length)
+        cut = context.values.get("truncated_frac")
+        usual_cut = median_of(list(self.truncated)) if is_jump and self.truncated else 0.0
+        if cut is not None:
+            self.truncated.append(cut)
         if not is_jump:
             return QUIET
         is_longer = length is not None and usual_length > 0.0 and length > self.thresholds["longer"] * usual_length
-        is_cut = context.values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
+        is_cut = cut is not None and cut > self.thresholds["truncated"] >= usual_cut
         return Finding(CRIT if is_longer or is_cut else WARN, value, usual, self.jump * usual)
+
+    def _is_beyond_noise(self, value: float, usual: float) -> bool:
+        """The rise of ln entropy against its robust spread over the records before."""
+        logs = [math.log(one) for one in self.window.values if one > 0.0]
+        if usual <= 0.0 or not logs:
+            return True
+        return math.log(value / usual) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
 
     def headline(self, finding: Finding) -> str:
         """Before and after."""
@@ -242,7 +292,8 @@ class SpentForNothing(Detector):
             return QUIET
         if self._has_bought_something(context, distance):
             return QUIET
-        return Finding(WARN, value, start.value, line)
+        is_real = _is_beyond_jumps(context, value, start.value or 0.0, self.thresholds["sigmas"])
+        return Finding(WARN, value, start.value, line) if is_real else QUIET
 
     def _has_bought_something(self, context: RuleContext, distance: float | None) -> bool:
         reward = context.reward
@@ -255,6 +306,101 @@ class SpentForNothing(Detector):
     def headline(self, finding: Finding) -> str:
         """How much is lost."""
         return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token with no gain in return"
+
+
+_LONG = 50.0
+"""Mean tokens from which completions that all have one length are no longer those of a simple task."""
+
+
+class SpentOnHack(Detector):
+    """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away.
+
+    The signs: repetition, a collapse of length, completions of one and the same
+    length, a flat evaluation, a reward component that stayed at nothing. On a
+    saturated task short and equal completions are expected and do not count.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.start = Frozen(skip=0, size=5, minimum=3)
+        self.length, self.spread = (Frozen(skip=0, size=5, minimum=3) for _ in range(2))
+        self.scores: tuple[float, ...] = ()
+        self.parts: dict[str, float] = {}
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Against the first five records."""
+        values = context.values
+        score = values.get("val_score")
+        if score is not None:
+            self.scores = (*self.scores[:1], *self.scores[1:][-3:], score)
+        value = values.get("entropy")
+        if value is None:
+            return None
+        if not self.start.is_final:
+            self._learn(context, value)
+            return QUIET
+        base = self.start.value or 0.0
+        line = min(self.thresholds["warn"] * base, self.thresholds["near"])
+        if value >= line / (RELEASE if self.is_firing else 1.0) or base < self.thresholds["floor"]:
+            return QUIET
+        if not (context.reward.has_gained or context.reward.is_solved):
+            return QUIET
+        sign = self._sign(context)
+        return Finding(WARN if sign else INFO, value, base, line, words=(sign,))
+
+    def _learn(self, context: RuleContext, value: float) -> None:
+        values = context.values
+        self.start.push(value)
+        for frozen, found in ((self.length, values.get("response_len_mean")), (self.spread, _length_spread(values))):
+            if found is not None:
+                frozen.push(found)
+        for name, part in context.observation.instances.get("reward_component", {}).items():
+            self.parts[name] = max(part, self.parts.get(name, part))
+
+    def _sign(self, context: RuleContext) -> str:
+        """What says that this is no solved task; empty where nothing does."""
+        values, thresholds = context.values, self.thresholds
+        if values.get("repetition_frac", 0.0) > thresholds["repetition"]:
+            return f"{percent(values['repetition_frac'])} repetition"
+        if self._is_flat():
+            return f"evaluation flat at {number(self.scores[-1])}"
+        part = self._dead_part(context)
+        if part or context.reward.is_solved:
+            return part
+        length, base = values.get("response_len_mean"), self.length.value
+        if length is not None and base is not None and length < thresholds["shorter"] * base:
+            return f"completions {number(base)} → {number(length)} tokens"
+        spread, usual = _length_spread(values), self.spread.value
+        if spread is not None and usual and (length or 0.0) > _LONG and spread < thresholds["spread"] * usual:
+            return "all completions of one length"
+        return ""
+
+    def _is_flat(self) -> bool:
+        """The last three evaluations are no better than the first."""
+        scores = self.scores
+        return len(scores) >= int(self.thresholds["evaluations"]) and max(scores[-3:]) <= scores[0] + _HARDLY_BETTER
+
+    def _dead_part(self, context: RuleContext) -> str:
+        """A component that was next to nothing, and is, while the reward rose."""
+        line = self.thresholds["part"] * abs(context.reward.usual)
+        for name, now in context.observation.instances.get("reward_component", {}).items():
+            if name in self.parts and 0.0 <= self.parts[name] < line and 0.0 <= now < line:
+                return f"reward component {name} stayed at {number(now)}"
+        return ""
+
+    def headline(self, finding: Finding) -> str:
+        """How much is lost, and what gives it away."""
+        before, now = number(finding.baseline or 0), number(finding.value)
+        sign = finding.words[0]
+        return f"entropy {before} → {now} nats/token while the reward rose" + (
+            f"; {sign}: reward hack?" if sign else ""
+        )
+
+
+def _length_spread(values: Mapping[str, float]) -> float | None:
+    """Standard deviation of completion lengths, else their range."""
+    high, low = values.get("response_len_max"), values.get("response_len_min")
+    return values.get("response_len_std", None if high is None or low is None else high - low)
 
 
 class SequenceSum(Detector):
@@ -283,9 +429,11 @@ RULES = (
         metrics=("entropy",),
         detector=EntropyCrash,
         condition="Below `warn` of the median of the 20 records before in 2 of 3: WARN; below `crit`: CRIT. The "
-        "median must be "
-        "above `floor`. INFO only on a saturated task and without rollouts.",
-        thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005},
+        "median must be above `floor`, and the fall of ln entropy more than `sigmas` times its robust spread over the "
+        "50 records before. Where a batch is one or two groups the median of ten records is compared, "
+        "with nine tenths of those before too. INFO only on a "
+        "saturated task and without rollouts.",
+        thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005, "sigmas": 4.0},
         n_of_m=_TWO_OF_THREE,
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
@@ -306,8 +454,9 @@ RULES = (
         "first `fast` steps; or within "
         "the first "
         "`until` records while the reward has not improved and its variance is lost (zero-variance groups above "
-        "`zero_share`, or the reward's deviation halved). Silent on a saturated task.",
-        thresholds={"warn": 0.15, "floor": 0.02, "fast": 60, "until": 200, "zero_share": 0.5},
+        "`zero_share`, or the reward's deviation halved). Its logarithm must have fallen by `sigmas` of its jumps "
+        "between records. Silent on a saturated task.",
+        thresholds={"warn": 0.15, "floor": 0.02, "fast": 60, "until": 200, "zero_share": 0.5, "sigmas": 4.0},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=3,
         applies=applicability.has_rollouts,
@@ -328,8 +477,9 @@ RULES = (
         detector=EntropySurge,
         condition="Above `jump`× the median of the 50 records before and above `jump_floor`, 3 of 5 records: "
         "WARN, and CRIT with "
-        "completions `longer` times the baseline or more than `truncated` of them truncated.",
-        thresholds={"jump": 2.0, "jump_floor": 0.3, "longer": 1.5, "truncated": 0.2},
+        "completions `longer` times the baseline or more than `truncated` of them truncated, which had not been. The "
+        "rise of ln entropy must be more than `sigmas` times its robust spread over these 50.",
+        thresholds={"jump": 2.0, "jump_floor": 0.3, "longer": 1.5, "truncated": 0.2, "sigmas": 3.0},
         n_of_m={level: NOfM(3, 5) for level in (INFO, WARN, CRIT)},
         warm_up=_MIN_SAMPLES,
         applies=applicability.has_rollouts,
@@ -391,8 +541,9 @@ RULES = (
         detector=SpentForNothing,
         condition="Below `warn` of the first five records (which must be above `floor`) in 5 of 8, after `records` "
         "records, while the reward is above the start by less than a quarter of its range; without a reward, while "
-        "the KL to the teacher is above `closer` of its start: WARN.",
-        thresholds={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7},
+        "the KL to the teacher is above `closer` of its start: WARN. Its logarithm must have fallen by `sigmas` of its "
+        "jumps between records.",
+        thresholds={"warn": 0.15, "floor": 0.02, "records": 20, "closer": 0.7, "sigmas": 4.0},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=20,
         applies=applicability.has_rollouts,
@@ -401,6 +552,37 @@ RULES = (
         causes=FALL_CAUSES,
         next=NEXT,
         sources=SOURCES,
+    ),
+    RuleSpec(
+        id="E8",
+        title="entropy spent on a hack",
+        family="entropy",
+        group=Group.LEARNING,
+        metrics=("entropy",),
+        detector=SpentOnHack,
+        condition="Below `warn` of the first five records (which must be above `floor`) and below `near` nats in 5 of "
+        "8, while the reward rose by a quarter of its range: INFO. WARN with a second sign: repetition above "
+        "`repetition`; the last three of `evaluations` evaluations no better than the first; a reward component that "
+        "was and is below `part` of the reward; and where the task is not saturated completions below `shorter` of "
+        "their length, or the spread of their lengths below `spread` of run start.",
+        thresholds={
+            "warn": 0.1,
+            "near": 0.5,
+            "floor": 0.2,
+            "repetition": 0.3,
+            "evaluations": 4,
+            "part": 0.05,
+            "shorter": 0.3,
+            "spread": 0.1,
+        },
+        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
+        warm_up=5,
+        applies=applicability.has_rollouts,
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        why="A policy that found one text that pays repeats it: reward saturates, and nothing is learned any more.",
+        causes=("a reward with a trivial maximum", *FALL_CAUSES[:3]),
+        next=("val_score", "reward_component", "response_len_mean", "zero_std_frac", "kl_ref"),
+        sources="reward hacking and solved tasks lose entropy alike; only the second sign tells them apart. Judgement.",
     ),
     RuleSpec(
         id="E6",

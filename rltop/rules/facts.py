@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rltop.catalog.metrics import CATALOG
-from rltop.model import Unit
+from rltop.model import Label, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import INFO, QUIET, Detector, EvidenceNames, Finding, Group, RuleSpec
 from rltop.stats.persistence import NOfMCounter
 from rltop.units import duration, measure, number
 
+IMPOSSIBLE = "F6"
 _STRIDE = 16
 _WORDS = {
     "response_len_mean": "completion length",
     "score_mean": "reward",
     "reward_mean": "reward",
     "time_step": "step time",
+    "curriculum_level": "curriculum level",
 }
 
 
@@ -42,6 +44,8 @@ class NewPhase(Detector):
             f"{_WORDS[name]} {measure(before, CATALOG[name].unit)} → {measure(after, CATALOG[name].unit)}"
             for name, (before, after) in zip(finding.words, pairs, strict=True)
         )
+        if finding.words[0] == "curriculum_level":
+            return f"new phase: {moved}; baselines reset"
         return f"new phase? {moved} within one record, optimiser metrics unchanged; baselines reset"
 
 
@@ -142,17 +146,29 @@ class NewMetric(Detector):
 
 _CHANGED = ("a new stage of a curriculum", "another data set or length limit", "changed settings")
 
+
+def not_that(key: str, metric: str, value: float) -> str:
+    """That a key was not what its name suggested.
+
+    Args:
+        key: the trainer's.
+        metric: canonical name of what it was taken for.
+        value: that is impossible for it.
+    """
+    return f"{Label.of(key).display} of {number(value)} is not {CATALOG[metric].title}: impossible; shown as logged"
+
+
 RULES = (
     RuleSpec(
         id="F1",
         title="new phase",
         family="facts",
         group=Group.LEARNING,
-        metrics=("response_len_mean", "reward_mean", "score_mean", "time_step"),
+        metrics=("response_len_mean", "reward_mean", "score_mean", "time_step", "curriculum_level"),
         detector=NewPhase,
         condition="Completion length, reward and step time leave their usual range on the same record and stay out of "
         "it for three, while gradient, entropy, KL and clipping (at least two of them logged) stay in theirs: a "
-        "fact. Rules on reward, length and time reset their baselines.",
+        "fact. Or a logged level of the curriculum changes. Rules on reward, length and time reset their baselines.",
         is_fact=True,
         why="A change of data looks like a fault to every rule with a baseline; it is not one.",
         causes=_CHANGED,
@@ -208,5 +224,19 @@ RULES = (
         causes=_CHANGED,
         next=("lr", "loss", "reward_mean"),
         sources="judgement.",
+    ),
+    RuleSpec(
+        id=IMPOSSIBLE,
+        title="impossible values",
+        family="facts",
+        group=Group.SYSTEM,
+        metrics=(),
+        detector=None,
+        condition="A key has a value that is impossible for the metric that its name suggests (an accuracy of 3): it "
+        "is no longer taken for that metric, and no rule judges it. Logged once for each key.",
+        is_fact=True,
+        why="What looks like a share and is none would be drawn to a wrong scale and judged by wrong thresholds.",
+        causes=("a name that means something else here", "a percentage under the name of a share"),
+        sources="the bounds of the catalogue, which hold by definition.",
     ),
 )

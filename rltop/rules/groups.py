@@ -9,9 +9,10 @@ is zero by construction.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 
-from rltop.model import Evidence, Unit
+from rltop.model import Algorithm, Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
@@ -30,8 +31,11 @@ from rltop.rules.rule import (
     Subject,
 )
 from rltop.stats.persistence import NOfMCounter
-from rltop.stats.rolling import Window
+from rltop.stats.rolling import Frozen, Window
 from rltop.units import number, percent
+
+_HALF = 0.5
+_LATELY = 20
 
 
 class ZeroVariance(Detector):
@@ -46,6 +50,7 @@ class ZeroVariance(Detector):
         self.warn, self.crit = thresholds["warn"], thresholds["crit"]
         self.seen = self.whole = self.whole_before = 0
         self.has_parts = False
+        self.lately: deque[float] = deque(maxlen=_LATELY)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A standard deviation of 0 counts as all groups; batches of one group count only in long rows."""
@@ -62,31 +67,37 @@ class ZeroVariance(Detector):
         if reward.is_high or reward.is_coming_up:
             return Finding(INFO, share, None, self.warn, (reward.usual,))
         level = CRIT if share >= self.crit and reward.is_low else WARN
+        if share < self.crit and context.record <= self.thresholds["young"]:
+            level = INFO
         return Finding(level, share, None, self.warn, (reward.usual,))
 
     def _is_one_group(self, share: float) -> bool:
-        """Batches were all or nothing zero-variance so far, and this streak of them is not long."""
+        """Batches were all, half or nothing zero-variance so far, and this streak of them is not long."""
+        self.lately.append(share)
         self.seen += 1
         if share >= 1.0:
             self.whole += 1
         else:
             self.whole_before += self.whole
             self.whole = 0
-            self.has_parts = self.has_parts or share > 0.0
+            # Two groups know one more share, and are flat by chance as well.
+            self.has_parts = self.has_parts or (share > 0.0 and share != _HALF)
+        if share >= 1.0 and _HALF in self.lately and sum(self.lately) > self.thresholds["most"] * _LATELY:
+            return False
         is_usual = self.whole_before > self.thresholds["rare"] * (self.seen - self.whole)
         return is_usual and not self.has_parts and self.whole < self.thresholds["alone"]
 
     def _constant(self, share: float, context: RuleContext) -> Finding:
         """A reward that never moved is distillation's, unless nothing else moves the weights either."""
-        gradient = context.values.get("grad_norm")
-        if (
-            gradient is None
-            or share < self.crit
-            or gradient >= self.thresholds["gradient"]
-            or "kl_teacher" in context.values
-        ):
+        gradient, reward = context.values.get("grad_norm"), context.reward
+        if share < self.crit or "kl_teacher" in context.values or context.algorithm is Algorithm.DISTILL:
             return QUIET
-        return Finding(WARN, share, None, self.warn, (context.reward.usual,))
+        if context.lr == 0.0 or (gradient or 0.0) >= self.thresholds["gradient"]:
+            return QUIET
+        is_dead = bool(context.lr) and reward.usual <= 0.0 and reward.count >= self.thresholds["dead"]
+        if gradient is None and not is_dead:
+            return QUIET
+        return Finding(CRIT if is_dead else WARN, share, None, self.warn, (reward.usual,))
 
     def headline(self, finding: Finding) -> str:
         """The share, and the reward level."""
@@ -128,8 +139,45 @@ class Discarded(Detector):
         return f"{percent(finding.value)} of rollouts discarded: {finding.words[0]}"
 
 
+class StaleDiscards(Detector):
+    """G5: generated rollouts are thrown away because they are too old by the time they are read."""
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.start = Frozen(skip=0, size=8, minimum=5)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """As a share of what was generated; INFO where only the share of the discards is known, and always high."""
+        values, thresholds = context.values, self.thresholds
+        share = values.get("discarded_stale_frac")
+        if share is None:
+            return None
+        usual = self.start.value
+        if not self.start.is_final:
+            self.start.push(share)
+        if share <= thresholds["stale"] or values.get("discarded_count", 1.0) < thresholds["count"]:
+            return QUIET
+        lost = self._lost(values, share)
+        if lost is not None:
+            line = thresholds["warn"] * (0.5 if self.is_firing else 1.0)
+            return Finding(WARN, lost, usual, thresholds["warn"], words=("generated",)) if lost > line else QUIET
+        has_risen = usual is not None and usual < 0.5 * share
+        return Finding(WARN if has_risen else INFO, share, usual, thresholds["stale"], words=("discarded",))
+
+    @staticmethod
+    def _lost(values: Mapping[str, float], share: float) -> float | None:
+        """Stale ones over all that were generated, or None where these are not counted."""
+        count, trained = values.get("discarded_count"), values.get("sample_count")
+        return None if count is None or not trained else share * count / (count + trained)
+
+    def headline(self, finding: Finding) -> str:
+        """The share, and of what."""
+        return f"{percent(finding.value)} of {finding.words[0]} rollouts were too stale to train on"
+
+
 _WINDOW = 50
 _MIN_SAMPLES = 10
+_IN_A_ROW = 3
 
 
 def largest_advantage(group_size: int) -> float:
@@ -217,6 +265,8 @@ class NoAdvantage(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.has_varied = False
+        self.before: deque[bool] = deque(maxlen=_WINDOW)
+        self.streak = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Largest and smallest are both zero; INFO on a saturated task, silent where it was always so."""
@@ -225,13 +275,24 @@ class NoAdvantage(Detector):
             return None
         if high - low > self.thresholds["spread"]:
             self.has_varied = True
+            self.before.extend([True] * self.streak)
+            self.before.append(False)
+            self.streak = 0
             return QUIET
         reward = context.reward
         if not self.has_varied:
             return QUIET
+        self.streak += 1
+        if self._is_chance():
+            return QUIET
         is_solved = reward.is_high and not reward.is_low
         level = INFO if is_solved else CRIT if reward.count and reward.is_low else WARN
         return Finding(level, high - low, None, None, (reward.usual,))
+
+    def _is_chance(self) -> bool:
+        """Batches of one or two groups are now and then all zero: so many in a row may follow from how often."""
+        usual = (sum(self.before) + 1) / (len(self.before) + 2)
+        return any(self.before) and usual ** (self.streak + _IN_A_ROW - 1) > self.thresholds["chance"]
 
     def headline(self, finding: Finding) -> str:
         """The reward level."""
@@ -252,10 +313,21 @@ RULES = (
         detector=ZeroVariance,
         condition="Share of zero-variance groups above `warn` in 10 of 15 records: WARN; at least `crit` in 5 "
         "records in a row with the reward at its minimum: CRIT. INFO where the reward is at its top; silent where it "
-        "never moved, unless the gradient norm is below `gradient` and there is no teacher. A standard deviation "
-        "below 1e-6 counts as a share of 1. Where it has only ever been 0 or 1, and 1 in more than `rare` of the "
-        "records, the batch is one group: `alone` in a row must be 1.",
-        thresholds={"warn": 0.8, "crit": 0.99, "gradient": 1e-3, "rare": 0.2, "alone": 10},
+        "never moved, unless the gradient norm is below `gradient` and there is no teacher, which is CRIT after "
+        "`dead` records with a learning rate above 0, also where no gradient is logged. A standard deviation "
+        "below 1e-6 counts as a share of 1. Where it has only ever been 0, a half or 1, and 1 in more than `rare` "
+        "of the records, the batch is one or two groups: `alone` in a row must be 1, or the mean of 20 above `most`. "
+        "INFO in the first `young` records where some groups have variance.",
+        thresholds={
+            "most": 0.75,
+            "warn": 0.8,
+            "crit": 0.99,
+            "gradient": 1e-3,
+            "rare": 0.2,
+            "alone": 10,
+            "dead": 45,
+            "young": 20,
+        },
         n_of_m={INFO: NOfM(10, 15), WARN: NOfM(10, 15), CRIT: NOfM(5, 5)},
         applies=applicability.compares_groups,
         evidence=EvidenceNames("zero-variance groups", "", Unit.FRACTION),
@@ -311,6 +383,26 @@ RULES = (
         sources="judgement.",
     ),
     RuleSpec(
+        id="G5",
+        title="stale discards",
+        family="groups",
+        group=Group.SYSTEM,
+        metrics=("discarded_stale_frac", "discarded_count"),
+        measures="rollouts discarded as stale",
+        detector=StaleDiscards,
+        condition="More than `stale` of at least `count` discarded rollouts were too stale, and these are more than "
+        "`warn` of all that were generated, in 8 of 10 records: WARN; it ends below half of that. Where trained "
+        "samples are not counted: WARN if that share was less than half at run start, else INFO.",
+        thresholds={"stale": 0.5, "warn": 0.2, "count": 1.0},
+        n_of_m={INFO: NOfM(8, 10), WARN: NOfM(8, 10)},
+        applies=applicability.has_rollouts,
+        evidence=EvidenceNames("stale discards", "baseline (run start)", Unit.FRACTION),
+        why="Their generation is paid for and nothing is learned from it.",
+        causes=("generation too slow for the trainer", "a few very long rollouts", "a limit on staleness too tight"),
+        next=("staleness_max", "queue_size", "time_gen", "response_len_max"),
+        sources="judgement.",
+    ),
+    RuleSpec(
         id="A1",
         title="advantage scale",
         family="advantage",
@@ -337,9 +429,10 @@ RULES = (
         metrics=("adv_max", "adv_min"),
         detector=NoAdvantage,
         condition="Largest and smallest advantage less than `spread` apart after they had differed, 3 records in a "
-        "row: WARN; 5 in a row with the reward at its minimum: CRIT. INFO where the reward is at its top.",
-        thresholds={"spread": 1e-9},
-        n_of_m={INFO: NOfM(3, 3), WARN: NOfM(3, 3), CRIT: NOfM(5, 5)},
+        "row: WARN; 5 in a row with the reward at its minimum: CRIT. INFO where the reward is at its top. Where such "
+        "records came before, as many in a row as have a probability below `chance`, by their share of the last 50.",
+        thresholds={"spread": 1e-9, "chance": 1e-5},
+        n_of_m={INFO: NOfM(_IN_A_ROW, _IN_A_ROW), WARN: NOfM(_IN_A_ROW, _IN_A_ROW), CRIT: NOfM(5, 5)},
         applies=applicability.has_reward,
         evidence=EvidenceNames("advantage spread", "", threshold=""),
         why="All groups have zero reward variance: only regularisers are left in the update.",

@@ -16,11 +16,15 @@ UNREADABLE = "L7"
 FIRST_RECORD = "L5"
 _FEWEST = 20
 _FIRST: Mapping[str, float] = {"first_s": 1800.0}
-_BAD: Mapping[str, float] = {"warn": 0.05}
+_BAD: Mapping[str, float] = {"warn": 0.05, "info": 0.5}
+TWO_WRITERS = "L12"
+_WRITERS: Mapping[str, float] = {"info": 3.0}
 
 
 def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, float] = _BAD) -> Verdict | None:
     """WARN while more than `warn` of the newest lines, 100 or all there are, are not readable.
+
+    INFO where more than `info` of the rows could be read only in part: a console that wraps or cuts them.
 
     Args:
         counts: what has been read of the file.
@@ -33,13 +37,43 @@ def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, fl
     read = min(counts.lines, RECENT_LINES)
     bad = sorted(line for line in counts.recent_bad if line > counts.lines - read)
     if read < _FEWEST or len(bad) <= thresholds["warn"] * read:
-        return None
+        return _in_part(counts, thresholds)
     # Where the first of them stands among the rows, if rows are spread evenly over lines.
     behind = round((counts.lines - bad[0]) * counts.rows / counts.lines)
     text = f"{len(bad):,} of the last {read:,} lines ({percent(len(bad) / read)}) unreadable"
     evidence = (Evidence("unreadable lines", float(len(bad))), Evidence("lines", float(read)))
     step = steps[max(0, len(steps) - 1 - behind)] if len(steps) else 0
     return _verdict(L7, Level.WARN, text, evidence, max(1, counts.rows - behind), step)
+
+
+def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
+    """INFO while most rows come from lines of which a part is missing."""
+    partial, rows = counts.partial_lines, counts.rows
+    if rows < _FEWEST or partial <= thresholds["info"] * rows:
+        return None
+    text = f"{partial:,} of {rows:,} metric lines could be read only in part: the metrics at their ends are missing"
+    evidence = (Evidence("lines read in part", float(partial)), Evidence("rows", float(rows)))
+    return _verdict(L7, Level.INFO, text, evidence, 1, 0)
+
+
+def two_writers(counts: Counts, thresholds: Mapping[str, float] = _WRITERS) -> Verdict | None:
+    """INFO once the file has gone back `info` times to a run id that it had left.
+
+    Args:
+        counts: what has been read of the file.
+        thresholds: those of L12 by name.
+
+    Returns:
+        The verdict, or None.
+    """
+    if counts.interleaved_rows < thresholds["info"]:
+        return None
+    text = (
+        f"two writers in one file: its rows go back {counts.interleaved_rows:,} times to a run id that they had left; "
+        "give each run its own file"
+    )
+    evidence = (Evidence("returns to an earlier run id", float(counts.interleaved_rows)),)
+    return _verdict(L12, Level.INFO, text, evidence, 1, 0)
 
 
 def first_record_late(waited_s: float, thresholds: Mapping[str, float] = _FIRST) -> Verdict | None:
@@ -103,7 +137,8 @@ L7 = RuleSpec(
     group=Group.SYSTEM,
     metrics=(),
     detector=None,
-    condition=f"More than `warn` of the last {RECENT_LINES} lines (at least {_FEWEST}) unreadable: WARN.",
+    condition=f"More than `warn` of the last {RECENT_LINES} lines (at least {_FEWEST}) unreadable: WARN. More than "
+    "`info` of the rows from lines of which only a part could be read: INFO.",
     thresholds=_BAD,
     why="The data of those lines is missing from every chart and every verdict.",
     causes=("two writers in one file", "a full disk", "a wrongly detected format"),
@@ -111,4 +146,20 @@ L7 = RuleSpec(
     sources="judgement.",
 )
 
-RULES = (L5, L7)
+L12 = RuleSpec(
+    id=TWO_WRITERS,
+    title="two writers",
+    family="liveness",
+    group=Group.SYSTEM,
+    metrics=(),
+    detector=None,
+    condition="The run id in the rows goes back to an earlier one at least `info` times: INFO. Without ids it is told "
+    "from steps that go back and forth, three times within three rows each or twelve times within eight, as an event.",
+    thresholds=_WRITERS,
+    why="Their rows look like restarts, and no series is that of one run.",
+    causes=("several runs that were given one output file", "ranks that all log to the same file"),
+    next=("time_step",),
+    sources="judgement.",
+)
+
+RULES = (L5, L7, L12)

@@ -22,10 +22,89 @@ SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "log
 REWARDS = ("score_mean", "reward_mean")
 """Undefined for one batch is an empty batch; undefined for long is a missing reward."""
 _WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
+LOSS_LIKE = ("nll_loss", "aux_loss", "distill_loss", "grad_norm_critic", "kl_teacher")
+"""Of the same kind, but not in every run part of the update: as keys that the catalogue lacks (`is_loss_like`)."""
 _NULL_STREAK = 2
 _LEARNING_RECORDS = 64
 _LEARNING_STRIDE = 16
 """Which metrics have been numbers is noted in the first records and then periodically: it costs, and rarely changes."""
+
+
+_FAR = 1_000_000_000
+_MOVING = 3
+
+
+class _Schedule:
+    """Whether a learning rate that had moved on every record stands still on this one: the step was left out."""
+
+    __slots__ = ("last", "moved", "stands_still")
+
+    def __init__(self) -> None:
+        self.last: float | None = None
+        self.moved = 0
+        self.stands_still = False
+
+    def observe(self, context: RuleContext) -> None:
+        """Take the learning rate of a record in."""
+        lr = context.values.get("lr")
+        is_still = lr is not None and lr == self.last
+        self.stands_still = is_still and self.moved >= _MOVING
+        if lr is not None:
+            # One step left out does not end a schedule.
+            self.moved = self.moved + 1 if not is_still else self.moved if self.stands_still else 0
+            self.last = lr
+
+    def clone(self) -> _Schedule:
+        """An independent copy."""
+        twin = _Schedule()
+        twin.last, twin.moved, twin.stands_still = self.last, self.moved, self.stands_still
+        return twin
+
+
+class _LossLike:
+    """Losses, gradients and KLs that are not in every run part of the update: which of them used to be numbers.
+
+    A loss over one kind of sample is undefined where the batch has none. So one that has come back
+    from NaN must be NaN for longer, and one that has been a number only a few times is no more than WARN at first.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        self.known, self.trusted = int(thresholds["known"]), int(thresholds["trusted"])
+        self.returned_streak = int(thresholds["returned"])
+        self.finite: dict[str, int] = {}
+        self.streaks: dict[str, int] = {}
+        self.returned: set[str] = set()
+
+    def learn(self, context: RuleContext) -> None:
+        """Count the ones that are numbers on this record."""
+        values, finite = context.values, self.finite
+        for name in (*context.observation.loss_like, *[name for name in LOSS_LIKE if name in values]):
+            finite[name] = finite.get(name, 0) + 1
+
+    def pass_over(self, marks: Mapping[str, NonFinite], context: RuleContext) -> None:
+        """Note which have come back on this record, and which are still not numbers."""
+        here = context.observation.loss_like
+        gone = {name for name in self.streaks if name not in marks}
+        self.returned |= {name for name in gone if name in here or name in context.values}
+        self.streaks = {name: self.streaks.get(name, 0) + 1 for name in marks if name in self.finite}
+
+    def level(self, name: str, kind: NonFinite) -> Level:
+        """How bad a mark is, before `pass_over` has counted it."""
+        seen, streak = self.finite.get(name, 0), self.streaks.get(name, 0) + 1
+        if seen < self.known:
+            return INFO
+        if name in self.returned:
+            return CRIT if streak >= self.returned_streak else INFO
+        if kind is NonFinite.NULL:
+            return CRIT if streak >= _NULL_STREAK else INFO
+        return CRIT if seen >= self.trusted or streak >= _NULL_STREAK else WARN
+
+    def clone(self) -> _LossLike:
+        """An independent copy."""
+        twin = _LossLike.__new__(_LossLike)
+        twin.known, twin.trusted, twin.returned_streak = self.known, self.trusted, self.returned_streak
+        twin.finite, twin.streaks, twin.returned = self.finite.copy(), self.streaks.copy(), self.returned.copy()
+        return twin
 
 
 class NonFiniteValue(Detector):
@@ -35,34 +114,62 @@ class NonFiniteValue(Detector):
         super().__init__(thresholds)
         self.unseen = set(_WATCHED)
         self.null_streaks: dict[str, int] = {}
+        self.schedule = _Schedule()
+        self.since_skip = _FAR
+        self.loss_like = _LossLike(thresholds)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """One dictionary look-up on a record without marks."""
         marks = context.observation.nonfinite
-        if self.unseen and (context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0):
+        self.schedule.observe(context)
+        if self.since_skip < _FAR:
+            self.since_skip += 1
+        if context.record <= _LEARNING_RECORDS or context.record % _LEARNING_STRIDE == 0:
             values = context.values
-            seen = [name for name in self.unseen if name in values]
-            self.unseen.difference_update(seen)
+            self.unseen.difference_update([name for name in self.unseen if name in values])
+            self.loss_like.learn(context)
         if not marks:
             if self.null_streaks:
                 self.null_streaks = {}
-            return QUIET if context.values else None
-        level = max(self._level(name, kind) for name, kind in marks.items())
+            if self.loss_like.streaks:
+                self.loss_like.pass_over(marks, context)
+            return QUIET if context.values or context.observation.loss_like else None
+        if _is_no_update(marks):
+            return None
+        levels = {name: self._level(name, kind) for name, kind in marks.items()}
         self.null_streaks = {
             name: self.null_streaks.get(name, 0) + 1 for name, kind in marks.items() if kind is NonFinite.NULL
         }
+        self.loss_like.pass_over(marks, context)
+        level = max(levels.values())
         if level < WARN:
             return QUIET
+        if self._is_skipped(context, marks):
+            return Finding(INFO, 1.0, words=(f"{context.observation.step:,}", "skipped"))
         ranked = [name for name in (*FATAL, *SERIOUS) if self._is_bad(name, marks)]
+        ranked += [name for name, one in levels.items() if one >= WARN and name not in ranked]
         words = [f"{name} is {marks[name].word}" for name in ranked]
         return Finding(level, float(len(marks)), words=(f"{context.observation.step:,}", *words))
+
+    def _is_skipped(self, context: RuleContext, marks: Mapping[str, NonFinite]) -> bool:
+        """A step that mixed precision left out, the first within ten records: it touched no weight."""
+        loss = context.values.get("loss", context.values.get("policy_loss"))
+        if not self.schedule.stands_still or not loss:
+            return False
+        if any(name in _WATCHED and name not in {"grad_norm", *REWARDS} for name in marks) or "grad_norm" not in marks:
+            return False
+        is_again = self.since_skip < self.thresholds["again"]
+        self.since_skip = 0
+        return not is_again
 
     def _is_bad(self, name: str, marks: Mapping[str, NonFinite]) -> bool:
         return name in marks and (marks[name] is not NonFinite.NULL or name not in self.unseen)
 
     def _level(self, name: str, kind: NonFinite) -> Level:
-        if name not in _WATCHED or name in REWARDS:
+        if name in REWARDS:
             return INFO
+        if name not in _WATCHED:
+            return self.loss_like.level(name, kind)
         if kind is not NonFinite.NULL:
             return CRIT
         if name in self.unseen:
@@ -72,13 +179,31 @@ class NonFiniteValue(Detector):
 
     def subject(self, finding: Finding) -> Subject:
         """The first non-finite one."""
-        return Subject(finding.words[1].split(" ")[0])
+        if finding.words[1] == "skipped":
+            return Subject("grad_norm")
+        return Subject(_named(finding.words[1]))
 
     def headline(self, finding: Finding) -> str:
         """Which key, where, and which others with it."""
         step, first, *others = finding.words
-        rest = f" (also {', '.join(other.split(' ')[0] for other in others)})" if others else ""
+        if first == "skipped":
+            return f"optimiser step skipped at step {step}: gradient overflow, learning rate unchanged"
+        rest = f" (also {', '.join(map(_named, others))})" if others else ""
         return f"{first} at step {step}{rest}"
+
+
+def _is_no_update(marks: Mapping[str, NonFinite]) -> bool:
+    """Whether a row leaves out what it has no value for: a schedule never turns into NaN, so its null hides none.
+
+    Source: older LLaMA-Factory writes every key of `trainer_log.jsonl`, null or not, on evaluation and closing rows.
+    """
+    is_null = marks.get("lr") is NonFinite.NULL and not marks.keys().isdisjoint(FATAL)
+    return is_null and all(kind is NonFinite.NULL for kind in marks.values())
+
+
+def _named(words: str) -> str:
+    """The name in `<name> is <kind>`; a key may have spaces in it."""
+    return words.rpartition(" is ")[0]
 
 
 class UndefinedStatistic(Detector):
@@ -169,12 +294,15 @@ class NotUpdating(Detector):
             return self._against_loss(norm, context)
         if reward.zero_share is None:
             return None if reward.value is None else self._against_mean(norm, reward.value, context)
-        is_flat = reward.zero_share >= self.thresholds["zero_share"]
-        if norm >= self.gradient or context.lr == 0.0 or is_flat:
+        if norm >= self.gradient or context.lr == 0.0:
             return QUIET
-        if context.values.get("reward_std", 1.0) <= self.thresholds["reward_std"]:
-            return QUIET
-        return Finding(CRIT, norm, None, self.gradient)
+        return Finding(CRIT, norm, None, self.gradient) if self._has_contrast(context) else None
+
+    def _has_contrast(self, context: RuleContext) -> bool:
+        """Without contrast in the groups there is no gradient, and no evidence: that is G1's."""
+        if (context.reward.zero_share or 0.0) >= self.thresholds["zero_share"] or self._is_flat(context.values):
+            return False
+        return context.values.get("reward_std", 1.0) > self.thresholds["reward_std"]
 
     def _against_mean(self, norm: float, value: float, context: RuleContext) -> Finding:
         """Where zero-variance groups are not logged."""
@@ -183,7 +311,11 @@ class NotUpdating(Detector):
             return QUIET
         has_moved = before is not None and value != before
         is_idle = context.reward.is_high or self._is_flat(context.values) or not has_moved
-        return QUIET if is_idle else Finding(WARN, norm, None, self.gradient)
+        if is_idle:
+            return QUIET
+        # Without groups any return gives an advantage, so that only an update that is lost has no gradient.
+        is_compared = applicability.compares_groups(context.algorithm, context.traits) and not context.traits.has_critic
+        return Finding(WARN if is_compared else CRIT, norm, None, self.gradient)
 
     def _against_loss(self, norm: float, context: RuleContext) -> Finding | None:
         """Without a reward: a loss to minimise that is above 0 has a gradient."""
@@ -266,7 +398,14 @@ RULES = (
         runs_always=True,
         condition="NaN or infinity in gradient norm, losses, entropy, KL, ratio, learning rate or log-probabilities: "
         "CRIT at once. A null where numbers used to be: CRIT at once for gradient norm and losses, "
-        "on the second record in a row for the others.",
+        "on the second record in a row for the others; not where the learning rate is null beside the loss: such a "
+        "row is no update. INFO for the gradient norm alone, with a finite loss other than "
+        "0 and a learning rate that stands still on that record and had moved on each before: a step that mixed "
+        "precision left out; the second within `again` records is CRIT. Any other key that names a loss, gradient, "
+        "norm, KL or log-probability, no evaluation, extreme, expert or class, and was finite `known` times: WARN, "
+        "CRIT where it was so `trusted` times or on the second record in a row; one that has come back before: CRIT "
+        "after `returned` in a row.",
+        thresholds={"again": 10, "known": 3, "trusted": 20, "returned": 3},
         evidence=EvidenceNames("non-finite values", unit=Unit.COUNT),
         why="One update with a NaN gradient corrupts every weight; from then on the policy repeats one token, "
         "and the reward stays at its minimum until the run is stopped.",
@@ -320,10 +459,12 @@ RULES = (
         metrics=("grad_norm", "reward_std"),
         detector=NotUpdating,
         condition="Gradient norm below `gradient` while the rewards within groups differ (standard deviation above "
-        "`reward_std`, zero-variance groups below `zero_share`) and the learning rate is not 0: CRIT. Where "
-        "zero-variance groups are not logged, while the mean reward moves and is not at its top: WARN. Where a loss "
+        "`reward_std`, zero-variance groups below `zero_share`; other records do not count) and the learning rate is "
+        "not 0, in 5 such records in a row: CRIT. Where "
+        "zero-variance groups are not logged, while the mean reward moves and is not at its top: WARN, or CRIT with a "
+        "critic or Q-function, to which no groups are compared. Where a loss "
         "is minimised, while it is above `loss`: CRIT.",
-        thresholds={"gradient": 1e-8, "zero_share": 0.95, "reward_std": 1e-6, "loss": 1e-3},
+        thresholds={"gradient": 1e-8, "zero_share": 0.8, "reward_std": 1e-6, "loss": 1e-3},
         n_of_m={CRIT: NOfM(5, 5), WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         why="There is a learning signal but the weights do not change: the compute is wasted.",
         causes=(

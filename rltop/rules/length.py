@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rltop.model import Unit
@@ -14,11 +15,13 @@ from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
-from rltop.stats.rolling import Frozen, Window
+from rltop.stats.rolling import Ema, Frozen, Window
 from rltop.units import number, percent
 
 _MIN_SAMPLES = 10
 _HURT = 0.25
+_MOVE_TO_SIGMA = math.sqrt(math.pi) / 2.0
+"""Mean absolute difference of neighbours to their standard deviation, where they are normal and independent."""
 
 
 class Truncation(Detector):
@@ -32,6 +35,8 @@ class Truncation(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen()
+        self.moves = Ema(30)
+        self.before: float | None = None
         self.warn, self.crit, self.rise = thresholds["warn"], thresholds["crit"], thresholds["rise"]
         self.lowest = min(self.warn, self.rise) * RELEASE
 
@@ -44,6 +49,9 @@ class Truncation(Detector):
         base = start.value
         if not start.is_final:
             start.push(value)
+        if self.before is not None:
+            self.moves.push(abs(value - self.before))
+        self.before = value
         if value <= self.lowest:
             return QUIET
         if value > self.crit:
@@ -57,7 +65,10 @@ class Truncation(Detector):
         if value > self.thresholds["high"] * factor:
             return Finding(WARN, value, base, self.thresholds["high"])
         if base is not None and value > base + self.rise * factor:
-            return Finding(WARN, value, base, base + self.rise)
+            # A batch of few completions moves by more than that from one record to the next.
+            rise = max(self.rise, self.thresholds["sigmas"] * _MOVE_TO_SIGMA * self.moves.value)
+            if value > base + rise * factor:
+                return Finding(WARN, value, base, base + rise)
         if value <= self.warn * factor:
             return QUIET
         return Finding(INFO, value, base, self.warn)
@@ -112,11 +123,16 @@ class LengthExplosion(Detector):
 
 
 class NothingEnds(Detector):
-    """T9: no completion emits EOS any more, where some did."""
+    """T9: no completion emits EOS any more, where some did, or none ever has.
+
+    Completions that are all of one length may have been generated at that length: none is
+    expected to end.
+    """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.has_ended = False
+        self.never = 0
 
     def detect(self, context: RuleContext) -> Finding | None:
         """EOS counts, or the mean length of finished completions: 0 means that none finished."""
@@ -127,11 +143,24 @@ class NothingEnds(Detector):
         if value > 0.0:
             self.has_ended = True
             return QUIET
-        return Finding(WARN, 0.0) if self.has_ended else QUIET
+        if self.has_ended:
+            return Finding(WARN, 0.0)
+        self.never += 1
+        if self.never < self.thresholds["never"]:
+            return QUIET
+        return Finding(WARN if self._should_end(context.values) else INFO, 0.0, None, None, (float(self.never),))
+
+    def _should_end(self, values: Mapping[str, float]) -> bool:
+        """What is truncated should have ended, and so should what has several lengths."""
+        low, high = values.get("response_len_min"), values.get("response_len_max")
+        if low is not None and high is not None and high > low:
+            return True
+        return values.get("truncated_frac", 0.0) > self.thresholds["truncated"]
 
     def headline(self, finding: Finding) -> str:
         """What the zero means."""
-        return "0 completions emit EOS"
+        since = f": none in the first {finding.extra[0]:.0f} records" if finding.extra else ""
+        return f"0 completions emit EOS{since}"
 
 
 class LengthCollapse(Detector):
@@ -175,11 +204,9 @@ RULES = (
         group=Group.LEARNING,
         metrics=("truncated_frac",),
         detector=Truncation,
-        condition="In 5 of 10 records: above `warn`: INFO; above run start by `rise`, or above `high`: "
-        "WARN. Above `crit` in 3 "
-        "records in a row: CRIT "
-        "unless the reward is improving.",
-        thresholds={"warn": 0.2, "rise": 0.1, "high": 0.5, "crit": 0.9},
+        condition="In 5 of 10 records: above `warn`: INFO; above run start by `rise` and `sigmas` deviations of one, "
+        "or above `high`: WARN. Above `crit` in 3 records in a row: CRIT unless the reward is improving.",
+        thresholds={"warn": 0.2, "rise": 0.1, "sigmas": 2.0, "high": 0.5, "crit": 0.9},
         n_of_m={INFO: NOfM(5, 10), WARN: NOfM(5, 10), CRIT: NOfM(3, 3)},
         applies=applicability.has_rollouts,
         evidence=EvidenceNames("truncated_frac", "baseline (run start)", Unit.FRACTION),
@@ -241,7 +268,10 @@ RULES = (
         group=Group.LEARNING,
         metrics=("stop_count", "terminated_len_mean"),
         detector=NothingEnds,
-        condition="No completion emitted EOS in 5 records in a row, after some had: WARN.",
+        condition="No completion emitted EOS in 5 records in a row, after some had: WARN. None ever did in `never` "
+        "records: WARN where more than `truncated` are truncated or their lengths differ, else INFO, because "
+        "generation may have a fixed length.",
+        thresholds={"never": 20, "truncated": 0.5},
         n_of_m={INFO: NOfM(5, 5), WARN: NOfM(5, 5)},
         applies=applicability.has_rollouts,
         why="A policy that never stops is scored on truncated completions only.",

@@ -16,6 +16,7 @@ from rltop.units import number, percent
 
 _LEVEL = 10
 """Records that a training level is the median of."""
+_FALLEN = 0.9
 _NOT_BETTER, _RISEN = 2, 1.02
 """Evaluations without a new best, and how far above the best a loss has risen and not merely wobbled."""
 
@@ -66,6 +67,7 @@ class LearnedByHeart(Detector):
         self.metric, self.not_better = metric, not_better
         self.window = Window(_LEVEL)
         self.losses = Window(_LEVEL)
+        self.first_loss: float | None = None
         self.accuracy, self.loss = _Best(-1.0), _Best(1.0)
 
     def clone(self) -> LearnedByHeart:
@@ -82,6 +84,8 @@ class LearnedByHeart(Detector):
         loss, value = values.get("loss"), values.get(self.metric)
         if loss is not None:
             self.losses.push(loss)
+            if self.first_loss is None:
+                self.first_loss = loss
         if value is None:
             return None
         self.window.push(value)
@@ -109,7 +113,11 @@ class LearnedByHeart(Detector):
 
     def _is_worn_out(self, epoch: float | None) -> bool:
         is_unchecked = self.accuracy.newest is None and self.loss.newest is None
-        return is_unchecked and epoch is not None and epoch >= self.thresholds["epochs"]
+        return is_unchecked and epoch is not None and epoch >= self.thresholds["epochs"] and self._has_learned()
+
+    def _has_learned(self) -> bool:
+        """The loss has fallen: what was right from the first record on has not been learned here."""
+        return self.first_loss is None or self.losses.median < _FALLEN * self.first_loss
 
     def _is_dearer(self) -> bool:
         newest, best = self.loss.newest, self.loss.best

@@ -8,7 +8,8 @@ are not in the stream; where the user has set them, the headroom is judged.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
@@ -64,6 +65,11 @@ class DeviceMemory(Detector):
         return f"GPU memory {number(finding.value)} of {number(finding.baseline)} GB ({percent(finding.extra[0])})"
 
 
+def _largest_steps(medians: Sequence[float]) -> float:
+    """The two largest rises from one block to the next, together."""
+    return sum(sorted(after - before for before, after in pairwise(medians))[-2:])
+
+
 class HostLeak(Detector):
     """H2: host memory climbs steadily over a hundred records."""
 
@@ -84,6 +90,9 @@ class HostLeak(Detector):
             return QUIET
         first, last = trend.medians[0], trend.medians[-1]
         per_record = (last - first) / (trend.block * (trend.count - 1))
+        if _largest_steps(trend.medians) > thresholds["jumps"] * (last - first):
+            # A cache, a reload, another job on the node: a leak goes on.
+            return Finding(INFO, last, first, None, (per_record,))
         if self.size > 0.0 and last + thresholds["ahead"] * per_record > self.size:
             return Finding(CRIT, last, first, self.size, (per_record,))
         return Finding(WARN, last, first, None, (per_record,)) if trend.growth >= thresholds["warn"] else QUIET
@@ -162,9 +171,10 @@ RULES = (
         metrics=("mem_cpu_gb",),
         detector=HostLeak,
         condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) over 100 records, by "
-        "more than `warn`×: WARN; by `crit`× and reaching `size_gb` within `ahead` records: CRIT. `size_gb` is the "
-        "memory of the host, 0 means unknown.",
-        thresholds={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50},
+        "more than `warn`×: WARN; by `crit`× and reaching `size_gb` within `ahead` records: CRIT. INFO where the two "
+        "largest steps between them are more than `jumps` of the rise: a leak is a slope. `size_gb` is the memory of "
+        "the host, 0 means unknown.",
+        thresholds={"size_gb": 0.0, "warn": 1.3, "crit": 1.2, "monotony": 0.55, "ahead": 50, "jumps": 0.7},
         warm_up=100,
         why="The kernel's OOM killer ends a process when host memory is full.",
         causes=("rollouts or metrics kept in memory", "a data loader that copies", "another job on the node"),

@@ -164,7 +164,9 @@ class FirstUpdate(Detector):
             and not context.traits.kl_is_sequence_sum
             and abs(reference) > self.thresholds["reference"]
         ):
-            level = WARN if abs(reference) > self.thresholds["warn"] else INFO
+            # Under a generic name the KL may be a sum, or of another policy.
+            is_bad = abs(reference) > self.thresholds["warn"] and not context.traits.is_generic
+            level = WARN if is_bad else INFO
             return Finding(level, reference, 0.0, self.thresholds["reference"], words=("reference",))
         step = context.values.get("kl_old")
         if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
@@ -178,8 +180,8 @@ class FirstUpdate(Detector):
     def headline(self, finding: Finding) -> str:
         """How far, and from what."""
         return (
-            f"{number(finding.value)} nats/token from the {finding.words[0]} at the first update: "
-            "log-probabilities computed differently"
+            f"{number(finding.value)} nats/token from the {finding.words[0]} at the first update, expected 0: "
+            "other weights, or log-probabilities computed differently"
         )
 
 
@@ -219,12 +221,20 @@ SLOW = {level: NOfM(5, 10) for level in (INFO, WARN)} | {CRIT: NOfM(3, 5)}
 class WeightsOffOne(Detector):
     """M6: mean importance weight of the correction between sampler and trainer."""
 
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.window = Window(_MEDIAN_OF)
+
     def detect(self, context: RuleContext) -> Finding | None:
-        """Band around 1."""
+        """Band around 1, for the median of five: one large weight moves a mean."""
         value = context.values.get("is_ratio_mean")
         if value is None:
             return None
         thresholds = self.thresholds
+        self.window.push(value)
+        if self.window.count < _MEDIAN_OF:
+            return QUIET
+        value = self.window.median
         if 1.0 - thresholds["warn"] <= value <= 1.0 + thresholds["warn"]:
             return QUIET
         level = CRIT if value > thresholds["crit"] or value < 1.0 / thresholds["crit"] else WARN
@@ -336,8 +346,8 @@ RULES = (
         detector=FirstUpdate,
         condition="Both of the first two records of a run that starts at step 0 to 2: KL to the reference per token "
         "above `reference`, or step KL above `step` (not in asynchronous training): INFO; the former above `warn`: "
-        "WARN.",
-        thresholds={"reference": 0.05, "step": 0.01, "warn": 0.3},
+        "WARN (INFO under a generic name, which may be a sum).",
+        thresholds={"reference": 0.05, "step": 0.01, "warn": 2.0},
         n_of_m={WARN: NOfM(2, 2), INFO: NOfM(2, 2)},
         applies=applicability.has_rollouts,
         why="Policy, sampler and reference have the same weights then: any difference is a bug in computing them.",
@@ -356,7 +366,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=("is_ratio_mean",),
         detector=WeightsOffOne,
-        condition="Farther than `warn` from 1 in 5 of 10 records: WARN; beyond a factor of `crit` in 3 of 5: CRIT.",
+        condition="Median of five farther than `warn` from 1 in 5 of 10 records: WARN; beyond a factor of `crit` in 3 "
+        "of 5: CRIT.",
         thresholds={"warn": 0.1, "crit": 2.0},
         n_of_m=SLOW,
         applies=applicability.has_rollouts,

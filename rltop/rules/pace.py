@@ -6,7 +6,7 @@ Beside `performance`, which checks whether the typical step became slower.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rltop.model import Unit
 from rltop.rules.context import RuleContext
@@ -182,7 +182,7 @@ class SlowNowAndThen(Detector):
         """Enough of them, and since the first not so many that the typical step itself is slow."""
         slow = self.slow
         found = slow.bits.bit_count()
-        if found < slow.n or found > (slow.oldest + 1) // 2 or self.raised.is_met:
+        if found < slow.n or found > (slow.oldest + 1) // 2 or self.raised.is_met or self.newest <= self.line:
             return QUIET
         return Finding(WARN, self.newest, self.start.value, self.line, (float(found), float(slow.m)))
 
@@ -194,6 +194,130 @@ class SlowNowAndThen(Detector):
             f"{found:.0f} of the last {held:.0f} steps ({percent(found / held)}) took about {duration(finding.value)}, "
             f"the rest {duration(base)}"
         )
+
+
+_LATE = 1.5
+"""So many periods without a slow step end it."""
+_EXPLAINS = ("val_score", "val_loss", "val_acc", "val_best", "val_passk")
+
+
+class PeriodicCost(Detector):
+    """P17: every so-many-th step takes a multiple of the others, and together they take much of the run.
+
+    Steps that reuse a rollout are short by design; so are those between two
+    evaluations or checkpoints, where those are logged.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.start = Frozen()
+        self.head: list[tuple[int, int, float, float]] = []
+        self.line = math.inf
+        self.slow: tuple[tuple[int, int, float, float, float], ...] = ()
+        self.between = self.between_gen = 0.0
+        self.found: Finding = QUIET
+        self.until = 0
+        self.was_explained = self.has_rollouts = False
+        self.checkpoints: frozenset[int] = frozenset()
+
+    def take_checkpoints(self, steps: Sequence[int]) -> None:
+        """A step with a checkpoint on disk is explained by it."""
+        self.checkpoints = frozenset(steps)
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Collects the steps above the line with what lies between two of them."""
+        values = context.values
+        seconds = values.get("time_step")
+        if seconds is None or seconds <= 0.0 or self._is_explained(context):
+            return None
+        step, record, gen = context.observation.step, context.record, values.get("time_gen", 0.0)
+        if not self.start.is_final:
+            self._learn(record, step, seconds, gen)
+        elif seconds <= self.line:
+            self.between += seconds
+            self.between_gen += gen
+        else:
+            self._take(record, step, seconds, gen)
+        return self.found if record <= self.until else QUIET
+
+    def _is_explained(self, context: RuleContext) -> bool:
+        values = context.values
+        if "response_len_mean" in values or "reward_mean" in values:
+            self.has_rollouts = True
+        elif self.has_rollouts:
+            return True
+        was = self.was_explained
+        self.was_explained = (
+            not values.keys().isdisjoint(_EXPLAINS)
+            or values.get("time_save", 0.0) > 0.0
+            or values.get("time_eval", 0.0) > 0.0
+            or context.observation.step in self.checkpoints
+        )
+        # A step time taken from the clock holds the evaluation of the step before.
+        return was or self.was_explained
+
+    def _learn(self, record: int, step: int, seconds: float, gen: float) -> None:
+        """The typical step; the records that it needs are judged once it is known."""
+        self.start.push(seconds)
+        base = self.start.value
+        if base is None:
+            self.head.append((record, step, seconds, gen))
+            return
+        self.line = self.thresholds["times"] * base
+        for one in (*self.head[_SKIPPED:], (record, step, seconds, gen)):
+            if one[2] > self.line:
+                self._take(*one)
+            else:
+                self.between += one[2]
+                self.between_gen += one[3]
+        self.head = []
+
+    def _take(self, record: int, step: int, seconds: float, gen: float) -> None:
+        """One more slow step: is it as far from the last one as those were from each other?"""
+        keep = int(self.thresholds["n"])
+        self.slow = (*self.slow, (record, step, seconds, gen, self.between))[-keep:]
+        fast_gen, self.between, self.between_gen = self.between_gen, 0.0, 0.0
+        gaps = {after[0] - before[0] for before, after in zip(self.slow, self.slow[1:], strict=False)}
+        if len(self.slow) < keep or len(gaps) > 1 or min(gaps) < self.thresholds["apart"]:
+            self.found = QUIET
+            return
+        period = gaps.pop()
+        typical = self.slow[-1][4] / (period - 1)
+        if typical <= 0.0 or (gen > 0.5 * seconds and fast_gen < 0.1 * gen):
+            # The others generate nothing: this is the step with the rollout.
+            self.found = QUIET
+            return
+        taken = self.slow[1:]
+        whole = sum([one[2] + one[4] for one in taken])
+        share = sum([one[2] - typical for one in taken]) / whole
+        self.found, self.until = self._judge(share, typical, step - self.slow[-2][1]), record + int(_LATE * period)
+
+    def _judge(self, share: float, typical: float, period: int) -> Finding:
+        if share < self.thresholds["info"]:
+            return QUIET
+        mean = sum([one[2] for one in self.slow[1:]]) / (len(self.slow) - 1)
+        is_costly = share >= self.thresholds["warn"] and typical >= self.thresholds["short_s"]
+        return Finding(
+            WARN if is_costly else INFO,
+            share,
+            None,
+            self.thresholds["warn" if is_costly else "info"],
+            (float(period), mean, typical),
+        )
+
+    def headline(self, finding: Finding) -> str:
+        """The period, how slow, and what it costs."""
+        period, slow, typical = finding.extra
+        return (
+            f"every {_ordinal(int(period))} step takes {number(slow / typical)}×: {percent(finding.value)} of the time "
+            f"({duration(slow)}, the rest {duration(typical)}); no checkpoint or evaluation logged there"
+        )
+
+
+def _ordinal(count: int) -> str:
+    """2nd, 3rd, 10th."""
+    ending = "th" if count % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{ending}"
 
 
 RULES = (
@@ -215,6 +339,32 @@ RULES = (
         causes=("longer completions", "longer prompts", "a larger batch"),
         next=("response_len_mean", "total_tokens", "truncated_frac", "reward_mean"),
         sources="the thresholds of P1.",
+    ),
+    RuleSpec(
+        id="P17",
+        title="periodic slow step",
+        family="performance",
+        group=Group.SYSTEM,
+        metrics=("time_step",),
+        measures="share of the time that the slow steps add",
+        detector=PeriodicCost,
+        condition="The last `n` steps above `times`× run start are equally far apart, at least `apart` records, and "
+        "what they add is more than `warn` of the time: WARN; more than `info`, or steps of less than `short_s` "
+        "seconds: INFO. Steps with a checkpoint or an evaluation, the one after it, and steps that alone generate do "
+        "not count. It ends after one and a half periods without.",
+        thresholds={"n": 4, "times": 3.0, "apart": 3, "warn": 0.4, "info": 0.15, "short_s": 1.0},
+        warm_up=13,
+        resets_on_phase=True,
+        evidence=EvidenceNames("share of the time", "", Unit.FRACTION),
+        why="Neither mean nor median shows it, and nothing that is logged says what the time is for.",
+        causes=(
+            "an unlogged checkpoint or evaluation",
+            "logging of completions or histograms",
+            "cache clearing or defragmentation",
+            "a data loader that is restarted",
+        ),
+        next=("time_gen", "time_update_actor", "time_weight_sync", "time_load_data", "mem_alloc_gb"),
+        sources="judgement: one step in ten that takes nine times as long costs 47 % of the time.",
     ),
     RuleSpec(
         id="P16",

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
-from rltop.stats.rolling import Frozen, median_of
+from rltop.stats.rolling import Frozen, Window, median_of
 from rltop.units import duration, number
 
 _RECENT = 8
@@ -98,6 +98,45 @@ class _Kind:
         return twin
 
 
+class _Beginning:
+    """When training itself begins: a replay buffer is filled first, and those steps are short.
+
+    Attributes:
+        is_now: on this record, after some without training.
+    """
+
+    __slots__ = ("has_begun", "idle", "is_now")
+
+    def __init__(self) -> None:
+        self.has_begun = self.is_now = False
+        self.idle = 0
+
+    def observe(self, values: Mapping[str, float]) -> None:
+        """Look for training in a record: its own count above 0, else a loss or a gradient other than 0."""
+        self.is_now = False
+        if self.has_begun:
+            return
+        count = values.get("steps_trained")
+        is_training = count > 0.0 if count is not None else any(values.get(name) for name in _UPDATES)
+        if not is_training:
+            self.idle += 1
+            return
+        self.has_begun, self.is_now = True, self.idle >= _IDLE
+
+    def clone(self) -> _Beginning:
+        """An independent copy."""
+        twin = _Beginning()
+        twin.has_begun, twin.is_now, twin.idle = self.has_begun, self.is_now, self.idle
+        return twin
+
+
+_UPDATES = ("loss", "policy_loss", "value_loss", "grad_norm")
+_IDLE = 3
+_TOLD = 5
+_EARLY, _STEADY = 20, 1.25
+"""A jump among the first records to a level that then stays within a quarter is another kind of step, not a failure."""
+
+
 class StepSlower(Detector):
     """P1: step time against the run-start baseline.
 
@@ -114,6 +153,11 @@ class StepSlower(Detector):
         self.work = Work()
         self.warn = thresholds["warn"]
         self.slow: tuple[Sequence[Mapping[str, float]], Sequence[Mapping[str, float]]] = ((), ())
+        self.beginning = _Beginning()
+        self.untrained = Window(_RECENT)
+        self.left_to_tell = 0
+        self.jumped_at = 0
+        self.shortest, self.longest = math.inf, 0.0
 
     def clone(self) -> StepSlower:
         """An independent copy."""
@@ -127,8 +171,18 @@ class StepSlower(Detector):
         seconds = values.get("time_step")
         if "time_save" in values or "time_eval" in values:
             seconds = own_time(context.observation)
+        self.beginning.observe(values)
         if seconds is None or seconds <= 0.0:
             return None
+        if not self.beginning.has_begun:
+            self.untrained.push(seconds)
+        if self.beginning.is_now:
+            self._begin_training()
+        if self.left_to_tell:
+            self.left_to_tell -= 1
+            if seconds > self.warn * self.untrained.median > 0.0:
+                self.kinds["response_len_mean" in values or "reward_mean" in values].start.push(seconds)
+                return Finding(INFO, seconds, self.untrained.median, words=("training",))
         kind = self.kinds["response_len_mean" in values or "reward_mean" in values]
         kind.recent.append(context.observation.stages)
         start = kind.start
@@ -138,7 +192,20 @@ class StepSlower(Detector):
                 self.work.total = values.get("num_tokens")
                 return QUIET
             return self._creeping(kind, seconds, base, self.work.of(values))
-        return self._against_start(kind, seconds, self.work.of(values), context.observation.stages)
+        found = self._against_start(kind, seconds, self.work.of(values), context.observation.stages)
+        return found if found is QUIET else self._early(found, context.record)
+
+    def _begin_training(self) -> None:
+        """Steps before the first update are no baseline for those after it."""
+        self.left_to_tell = _TOLD
+        self.kinds = (_Kind(), _Kind())
+
+    def _early(self, found: Finding, record: int) -> Finding:
+        """No more than WARN for one jump in the first records to a steady level."""
+        self.jumped_at = self.jumped_at or record
+        self.shortest, self.longest = min(self.shortest, found.value), max(self.longest, found.value)
+        is_steady = self.jumped_at <= _EARLY and self.longest <= _STEADY * self.shortest
+        return found._replace(level=WARN) if found.level is CRIT and is_steady else found
 
     def _creeping(self, kind: _Kind, seconds: float, base: float, tokens: float | None) -> Finding:
         """Below the threshold: is it slightly but persistently slower?"""
@@ -201,6 +268,8 @@ class StepSlower(Detector):
     def headline(self, finding: Finding) -> str:
         """Before and now, and the stage that accounts for it."""
         base = finding.baseline or 0.0
+        if finding.words:
+            return f"step time {duration(base)} → {duration(finding.value)} since training began: the new baseline"
         if finding.level is INFO:
             return (
                 f"step time slightly up over many steps: now {duration(finding.value)}, {duration(base)} at run start"
@@ -305,7 +374,9 @@ RULES = (
         "more, and at least `short_warn` for steps shorter than `short_s` seconds. Quiet where "
         "milliseconds per token (per token of the mean completion where none are counted) are within `per_token`× of "
         "run start: that is P2. INFO where growth below the threshold adds up: CUSUM above `creep`. Records that "
-        "reuse a rollout have their own baseline; steps above the threshold are kept out of the baselines.",
+        "reuse a rollout have their own baseline; steps above the threshold are kept out of the baselines. WARN at "
+        "most for one jump in the first 20 records to a steady level. Steps before the first update (a replay buffer "
+        "being filled) are no baseline: INFO.",
         thresholds={
             "warn": 1.3,
             "crit": 2.5,

@@ -57,11 +57,12 @@ class PhaseTrack:
         count: phases recognised so far.
     """
 
-    __slots__ = ("_high", "_low", "_outside", "_rows", "count", "moves")
+    __slots__ = ("_curriculum", "_high", "_low", "_outside", "_rows", "count", "moves")
 
     def __init__(self) -> None:
         self._rows: deque[Mapping[str, float]] = deque(maxlen=_BEFORE + SETTLED)
         self._outside = 0
+        self._curriculum: float | None = None
         self._low = self._high = 0.0
         self.moves: tuple[Move, ...] = ()
         self.count = 0
@@ -70,6 +71,16 @@ class PhaseTrack:
         """Take a record in; a look at one value unless the length has left its range."""
         if self.moves:
             self.moves = ()
+        level = values.get("curriculum_level")
+        if level is not None and level != self._curriculum:
+            before, self._curriculum = self._curriculum, level
+            if before is not None and level == int(level):
+                self.moves = (Move("curriculum_level", before, level),)
+                self.count += 1
+                self._rows.clear()
+                self._low = self._high = 0.0
+                self._outside = 0
+                return
         length = values.get("response_len_mean")
         if length is None:
             return

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm
 from rltop.rules.rule import Group, RuleSpec
-from rltop.structs import Struct, field
 
 RULE = "F5"
 CONFIGURED = "as configured"
 _OFF: Mapping[str, float | bool] = MappingProxyType({"enabled": False})
+_LANGUAGE = (
+    "response_len_mean", "truncated_frac", "prompt_len_mean", "zero_std_frac", "off_policy_kl", "total_tokens",
+    "num_tokens", "token_accuracy", "kl_teacher", "dpo_margin",
+)  # fmt: skip
+"""Only language models log these."""
 _REWARD_RULES = ("R1", "R2", "R3", "R4", "R8", "R9", "R10", "R11", "R12")
 
 
-class Profile(Struct):
+@dataclass(frozen=True, slots=True)
+class Profile:
     """A named set of thresholds.
 
     Attributes:
@@ -32,6 +38,7 @@ class Profile(Struct):
         rules: rule id → threshold or `enabled` → value.
         metrics: canonical metrics that only such a run logs.
         words: parts of a key that only such a run logs.
+        unless: canonical metrics that such a run never logs.
         algorithms: algorithms of this kind.
     """
 
@@ -40,6 +47,7 @@ class Profile(Struct):
     rules: Mapping[str, Mapping[str, float | bool]]
     metrics: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
     algorithms: frozenset[Algorithm] = field(default_factory=frozenset)
 
 
@@ -68,6 +76,41 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
                 },
                 metrics=("moe_max_vio", "aux_loss"),
                 words=("moe", "router", "expert", "experts", "load_balancing"),
+            ),
+            Profile(
+                "classic",
+                "Classic reinforcement learning (PPO, A2C, SAC, DQN on control tasks): a quarter of all actions is "
+                "clipped, and the return swings.",
+                {
+                    "O6": {"warn": 0.3, "crit": 0.3, "alone_warn": 0.6, "alone_crit": 0.8, "rise_floor": 0.3},
+                    "O6g": _OFF,
+                    "O9": {"warn": 0.025, "often": 3, "wait": 8},
+                    "R1": {"warn": 0.3, "lasts": 30, "share": 0.5},
+                    "E2": {"fast": 0},
+                },
+                words=(
+                    "ep_rew_mean",
+                    "mean 100 episode reward",
+                    "ep_len_mean",
+                    "eprewmean",
+                    "eplenmean",
+                    "EpRewMean",
+                    "EpLenMean",
+                    "AverageEpRet",
+                    "EpRet",
+                    "episode_reward",
+                    "episode_return",
+                    "episodic_return",
+                    "episode_len_mean",
+                    "td_error",
+                    "mean_q",
+                    "timestep",
+                    "timesteps",
+                    "train/clip_fraction",
+                    "ray/tune",
+                ),
+                unless=_LANGUAGE,
+                algorithms=frozenset({Algorithm.A2C, Algorithm.SAC, Algorithm.DQN}),
             ),
             Profile(
                 "gspo",
@@ -114,6 +157,8 @@ def infer(identity: Identity) -> tuple[ActiveProfile, ...]:
     """The profiles detected by a run's algorithm or keys, each with the evidence; pure."""
     found = []
     for profile in PROFILES.values():
+        if any(identity.signals.get(name) for name in profile.unless):
+            continue
         if identity.algorithm in profile.algorithms:
             found.append(ActiveProfile(profile.name, f"algorithm is {identity.algorithm.display_name}"))
             continue

@@ -67,27 +67,51 @@ class Plateau(Detector):
 
 
 class Saturated(Detector):
-    """R4: the reward is at its top and nearly all groups have zero variance."""
+    """R4: the reward is at its top and nearly all groups have zero variance; and what they cost."""
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.cost = ""
+        self.wasted = self.whole = 0.0
+        self.since: int | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """What the context knows of the reward."""
         reward = context.reward
-        if reward.value is None or reward.zero_share is None:
+        share = reward.zero_share
+        if reward.value is None or share is None:
             return None
-        if reward.zero_share <= self.thresholds["info"]:
+        values = context.values
+        if not self.whole:
+            self.cost = next((name for name in _COSTS if values.get(name, 0.0) > 0.0), "")
+        cost = values.get(self.cost, 0.0) if self.cost else 1.0
+        self.whole += cost
+        self.wasted += share * cost
+        if share <= self.thresholds["info"] or not reward.is_solved:
+            self.since = None
             return QUIET
-        if not reward.is_solved:
-            return QUIET
-        return Finding(INFO, reward.zero_share, None, self.thresholds["info"], (reward.usual,))
+        if self.since is None:
+            self.since = context.observation.step
+        spent = self.wasted / self.whole if self.whole else share
+        return Finding(INFO, share, None, self.thresholds["info"], (reward.usual, spent, float(self.since)))
 
     def headline(self, finding: Finding) -> str:
-        """Level and share."""
+        """Level, share, since when, and the cost."""
         share = "all groups" if finding.value >= 1.0 else f"{percent(finding.value)} of groups"
-        return f"task saturated: reward {number(finding.extra[0])}, {share} have zero reward variance"
+        reward, spent, since = finding.extra
+        return (
+            f"task saturated: reward {number(reward)}, {share} have zero reward variance (since step {since:,.0f}); "
+            f"{percent(spent)} of the {_COSTS.get(self.cost, 'batches')} so far taught nothing"
+        )
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
-        """Level and share."""
-        return (*names.of(finding), Evidence("reward", finding.extra[0]))
+        """Level, share and cost."""
+        reward, spent, _ = finding.extra
+        return (
+            *names.of(finding),
+            Evidence("reward", reward),
+            Evidence("compute without a learning signal", spent, Unit.FRACTION),
+        )
 
 
 class ScaleJump(Detector):
@@ -142,6 +166,8 @@ class ScaleJump(Detector):
 
 
 _METRICS = ("score_mean", "reward_mean")
+_COSTS = {"time_step": "step time", "total_tokens": "tokens"}
+"""What measures the compute of a step, best first; else every batch costs the same."""
 
 RULES = (
     RuleSpec(

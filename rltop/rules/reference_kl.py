@@ -15,7 +15,7 @@ from rltop.rules import applicability
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import BlockTrend, NOfMCounter
-from rltop.stats.rolling import Frozen, Window, median_of
+from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
 from rltop.units import number
 
 _WINDOW = 50
@@ -33,35 +33,39 @@ class ReferenceKlSpike(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.window = Window(_WINDOW)
-        self.huge = NOfMCounter(2, 5)
+        self.high = NOfMCounter(2, 3)
         self.floor = thresholds["floor"]
         self.jump = min(thresholds["warn"], thresholds["crit"])
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """CRIT on the absolute threshold at once; WARN and CRIT on jumps, the detector counts n of m itself."""
+        """CRIT on the absolute threshold and on huge jumps, which are counted here: one record is none."""
         value = context.values.get("kl_ref")
         if value is None:
             return None
         if context.traits.kl_is_sequence_sum:
             return self._sequence_sum(value)
-        window = self.window
-        if value <= self.floor or self.jump * window.median >= value <= self.thresholds["absolute"]:
+        window, thresholds = self.window, self.thresholds
+        if value <= self.floor or self.jump * window.median >= value <= thresholds["absolute"]:
             window.push(value)
-            self.huge.push(False)
+            self.high.push(False)
             return QUIET
         usual, known = window.median, window.count
         window.push(value)
-        if value > self.thresholds["absolute"]:
-            return Finding(CRIT, value, usual if known else None, self.thresholds["absolute"])
-        return QUIET if known < self.thresholds["young"] or usual <= 0.0 else self._jump(value, usual, known)
+        is_absolute = value > thresholds["absolute"] and self._is_known(context, value, usual, known)
+        is_huge = known >= thresholds["wait"] and value > max(thresholds["crit"] * usual, thresholds["crit_floor"])
+        if self.high.push(is_absolute or is_huge) or (is_absolute and value > thresholds["at_once"]):
+            line = thresholds["absolute"] if is_absolute else thresholds["crit"] * usual
+            return Finding(CRIT, value, usual if known else None, line)
+        return QUIET if known < thresholds["young"] or usual <= 0.0 else self._jump(value, usual, known)
+
+    def _is_known(self, context: RuleContext, value: float, usual: float, known: int) -> bool:
+        """Under a generic name the KL may be a sum: it counts once it is a multiple of what it was."""
+        return not context.traits.is_generic or (known >= _MEDIAN_OF and value > self.thresholds["warn"] * usual)
 
     def _jump(self, value: float, usual: float, known: int) -> Finding:
         thresholds = self.thresholds
         if known < thresholds["wait"]:
             return self._young_jump(value, usual)
-        is_huge = value > thresholds["crit"] * usual and value > thresholds["crit_floor"]
-        if self.huge.push(is_huge) and is_huge:
-            return Finding(CRIT, value, usual, thresholds["crit"] * usual)
         if value > thresholds["warn"] * usual:
             return Finding(WARN, value, usual, thresholds["warn"] * usual)
         return QUIET
@@ -140,6 +144,7 @@ class FarWithoutReward(Detector):
         super().__init__(thresholds)
         self.lately: deque[float] = deque(maxlen=10)
         self.base = Frozen(skip=5, size=10, minimum=10)
+        self.later = Frozen(skip=20, size=10, minimum=10)
         self.reward_then: float | None = None
         self.floor = thresholds["warn"]
 
@@ -154,12 +159,17 @@ class FarWithoutReward(Detector):
             base.push(value)
             if base.is_final and context.reward.count:
                 self.reward_then = context.reward.usual
+        if not self.later.is_final:
+            self.later.push(value)
         if value <= self.floor or len(lately) < _MEDIAN_OF:
             return QUIET
         level = median_of(list(lately))
-        if level > self.thresholds["high"]:
+        if level > self.thresholds["high"] and not context.traits.is_generic:
             return Finding(WARN, level, base.value, self.thresholds["high"])
         line = max(self.floor, self.thresholds["rise"] * (base.value or 0.0))
+        if not self.is_firing:
+            # KL starts at 0: the first records lie below where a healthy run works.
+            line = max(line, self.thresholds["again"] * (self.later.value or 0.0))
         if not base.is_final or level <= line or self._has_gained(context):
             return QUIET
         return Finding(WARN, level, base.value, line)
@@ -182,6 +192,7 @@ class NegativeKl(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
+        self.window = Window(_WINDOW)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Median of the last five records."""
@@ -189,6 +200,7 @@ class NegativeKl(Detector):
         if value is None:
             return None
         self.lately.append(value)
+        self.window.push(value)
         if value >= 0.0:
             return QUIET
         if len(self.lately) < _MEDIAN_OF:
@@ -196,7 +208,8 @@ class NegativeKl(Detector):
         is_sum = context.traits.kl_is_sequence_sum
         line = self.thresholds["sum_warn" if is_sum else "warn"]
         median = median_of(list(self.lately))
-        if median >= line:
+        # An estimate with a sign is noise around 0: beyond its own spread it is not.
+        if median >= line or -median <= self.thresholds["sigmas"] * MAD_TO_SIGMA * self.window.mad:
             return QUIET
         return Finding(CRIT if median < self.thresholds["crit"] else WARN, median, None, line)
 
@@ -272,11 +285,13 @@ RULES = (
         group=Group.LEARNING,
         metrics=("kl_ref",),
         detector=ReferenceKlSpike,
-        condition="Per token: above `absolute`: CRIT from the first record on. After `wait` records: above `warn`× the "
-        "baseline and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 5: CRIT, WARN between "
+        condition="Per token: above `absolute` in 2 of 3 records, or above `at_once`: CRIT from the first record on "
+        "(under a generic name only where it is `warn`× the baseline too). After `wait` records: above `warn`× the "
+        "baseline and above `floor` in 3 of 5: WARN; above `crit`× and `crit_floor` in 2 of 3: CRIT, WARN between "
         "`young` and `wait` records. Summed over the sequence: above `sum_warn` WARN, above `sum_crit` CRIT.",
         thresholds={
             "absolute": 10.0,
+            "at_once": 100.0,
             "wait": 50,
             "young": 10,
             "warn": 5.0,
@@ -330,8 +345,9 @@ RULES = (
         metrics=("kl_ref",),
         detector=FarWithoutReward,
         condition="Per token, 5 of 8 records: median of ten above `warn` and above `rise`× records 6 to 15 while the "
-        "reward is no higher than then, or above `high`: WARN.",
-        thresholds={"warn": 0.3, "rise": 5.0, "high": 2.0},
+        "reward is no higher than then, and once these are known above `again`× records 21 to 30; or above `high` "
+        "(under a generic name it may be a sum): WARN.",
+        thresholds={"warn": 0.3, "rise": 5.0, "again": 2.0, "high": 2.0},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=15,
         applies=applicability.has_reference_kl,
@@ -349,9 +365,8 @@ RULES = (
         metrics=("kl_ref",),
         detector=NegativeKl,
         condition="Median of five records below `warn` per token, or below `sum_warn` summed over the sequence: "
-        "WARN; below "
-        "`crit`: CRIT.",
-        thresholds={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0},
+        "WARN; below `crit`: CRIT; and below 0 by `sigmas` times the robust spread of the last 50.",
+        thresholds={"warn": -0.01, "sum_warn": -0.5, "crit": -5.0, "sigmas": 2.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
         applies=applicability.has_reference_kl,
         why="A KL cannot be negative; its estimate is when the samples come from another policy than the scoring one.",

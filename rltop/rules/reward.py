@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from rltop.model import Evidence
 from rltop.rules import applicability
-from rltop.rules.context import RuleContext
+from rltop.rules.context import ILL, RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
-from rltop.stats.persistence import DatedNOfMCounter
-from rltop.stats.rolling import MAD_TO_SIGMA, Ema, mad_of, median_of
+from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
+from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of
 from rltop.units import number
 
 _RECENT = 3
@@ -30,6 +30,49 @@ _NOISE_TO_SIGMA = 1.2533
 """Mean absolute deviation of a normal distribution to its standard deviation: sqrt(pi / 2)."""
 _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
 """Mean absolute second difference to the deviation of a level: its variance is 1 + 4 + 1 times that of one."""
+
+
+_NOISES, _HARDLY = 3.0, 0.02
+"""By how much an evaluation may be below the best: robust spreads, and part of the best."""
+_SCORES = ("val_score", "val_acc", "val_best")
+
+
+class _Evaluation:
+    """Evaluations before and after the reward fell.
+
+    Attributes:
+        is_after: the reward is down: what comes now is an evaluation after the onset.
+        is_fine: the newest one after the onset is no worse than the best before, less its noise.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.before = Window(_LEVEL)
+        self.is_after = self.is_fine = False
+
+    def observe(self, context: RuleContext) -> None:
+        """Look for an evaluation in a record."""
+        values = context.values
+        if not self.name:
+            self.name = next((name for name in _SCORES if name in values), "")
+            if not self.name:
+                return
+        value = values.get(self.name)
+        if not self.is_after:
+            self.is_fine = False
+            if value is not None:
+                self.before.push(value)
+        elif value is not None and self.before.count >= 2:
+            high = self.before.high
+            noise = max(_NOISES * MAD_TO_SIGMA * self.before.mad, _HARDLY * abs(high))
+            self.is_fine = value >= high - noise
+
+    def clone(self) -> _Evaluation:
+        """An independent copy."""
+        twin = _Evaluation()
+        twin.name, twin.before = self.name, self.before.clone()
+        twin.is_after, twin.is_fine = self.is_after, self.is_fine
+        return twin
 
 
 class RewardCrash(Detector):
@@ -59,13 +102,59 @@ class RewardCrash(Detector):
         self.held: deque[float] = deque(maxlen=_HELD)
         self.floor = float("-inf")
         self.below: list[float] = []
+        lasts = int(thresholds["lasts"])
+        self.often = NOfMCounter(max(1, 3 * lasts // 4), lasts)
+        out = min(lasts, int(thresholds["out_lasts"]))
+        self.out = NOfMCounter(max(1, 3 * out // 4), out)
+        self.is_ill = False
+        self.evaluation = _Evaluation()
+        self.is_success = False
 
     def detect(self, context: RuleContext) -> Finding | None:
+        """INFO until it was so in most of `lasts` records, and where an evaluation since then is as good as before."""
+        self.evaluation.observe(context)
+        self.is_excused = False
+        finding = self._judge(context)
+        if finding is None:
+            return None
+        has_lasted = self.often.push(finding is not QUIET)
+        has_lasted |= self.out.push(finding is not QUIET and self._is_out(finding))
+        if finding is QUIET:
+            self.evaluation.is_after = self.is_ill = False
+            return QUIET
+        self.evaluation.is_after = True
+        self.is_ill = self.is_ill or not ILL.isdisjoint(context.onsets)
+        if self.evaluation.is_fine and not self.is_ill:
+            self._begin_anew(context.reward.usual)
+            return QUIET
+        if not has_lasted:
+            return finding._replace(level=INFO)
+        return finding
+
+    def _begin_anew(self, level: float) -> None:
+        """Another phase: what the reward was says nothing about what it should be."""
+        evaluation, is_success = self.evaluation, self.is_success
+        self.__init__(self.thresholds)  # type: ignore[misc]
+        evaluation.is_after = evaluation.is_fine = False
+        self.evaluation, self.is_success, self.is_excused = evaluation, is_success, True
+        self.initial = level
+
+    def _is_out(self, finding: Finding) -> bool:
+        """The reward is far below its start: all that was learned is lost, and more."""
+        assert finding.baseline is not None
+        learned = max(self.best - self.initial, self.thresholds["share"] * abs(self.best))
+        lost = finding.baseline - finding.value
+        return lost > max(self.thresholds["out"] * learned, self._noise("sigmas")[1])
+
+    def _judge(self, context: RuleContext) -> Finding | None:
         """Best level so far against the last three records."""
         reward = context.reward
         value = reward.value
         if value is None:
             return None
+        if self.is_success and reward.is_reward:
+            self.__init__(self.thresholds)  # type: ignore[misc]
+        self.is_success = not reward.is_reward
         if reward.count > 1:
             self.noise.push(abs(value - reward.before))
         self.recent.append(value)
@@ -165,11 +254,16 @@ class RewardCrash(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Best level and now."""
-        return f"reward {number(finding.baseline or 0)} → {number(finding.value)} (vs best 10-record average)"
+        what = "success rate" if self.is_success else "reward"
+        return f"{what} {number(finding.baseline or 0)} → {number(finding.value)} (vs best 10-record average)"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, threshold, noise."""
         return (*names.of(finding), Evidence("record noise (σ)", finding.extra[0]))
+
+
+_AGAIN = 2
+"""Constant records before the streak: by chance, so batches are small."""
 
 
 class _Sameness:
@@ -181,18 +275,19 @@ class _Sameness:
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
-        self.chance, self.least, self.most = (
+        self.chance, self.least, self.most, self.few_most = (
             math.log(thresholds["chance"]),
             int(thresholds["least"]),
             int(thresholds["most"]),
+            int(thresholds["few_most"]),
         )
-        self.seen = DatedNOfMCounter(self.most, self.most)
+        self.seen = DatedNOfMCounter(self.few_most, self.few_most)
         self.varied = self.same = self.streak = 0
 
     def push(self, is_same: bool, context: RuleContext) -> bool:
         """Take one record in; returns whether the streak is now beyond chance."""
         seen = context.observation
-        is_long = self.seen.push_at(is_same, seen.record, seen.step)
+        self.seen.push_at(is_same, seen.record, seen.step)
         if not is_same:
             self.varied += 1
             self.same += self.streak
@@ -201,7 +296,12 @@ class _Sameness:
         self.streak += 1
         if self.streak < self.least or not self.varied:
             return False
-        return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < self.chance
+        reward = context.reward
+        has_few = reward.has_few_groups or (self.same >= _AGAIN and not reward.has_many_groups)
+        is_long = self.streak >= (self.few_most if has_few else self.most)
+        # Small batches try their luck on every record of a long run.
+        chance = 2.0 * self.chance if has_few else self.chance
+        return is_long or self.streak * math.log((self.same + 1) / (self.varied + self.same + 2)) < chance
 
     @property
     def began(self) -> tuple[int, int] | None:
@@ -211,7 +311,8 @@ class _Sameness:
     def clone(self) -> _Sameness:
         """An independent copy."""
         twin = _Sameness.__new__(_Sameness)
-        twin.chance, twin.least, twin.most, twin.seen = self.chance, self.least, self.most, self.seen.clone()
+        twin.chance, twin.least, twin.seen = self.chance, self.least, self.seen.clone()
+        twin.most, twin.few_most = self.most, self.few_most
         twin.varied, twin.same, twin.streak = self.varied, self.same, self.streak
         return twin
 
@@ -285,14 +386,17 @@ RULES = (
         title="reward crash",
         family="reward",
         group=Group.LEARNING,
-        metrics=_METRICS,
+        metrics=(*_METRICS, "success_frac"),
         detector=RewardCrash,
         condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
         "least `share` of its level) and its noise, which is `sigmas` deviations of single records or `wander` of the "
         "level itself, 2 of 3 records: WARN; more than `crit` of that range and `beyond` times the noise: CRIT. Or "
         "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
         "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range and "
-        "`streak_sigmas` of their spread: WARN. Between 10 and 20 records: a loss of `early` of the initial level.",
+        "`streak_sigmas` of their spread: WARN. Between 10 and 20 records: a loss of `early` of the initial level. "
+        "INFO until three quarters of the last `lasts` records were so (of `out_lasts` where `out` times what "
+        "was learned since the start is lost), and where an evaluation since then is no worse "
+        "than the best before, less its noise, with no verdict on entropy, gradient or non-finite values.",
         thresholds={
             "warn": 0.25,
             "crit": 0.5,
@@ -305,6 +409,9 @@ RULES = (
             "beyond": 1.5,
             "streak": 5,
             "streak_sigmas": 1.5,
+            "lasts": 1,
+            "out": 2.0,
+            "out_lasts": 10,
         },
         n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
         clear_after=5,
@@ -331,9 +438,10 @@ RULES = (
         metrics=(*_METRICS, "reward_max", "reward_min"),
         detector=RewardPinned,
         condition="Largest and smallest reward differ by less than `spread` in so many records in a row that, given "
-        "those before, its probability is below `chance` (`least` at least, `most` at most), after they had differed, "
-        "and not at the top: WARN; CRIT where that is far below the best.",
-        thresholds={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10},
+        "those before, its probability is below `chance` (`least` at least, `most` at most; its square and "
+        "`few_most` where batches are one or two groups or have been constant before), after they had "
+        "differed, and not at the top: WARN; CRIT where that is far below the best.",
+        thresholds={"spread": 1e-9, "chance": 3e-4, "least": 5, "most": 10, "few_most": 60},
         clear_after=5,
         applies=applicability.has_reward,
         why="When every completion scores the same, advantages are zero and nothing is learned.",
@@ -353,9 +461,10 @@ RULES = (
         metrics=("reward_std", *_METRICS),
         detector=RewardWithoutSpread,
         condition="Standard deviation below `std` in so many records in a row that, given those before, its "
-        "probability is below `chance` (`least` at least, `most` at most), after it had been above, with the reward "
+        "probability is below `chance` (`least` at least, `most` at most; its square and `few_most` where batches are "
+        "one or two groups or have been constant before), after it had been above, with the reward "
         "not at its top, or at a top reached from one record to the next.",
-        thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10},
+        thresholds={"std": 1e-6, "chance": 3e-4, "least": 4, "most": 10, "few_most": 60},
         clear_after=5,
         applies=applicability.has_reward,
         why="Without reward differences between completions there is no gradient.",

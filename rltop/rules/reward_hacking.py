@@ -6,6 +6,7 @@ reward component traded for another. Validation decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rltop.model import Evidence, Label, Unit
@@ -16,6 +17,13 @@ from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.units import number, percent
 
 _LEVEL = 10
+_NO_REWARD = re.compile(
+    r"(?:^|[/_.:\- ])(?:errors?|failed|fail(?:ure)?s?|penalty|penalties|costs?|violations?|lengths?|len|tokens?|turns?|"
+    r"calls?|counts?|num|n|time|seconds|truncated|truncation|repetitions?|invalid|steps?|loss|kl|entropy|std|min|max)"
+    r"(?:[/_.:\- ]|$)",
+    re.IGNORECASE,
+)
+"""Words of quantities that are no reward, or that should fall: which way is good is not known of them."""
 _MAX_PARTS = 32
 """Reward components that are tracked at most; a stream may log a new key per row."""
 
@@ -150,6 +158,8 @@ class PartTraded(Detector):
             return None
         worst: tuple[float, str, float, float] | None = None
         for name, value in found.items():
+            if _NO_REWARD.search(name):
+                continue
             lost = self._lost(name, value, context.reward.usual)
             if lost is not None and (worst is None or lost[0] > worst[0]):
                 worst = lost[0], name, lost[1], lost[2]
@@ -252,7 +262,7 @@ RULES = (
         detector=PartTraded,
         condition="Median of ten of one reward component below `warn` of its best, lower by more than `sigmas` "
         "standard deviations of single records, while the total has risen by more than `gain` of itself since that "
-        "best, 5 of 8 records.",
+        "best, 5 of 8 records. What is named as a count, an error, a cost or a length is no component.",
         thresholds={"warn": 0.6, "sigmas": 2.5, "gain": 0.05},
         n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
         warm_up=_LEVEL,

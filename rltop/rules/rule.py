@@ -11,12 +11,12 @@ import enum
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
 from rltop.rules.context import RuleContext
-from rltop.structs import Struct, field
 
 OK = Level.OK
 INFO = Level.INFO
@@ -91,6 +91,10 @@ class EvidenceNames(NamedTuple):
         return tuple([Evidence(name, number, self.unit) for name, number in numbers if name and number is not None])
 
 
+VALUE_AND_LINES = EvidenceNames()
+"""Value, baseline and threshold, called so: of most rules."""
+
+
 class Subject(NamedTuple):
     """What a verdict is about.
 
@@ -117,7 +121,10 @@ class Detector(ABC):
         thresholds: by name.
         is_firing: the rule fires at WARN or above now; a detector may then hold on
             to a lower threshold (`RELEASE`), so that a value at the threshold does not flicker.
+        is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
+
+    is_excused = False
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         self.thresholds = thresholds
@@ -147,6 +154,10 @@ class Detector(ABC):
             These three, as far as there are any; a detector with more to show adds to them.
         """
         return names.of(finding)
+
+    def absolute_level(self, value: float) -> Level:
+        """How bad a level is by itself, whatever it was before: what is left of an alert that has settled there."""
+        return OK
 
     def subject(self, finding: Finding) -> Subject | None:
         """What the headline is about, where that need not be the first of the rule's metrics that is logged."""
@@ -185,7 +196,8 @@ def _always(algorithm: Algorithm, traits: Traits) -> bool:
     return True
 
 
-class RuleSpec(Struct):
+@dataclass(frozen=True, slots=True)
+class RuleSpec:
     """A rule as data: everything about it but its state.
 
     Attributes:
@@ -233,7 +245,7 @@ class RuleSpec(Struct):
     needs_ranks: bool = False
     accepts_late: bool = False
     resets_on_phase: bool = False
-    evidence: EvidenceNames = EvidenceNames()
+    evidence: EvidenceNames = VALUE_AND_LINES
     why: str = ""
     causes: tuple[str, ...] = ()
     next: tuple[str, ...] = ()

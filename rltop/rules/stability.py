@@ -8,6 +8,7 @@ changes sign freely, and may rise while the policy learns.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -21,10 +22,15 @@ from rltop.units import number
 
 _WINDOW = 50
 _MIN_SAMPLES = 10
+_SETTLING = 10
 _HUGE_SAMPLES = 5
 _START_SHARE = 0.2
 _GROWN_SINCE_START = 2.0
+_ALONE = 30
+"""Records after which an awakened gradient has a baseline of its own."""
 _NO_CONTRAST = 0.99
+_ANY_NOISE = 100.0
+"""A factor that no noise explains."""
 
 
 class GradientSpike(Detector):
@@ -39,6 +45,8 @@ class GradientSpike(Detector):
         self.window = Window(_WINDOW)
         self.start = Frozen()
         self.losses: deque[float] = deque(maxlen=_WINDOW)
+        self.flat: deque[bool] = deque(maxlen=_MIN_SAMPLES)
+        self.largest, self.awake = 0.0, 0
         self.raised = NOfMCounter(3, 10)
         self.spiking = NOfMCounter(3, 10)
         self.info, self.warn, self.crit = thresholds["info"], thresholds["warn"], thresholds["crit"]
@@ -52,10 +60,16 @@ class GradientSpike(Detector):
         base = window.median
         if start.value is not None and base < _START_SHARE * start.value:
             base = _START_SHARE * start.value
+        if self.awake:
+            base = max(base, self.largest)
+            self.awake -= 1
+            self.largest = max(self.largest, value)
         is_raised = value > self.warn * base > 0.0 and (
             window.count >= _MIN_SAMPLES or (window.count >= _HUGE_SAMPLES and value > self.crit * base)
         )
         flat = context.reward.zero_share
+        is_awakening = is_raised and self._is_awakening(value, base, context)
+        self.flat.append((flat or 0.0) >= self.thresholds["dead"])
         has_contrast = flat is None or flat < _NO_CONTRAST
         if has_contrast:
             # A zero-variance batch has no gradient: it does not count for the baseline.
@@ -65,6 +79,9 @@ class GradientSpike(Detector):
         loss = context.values.get("loss")
         if loss is not None:
             self.losses.append(loss)
+        if is_awakening:
+            self.largest, self.awake = value, _ALONE
+            return Finding(INFO, value, base, self.warn * base, (value / base, 1.0))
         if is_raised:
             return self._spike(value, base, context)
         if self.raised.bits:
@@ -74,6 +91,10 @@ class GradientSpike(Detector):
 
     def _spike(self, value: float, base: float, context: RuleContext) -> Finding:
         ratio = value / base
+        if not self._is_beyond_noise(value, ratio):
+            self.raised.push(False)
+            self.spiking.push(False)
+            return QUIET
         is_often_raised = self.raised.push(True)
         is_often_spiking = self.spiking.push(ratio > self.info)
         level: Level | None = None
@@ -92,6 +113,23 @@ class GradientSpike(Detector):
         if context.is_lr_rising:
             level = INFO
         return Finding(level, value, base, threshold * base, (ratio, float(self.raised.bits.bit_count())))
+
+    def _is_awakening(self, value: float, base: float, context: RuleContext) -> bool:
+        """The first rise from a start with nothing to learn from: groups without variance, or hardly a gradient."""
+        if self.awake or context.record > _WINDOW:
+            return False
+        floor = self.thresholds["crit_floor"]
+        has_been_dead = len(self.flat) == _MIN_SAMPLES and 2 * sum(self.flat) > _MIN_SAMPLES
+        return (has_been_dead and value < self.info * floor) or value < floor > self.crit * base
+
+    def _is_beyond_noise(self, value: float, ratio: float) -> bool:
+        """Against the robust deviation of ln gradient before, and against the tenth of the records that is highest."""
+        before = self.window.values[:-1]
+        logs = [math.log(one) for one in before if one > 0.0]
+        spread = MAD_TO_SIGMA * mad_of(logs) if logs else 0.0
+        high = sorted(before)[len(before) * 9 // 10] if before else 0.0
+        is_beyond = math.log(ratio) > min(self.thresholds["sigmas"] * spread, math.log(_ANY_NOISE))
+        return is_beyond and value > self.thresholds["above"] * high
 
     def _is_loss_outlier(self, loss: float | None) -> bool:
         """The loss of the same record is as far out, in either direction: a second sign."""
@@ -125,15 +163,21 @@ class GradientDrift(Detector):
         super().__init__(thresholds)
         self.trend = BlockTrend()
         self.start = Frozen()
+        self.rewards: deque[float] = deque(maxlen=self.trend.count)
+        self.flat: deque[bool] = deque(maxlen=self.trend.count)
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding once per block of ten records."""
+        """Gives a finding once per block of ten records; INFO where the gradient comes with the reward."""
         value = context.values.get("grad_norm")
         if value is None or context.is_lr_rising:
             return None
         self.start.push(value)
-        trend = self.trend
-        if not trend.push(value) or not trend.is_full:
+        trend, reward = self.trend, context.reward
+        if not trend.push(value):
+            return None
+        self.rewards.append(reward.usual)
+        self.flat.append((reward.zero_share or 0.0) >= self.thresholds["dead"])
+        if not trend.is_full:
             return None
         growth = trend.growth
         if growth < self.thresholds["warn"] or trend.monotony < self.thresholds["monotony"]:
@@ -141,7 +185,16 @@ class GradientDrift(Detector):
         newest = trend.medians[-1]
         if self.start.value is None or newest < _GROWN_SINCE_START * self.start.value:
             return QUIET
-        return Finding(WARN, newest, trend.medians[0], None, (growth,))
+        return Finding(INFO if self._is_awakening(context) else WARN, newest, trend.medians[0], None, (growth,))
+
+    def _is_awakening(self, context: RuleContext) -> bool:
+        """There was nothing to learn from 100 records ago, or the reward has risen since by a tenth of its range."""
+        reward = context.reward
+        has_risen = reward.usual - self.rewards[0] > self.thresholds["gain"] * (reward.top - reward.bottom)
+        if not reward.count:
+            oldest, newest = self.trend.medians[0], self.trend.medians[-1]
+            return newest < self.thresholds["floor"] > self.thresholds["faint"] * oldest
+        return self.flat[0] or has_risen
 
     def headline(self, finding: Finding) -> str:
         """How much in how long."""
@@ -158,6 +211,8 @@ class VanishingGradient(Detector):
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         super().__init__(thresholds)
         self.start = Frozen()
+        self.newest: deque[float] = deque(maxlen=_SETTLING)
+        self.base = 0.0
         self.loss = Frozen(skip=0, size=5, minimum=1)
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -170,8 +225,13 @@ class VanishingGradient(Detector):
         start = self.start
         if not start.is_final:
             start.push(value)
+            self.newest.append(value)
+            if start.is_final:
+                # What fell while the run started is where the run works, unless hardly anything is left.
+                usual = start.value or 0.0
+                self.base = min(usual, max(self.thresholds["settled"] * usual, median_of(list(self.newest))))
             return QUIET
-        line = self.thresholds["warn"] * (start.value or 0.0)
+        line = self.thresholds["warn"] * self.base
         if value >= line:
             return QUIET
         reward = context.reward
@@ -179,7 +239,7 @@ class VanishingGradient(Detector):
             return QUIET
         if reward.count == 0 and loss is not None and loss < self.thresholds["learned"] * (self.loss.value or 0.0):
             return QUIET
-        return Finding(WARN, value, start.value, line)
+        return Finding(WARN, value, self.base, line)
 
     def headline(self, finding: Finding) -> str:
         """Before and now."""
@@ -189,6 +249,26 @@ class VanishingGradient(Detector):
         )
 
 
+class AbsurdGradient(Detector):
+    """O18: a gradient norm that no run recovers from, wherever it started."""
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Norms before clipping are large on some healthy runs, but not that large."""
+        value = context.values.get("grad_norm")
+        if value is None:
+            return None
+        thresholds = self.thresholds
+        if value < thresholds["info"]:
+            return QUIET
+        level = CRIT if value >= thresholds["crit"] else INFO
+        return Finding(level, value, None, thresholds["crit" if level is CRIT else "info"])
+
+    def headline(self, finding: Finding) -> str:
+        """Norm and threshold."""
+        what = "no update survives this" if finding.level is CRIT else "before clipping?"
+        return f"gradient norm {number(finding.value)} (threshold {number(finding.threshold or 0)}): {what}"
+
+
 class LossJump(Detector):
     """O5: the loss far outside what it has been, in units of its own spread."""
 
@@ -196,6 +276,8 @@ class LossJump(Detector):
         super().__init__(thresholds)
         self.loss = Window(_WINDOW)
         self.reach = thresholds["warn"] * thresholds["floor"]
+        self.largest = 0.0
+        self.gradient, self.kl = Window(_WINDOW), Window(_WINDOW)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """The median of 50 records before; the spread is only computed when the distance could count."""
@@ -204,21 +286,47 @@ class LossJump(Detector):
             value = context.values.get("policy_loss")
             if value is None:
                 return None
-        window = self.loss
+        window, largest = self.loss, self.largest
         median = window.median
         distance = value - median
+        has_company = self._has_company(context)
         if abs(distance) <= self.reach or window.count < _MIN_SAMPLES or abs(value) <= abs(median):
-            window.push(value)
+            self._take(value)
             return QUIET
         spread = window.mad * MAD_TO_SIGMA
-        window.push(value)
         line = self.thresholds["warn"] * max(spread, self.thresholds["floor"])
-        if abs(distance) <= line:
+        is_far = abs(distance) > line
+        window.push(value)
+        if not is_far:
+            self.largest = max(largest, abs(value))
             return QUIET
+        if not applicability.has_loss_to_minimise(context.algorithm, context.traits) and context.reward.count:
+            # Near 0 by construction, and of either sign: its own spread is no measure.
+            if not has_company or abs(value) <= self.thresholds["largest"] * largest:
+                return QUIET
+            line = max(line, self.thresholds["largest"] * largest)
         level = INFO if context.is_lr_rising else WARN
         if abs(value) > self.thresholds["crit"] * max(abs(median), spread, self.thresholds["floor"]) and level is WARN:
             level = CRIT
         return Finding(level, value, median, median + (line if distance > 0 else -line))
+
+    def _take(self, value: float) -> None:
+        self.loss.push(value)
+        self.largest = max(self.largest, abs(value))
+
+    def _has_company(self, context: RuleContext) -> bool:
+        """Gradient norm or KL is a multiple of its usual on the same record; true where neither is logged."""
+        values, factor = context.values, self.thresholds["company"]
+        norm, distance = values.get("grad_norm"), values.get("kl_ref", values.get("kl_old"))
+        if norm is None and distance is None:
+            return not (self.gradient.count or self.kl.count)
+        is_steep = norm is not None and norm > factor * self.gradient.median > 0.0
+        is_away = distance is not None and abs(distance) > max(factor * self.kl.median, self.thresholds["kl"])
+        if norm is not None and not is_steep:
+            self.gradient.push(norm)
+        if distance is not None and not is_away:
+            self.kl.push(abs(distance))
+        return is_steep or is_away
 
     def headline(self, finding: Finding) -> str:
         """Now and baseline."""
@@ -277,8 +385,21 @@ RULES = (
         condition="Against the median of the 50 records before: one record above `info`×: INFO, and WARN where "
         "the loss of the same record is `loss_sigmas` robust deviations out. Above `warn`× in 3 of 10: WARN. Above "
         "`crit`× (after five records) and above `crit_floor`, or above `info`× in 3 of 10: CRIT. INFO only while the "
-        "learning rate warms up.",
-        thresholds={"info": 10.0, "warn": 5.0, "crit": 50.0, "crit_floor": 1.0, "loss_sigmas": 10.0},
+        "learning rate warms up. A factor counts once its logarithm is `sigmas` times the robust deviation of these 50 "
+        "(or it is 100), on a record above `above`× what nine tenths of them are below. A first rise within 50 records "
+        "after most groups had no variance (`dead` of them; to less than `info`), or to less than `crit_floor` from a "
+        "`crit`th of that, is a gradient that comes to life: INFO, and for 30 records its largest value is the "
+        "baseline.",
+        thresholds={
+            "info": 10.0,
+            "warn": 5.0,
+            "crit": 50.0,
+            "crit_floor": 1.0,
+            "loss_sigmas": 10.0,
+            "sigmas": 3.0,
+            "above": 1.5,
+            "dead": 0.8,
+        },
         clear_after=10,
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("grad_norm", "baseline", threshold=""),
@@ -294,7 +415,7 @@ RULES = (
         ),
         next=("off_policy_kl", "response_len_max", "clip_frac", "lr", "entropy", "reward_mean"),
         sources="Measured on published veRL PPO runs: lone spikes of 18× and 31× without harm; ocamler-grpo: 111, then "
-        "5.5e7 one record later.",
+        "5.5e7 one record later. 1.0 is the usual norm to clip at (veRL, TRL): what is below it was never too large.",
     ),
     RuleSpec(
         id="O2",
@@ -305,8 +426,10 @@ RULES = (
         detector=GradientDrift,
         condition="Medians of ten records rise monotonically (Kendall's tau above `monotony`) by more than "
         "`warn`× over 100 "
-        "records, to at least twice run start, after the learning rate's warm-up.",
-        thresholds={"warn": 3.0, "monotony": 0.55},
+        "records, to at least twice run start, after the learning rate's warm-up: WARN. INFO where `dead` of the "
+        "groups had zero variance at the beginning of these records, or the reward has risen meanwhile by `gain` of "
+        "its range; without a reward, where it is still below `floor`, and was a `faint`th of that 100 records ago.",
+        thresholds={"warn": 3.0, "monotony": 0.55, "dead": 0.8, "gain": 0.1, "floor": 1.0, "faint": 50.0},
         clear_after=3,
         warm_up=100,
         applies=applicability.has_rollouts,
@@ -317,6 +440,28 @@ RULES = (
         sources="prime-rl docs/training.md; veRL FAQ (rising gradient norm: look at rollout_probs_diff_mean).",
     ),
     RuleSpec(
+        id="O18",
+        title="absurd gradient",
+        family="gradient",
+        group=Group.LEARNING,
+        metrics=("grad_norm",),
+        detector=AbsurdGradient,
+        condition="Gradient norm of at least `crit` in 2 of 3 records, from the first record on: CRIT. At least `info` "
+        "in 5 of 10: INFO.",
+        thresholds={"info": 1e5, "crit": 1e8},
+        n_of_m={INFO: NOfM(5, 10), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
+        evidence=EvidenceNames("grad_norm", ""),
+        why="Even clipped, a gradient of this size has lost its direction to rounding.",
+        causes=(
+            "half-precision overflow",
+            "a loss that is summed, not averaged",
+            "the ratio or KL blowing up",
+            "a wrong checkpoint or template",
+        ),
+        next=("loss", "kl_ref", "ratio_mean", "lr", "entropy"),
+        sources="healthy logs of norms before clipping reach 1e5; ocamler-grpo: 111, then 5.5e7.",
+    ),
+    RuleSpec(
         id="O4",
         title="vanishing gradient",
         family="gradient",
@@ -325,8 +470,9 @@ RULES = (
         detector=VanishingGradient,
         condition="Below `warn` of run start in 10 of 15 records while the reward is not at its top, groups still have "
         "variance and the learning rate is above a twentieth of its maximum; without a reward, while the loss is "
-        "above `learned` of its first five records.",
-        thresholds={"warn": 0.05, "learned": 0.3},
+        "above `learned` of its first five records. Run start is the median of records 4 to 33, or of the last ten "
+        "of them where that is less, but at least `settled` of it.",
+        thresholds={"warn": 0.05, "learned": 0.3, "settled": 0.1},
         n_of_m={WARN: NOfM(10, 15), INFO: NOfM(10, 15)},
         warm_up=33,
         why="Learning has stopped although the task is not saturated.",
@@ -344,8 +490,9 @@ RULES = (
         condition="Farther than `warn` × max(1.4826 MAD, `floor`) from the median of the 50 records before, and "
         "larger, in 3 "
         "of 5 records: WARN. More than `crit`× its baseline in 3 of 5: CRIT. INFO only while the learning rate "
-        "warms up.",
-        thresholds={"warn": 10.0, "floor": 0.02, "crit": 100.0},
+        "warms up. A policy-gradient loss must also exceed `largest`× the largest of the segment, and the gradient "
+        "norm or KL of the same record `company`× its median (KL at least `kl`), where either is logged.",
+        thresholds={"warn": 10.0, "floor": 0.02, "crit": 100.0, "largest": 2.0, "company": 3.0, "kl": 0.05},
         n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("loss", "baseline"),

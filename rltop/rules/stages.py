@@ -6,6 +6,7 @@ a fault. Idle times only matter where generation and training are disaggregated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
@@ -159,6 +160,8 @@ class AuxiliaryStage(Detector):
             if share <= line or share > 1.0:
                 continue
             has_grown = base is not None and seconds > thresholds["rise"] * base
+            # The logarithm only where it could count.
+            has_grown = has_grown and seconds > math.exp(thresholds["sigmas"] * start.log_spread) * (base or 0.0)
             is_absurd = name in _LIGHT and share > thresholds["absurd"]
             level = WARN if has_grown or is_absurd else INFO
             if level > worst.level or (level == worst.level and share > worst.value):
@@ -290,8 +293,9 @@ RULES = (
         detector=AuxiliaryStage,
         condition="Advantages, reward, dumps or data loading above `light` of the step, log-probabilities, reference "
         "or values above `heavy`, in 5 of 10 records (from the 65th on every fourth is looked at): INFO; grown more "
-        "than `rise`× since run start, or a light stage above `absurd`: WARN.",
-        thresholds={"light": 0.1, "heavy": 0.25, "rise": 3.0, "absurd": 0.5},
+        "than `rise`× since run start, and more than exp(`sigmas` × the noise there), or a light stage above "
+        "`absurd`: WARN.",
+        thresholds={"light": 0.1, "heavy": 0.25, "rise": 3.0, "sigmas": 3.0, "absurd": 0.5},
         n_of_m=_FIVE_OF_TEN,
         warm_up=13,
         applies=applicability.has_rollouts,

@@ -23,7 +23,7 @@ class GroupStraggler(Detector):
     """P5: longest completion over the median of its group, averaged over groups.
 
     The threshold is what is typical for the group size and twice run start,
-    whichever is more.
+    whichever is more; where run start is itself beyond what is typical, that alone.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -42,7 +42,8 @@ class GroupStraggler(Detector):
         if not start.is_final:
             start.push(value)
         line = self._usual(context.group_size)
-        if base is not None:
+        # A run that starts beyond what is typical has no healthy baseline.
+        if base is not None and base <= line:
             line = max(line, self.thresholds["rise"] * base)
         held = line * RELEASE if self.is_firing else line
         record, step = context.observation.record, context.observation.step
@@ -237,7 +238,7 @@ RULES = (
         "group size (`warn` "
         "at most, and where the size is unknown) and above `rise`× run start: 5 of 10 records, or 3 of 5 "
         "at twice "
-        "that threshold.",
+        "that threshold. A run start beyond what is typical is no baseline.",
         thresholds={"warn": 4.0, "rise": 2.0},
         clear_after=10,
         applies=applicability.has_rollouts,

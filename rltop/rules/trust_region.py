@@ -6,6 +6,7 @@ the detectors choose the regime first.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
@@ -14,10 +15,12 @@ from rltop.rules import applicability
 from rltop.rules.clip import UPDATE_CAUSES
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen, median_of
 from rltop.units import number
 
 _MEDIAN_OF = 5
+_LATELY = 8
 
 
 class StepKl(Detector):
@@ -31,8 +34,21 @@ class StepKl(Detector):
         super().__init__(thresholds)
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
         self.small = 0
+        self.often = NOfMCounter(int(thresholds["often"]), _LATELY)
 
     def detect(self, context: RuleContext) -> Finding | None:
+        """INFO until enough of the last eight records were too large."""
+        finding = self._judge(context)
+        if finding is None:
+            return None
+        thresholds = self.thresholds
+        is_often = self.often.push(finding.level >= WARN)
+        is_far = finding.value > thresholds["far"] * (finding.threshold or math.inf)
+        if finding is QUIET or ((is_often or is_far) and context.record > thresholds["wait"]):
+            return finding
+        return finding._replace(level=INFO)
+
+    def _judge(self, context: RuleContext) -> Finding | None:
         """Thresholds by estimator, by scale (embodied) and by what the ratio is taken against (async)."""
         value = context.values.get("kl_old")
         if value is None:
@@ -70,7 +86,8 @@ class ImportanceRatio(Detector):
     """O10: mean importance ratio against run start.
 
     Not against 1: some trainers read 0.5 or 0.97 all along by construction
-    (averages over minibatches that were skipped, precision offsets).
+    (averages over minibatches that were skipped, precision offsets). But there are values that
+    no construction gives, and where a run starts with them, there is no baseline.
     """
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
@@ -79,10 +96,15 @@ class ImportanceRatio(Detector):
         self.warn = thresholds["warn"]
 
     def detect(self, context: RuleContext) -> Finding | None:
-        """Relative deviation from the frozen baseline."""
+        """Absolute bounds from the first record, relative deviation from the frozen baseline after that."""
         value = context.values.get("ratio_mean")
         if value is None:
             return None
+        thresholds = self.thresholds
+        if not thresholds["low"] <= value <= thresholds["high"] and value > 0.0 and _has_update(context):
+            line = thresholds["low" if value < 1.0 else "high"]
+            level = CRIT if value > thresholds["extreme"] or self._is_far(value) else WARN
+            return Finding(level, value, None, line)
         start = self.start
         base = start.value
         if not start.is_final:
@@ -93,13 +115,26 @@ class ImportanceRatio(Detector):
         warn = self.warn * RELEASE if self.is_firing else self.warn
         if 1.0 - warn <= relative <= 1.0 + warn:
             return QUIET
-        crit = self.thresholds["crit"]
-        level = CRIT if relative > crit or relative < 1.0 / crit else WARN
+        level = CRIT if self._is_far(value) else WARN
         return Finding(level, value, base, base * (1.0 + (self.warn if relative > 1 else -self.warn)))
 
+    def _is_far(self, value: float) -> bool:
+        """By more than a factor of `crit` from run start, if that is known."""
+        base, crit = self.start.value or 0.0, self.thresholds["crit"]
+        return base > 0.0 and not 1.0 / crit <= value / base <= crit
+
     def headline(self, finding: Finding) -> str:
-        """Ratio now and at run start."""
-        return f"importance ratio {number(finding.value)} ({number(finding.baseline or 0)} at run start)"
+        """Ratio now and at run start, or the bound."""
+        if finding.baseline is None:
+            line = number(finding.threshold or 0)
+            return f"importance ratio {number(finding.value)}, expected near 1 (threshold {line})"
+        return f"importance ratio {number(finding.value)} ({number(finding.baseline)} at run start)"
+
+
+def _has_update(context: RuleContext) -> bool:
+    """A ratio in a run of an unknown kind is only one between policies where an update is logged beside it."""
+    values = context.values
+    return context.algorithm is not Algorithm.UNKNOWN or "clip_frac" in values or "kl_old" in values
 
 
 RULES = (
@@ -114,8 +149,17 @@ RULES = (
         "five above "
         "`signed_warn` in size; both: CRIT above `crit`. Asynchronous training, where it is measured against the "
         "rollout "
-        "policy: thresholds × `async_factor`.",
-        thresholds={"warn": 0.02, "signed_warn": 0.03, "crit": 0.1, "async_factor": 3.0},
+        "policy: thresholds × `async_factor`. INFO in the first `wait` records, and unless "
+        "`often` of the last eight were above or this one `far`× above.",
+        thresholds={
+            "warn": 0.02,
+            "signed_warn": 0.03,
+            "crit": 0.1,
+            "async_factor": 3.0,
+            "often": 1,
+            "far": 2.5,
+            "wait": 0,
+        },
         n_of_m={INFO: NOfM(2, 5), WARN: NOfM(2, 5), CRIT: NOfM(2, 5)},
         applies=applicability.has_trust_region,
         evidence=EvidenceNames("kl_old", "", Unit.NATS),
@@ -133,15 +177,15 @@ RULES = (
         detector=ImportanceRatio,
         condition="Farther than `warn` (relative) from run start in 3 of 5 records: WARN; beyond a "
         "factor of `crit`: "
-        "CRIT.",
-        thresholds={"warn": 0.1, "crit": 2.0},
+        "CRIT. From the first record on: above `high` or below `low`: WARN; above `extreme`: CRIT.",
+        thresholds={"warn": 0.1, "crit": 2.0, "high": 2.0, "low": 0.1, "extreme": 1000.0},
         n_of_m={INFO: NOfM(3, 5), WARN: NOfM(3, 5), CRIT: NOfM(3, 5)},
-        warm_up=13,
         applies=applicability.has_trust_region,
         evidence=EvidenceNames("ratio_mean"),
         why="The mean ratio stays near its run-start value as long as new and old policy agree on the samples.",
         causes=UPDATE_CAUSES,
         next=("clip_frac", "kl_old", "lr", "off_policy_kl"),
-        sources="TRL issues 454 and 1857; the baseline instead of 1 because TRL PPO reads 0.97 or 0.5 on healthy runs.",
+        sources="TRL issues 454 and 1857, and its PPO docs (2.0, 1000.0 or 0.1 is bad); the "
+        " baseline instead of 1 because TRL PPO reads 0.97 or 0.5 on healthy runs.",
     ),
 )

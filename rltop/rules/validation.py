@@ -7,19 +7,44 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Self
 
 from rltop.model import Algorithm, Evidence, Level
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import AT_ONCE, CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
-from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of
+from rltop.rules.evaluations import METRIC, OTHERS, RETURN, metric_of
+from rltop.rules.rule import (
+    AT_ONCE,
+    CRIT,
+    INFO,
+    QUIET,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+    Subject,
+)
+from rltop.stats.rolling import MAD_TO_SIGMA, Window, mad_of, median_of
 from rltop.units import number
 
 _MIN_EVALUATIONS = 4
 _HELD = 12
 _LEVEL = 3
+_YOUNG_FELL, _YOUNG_SHARE = 0.1, 0.25
+"""How much lower the second and the third evaluation of all must be than the first: by so much, and by this part."""
+_MIN_RETURNS, _RETURN_SIGMAS, _RETURN_SHARE = 8, 4.0, 0.25
+"""Returns before the three that are judged and these, and how far below: so many deviations, and this part."""
+_MEAN_TO_SIGMA = math.sqrt(math.pi / 2.0)
+"""Mean absolute deviation of a normal distribution to its standard deviation."""
+_UNCERTAIN = 1.0
+"""A noise from n second differences counts for 1 + 1/n times as much: it is uncertain."""
+_CHANCE, _QUESTIONS = 2.0, 100
+"""Standard errors of a difference of two accuracies, measured on so many questions, that are chance."""
 _FEW = 5
 _FELL = 0.9
 LN2 = math.log(2.0)
@@ -34,85 +59,222 @@ def _noise(held: Window) -> float:
     sqrt(2) times that of one evaluation. Estimated when a best is reached, so
     that the fall after it does not count as noise.
     """
-    values = held.values
+    return _noise_of(held.values)
+
+
+def _noise_of(values: Sequence[float]) -> float:
     moves = [after - before for before, after in pairwise(values)]
     return MAD_TO_SIGMA * mad_of(moves) / math.sqrt(2.0) if moves else 0.0
 
 
-class _Held(Detector):
-    """Evaluations so far, and how far this one is below the best median of three of them."""
+def _noise_before(values: Sequence[float]) -> float:
+    """The same from all evaluations but the last two, which may be the fall.
 
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
+    Three or four moves lie close together by chance: their mean second difference counts, which is 0
+    for a steady climb and small for one that flattens out. Its variance is 1 + 4 + 1 times that of one.
+    """
+    bends = [abs(one - 2.0 * two + three) for one, two, three in zip(values, values[1:], values[2:-2], strict=False)]
+    if not bends:
+        return 0.0
+    return (1.0 + _UNCERTAIN / len(bends)) * _MEAN_TO_SIGMA * sum(bends) / len(bends) / math.sqrt(6.0)
+
+
+class _Source:
+    """One data set: evaluations so far, the best median of three of them, and how bad the last two were.
+
+    Attributes:
+        held: the last evaluations.
+        first, best, top: the first, the best median of three, the best single one.
+        noise: standard deviation of one evaluation, as of the best one.
+        reward_at_best: training reward when the best median was reached.
+        low: the finding on the last evaluation if it was low, else None.
+        since: (record, step) of the first of those in a row that were low.
+    """
+
+    __slots__ = ("best", "first", "held", "low", "noise", "reward_at_best", "seen", "since", "top")
+
+    def __init__(self) -> None:
         self.held = Window(_HELD)
         self.best = self.top = float("-inf")
-        self.noise = 0.0
+        self.noise = self.reward_at_best = 0.0
         self.first: float | None = None
-        self.reward_at_best = 0.0
+        self.seen = 0
+        self.low: Finding | None = None
+        self.since: tuple[int, int] | None = None
 
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Gives a finding only on records with an evaluation."""
-        value = context.values.get("val_score")
-        if value is None:
-            return None
-        held, thresholds = self.held, self.thresholds
-        known = held.count
+    def push(self, value: float, reward: float) -> None:
+        """Take an evaluation in."""
+        held = self.held
         held.push(value)
+        self.seen += 1
         if self.first is None:
             self.first = value
         level = held.last(_LEVEL)
         if level > self.best:
             # A median, because the single best of many evaluations is luck.
-            self.best, self.reward_at_best = level, context.reward.usual
+            self.best, self.reward_at_best = level, reward
         if value > self.top:
             self.top, self.noise = value, _noise(held)
-        line = self.best - max(
-            thresholds["sigmas"] * self.noise, thresholds["floor"], thresholds["warn"] * abs(self.best)
-        )
-        if known < _MIN_EVALUATIONS - 1 or value >= line:
+
+    def settle(self) -> None:
+        """Forget a first evaluation that was only lucky: the best is a median of three from here on."""
+        values = self.held.values
+        self.best = max(median_of(values[i : i + _LEVEL]) for i in range(len(values) - _LEVEL + 1))
+
+    def note(self, low: Finding | None, context: RuleContext) -> Finding | None:
+        """The finding on this evaluation, no worse than that on the one before; None unless both were low."""
+        before, self.low = self.low, low
+        if low is None:
+            self.since = None
+            return None
+        self.since = self.since or (context.observation.record, context.observation.step)
+        return None if before is None else low._replace(level=min(low.level, before.level))
+
+    def clone(self) -> _Source:
+        """An independent copy."""
+        twin = _Source.__new__(_Source)
+        for name in _Source.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.held = self.held.clone()
+        return twin
+
+
+class _Held(Detector):
+    """Evaluations of every source so far, and how far each is below the best median of three of them.
+
+    Every source has its own best, noise and persistence; there is one verdict, on the worst of them,
+    which names the others. A source stays low until its next evaluation.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.sources: dict[str, _Source] = {}
+        self.low: dict[str, Finding] = {}
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Gives a finding only on records with an evaluation."""
+        found = context.evaluations
+        if not found:
+            return None
+        for name, value in found.items():
+            source = self.sources.setdefault(name, _Source())
+            source.push(value, context.reward.usual)
+            low = self._judge(source, value, context) if name != RETURN else self._judge_return(source, value, context)
+            if low is None:
+                self.low.pop(name, None)
+            else:
+                self.low[name] = low
+        if not self.low:
             return QUIET
-        is_gaming = context.reward.count > 0 and context.reward.usual >= self.reward_at_best
-        found = self._level(value, is_gaming)
-        return Finding(found, value, self.best, line, (float(is_gaming), context.reward.usual)) if found else QUIET
+        worst, *others = sorted(self.low, key=lambda name: (-self.low[name].level, list(self.sources).index(name)))
+        return self.low[worst]._replace(words=(worst, *others))
+
+    def _judge(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
+        reward, thresholds = context.reward, self.thresholds
+        is_gaming = reward.count > 0 and reward.usual >= source.reward_at_best
+        extra = (float(is_gaming), reward.usual)
+        if source.seen < _MIN_EVALUATIONS:
+            return self._judge_young(source, value, extra, context)
+        if source.seen == _MIN_EVALUATIONS and source.low is None:
+            source.settle()
+        noise = max(source.noise, _noise_before(source.held.values))
+        line = source.best - max(
+            thresholds["sigmas"] * noise, thresholds["floor"], thresholds["warn"] * abs(source.best)
+        )
+        level = Level.NO_DATA if value >= line else self._level(source, value, is_gaming)
+        return source.note(Finding(level, value, source.best, line, extra) if level else None, context)
+
+    def _judge_young(
+        self, source: _Source, value: float, extra: tuple[float, ...], context: RuleContext
+    ) -> Finding | None:
+        """The second evaluation of all if it has halved, the third if it stays low: never more than WARN."""
+        first = source.first or 0.0
+        chance = _CHANCE * math.sqrt(2.0 * first * (1.0 - first) / _QUESTIONS) if 0.0 <= first <= 1.0 else 0.0
+        line = first - max(_YOUNG_FELL, _YOUNG_SHARE * abs(first), chance)
+        # Of a score below 0 neither a quarter nor the noise is known: its own noise is, from the fourth on.
+        is_low = first > 0.0 and source.seen > 1 and value < line
+        is_low = is_low and bool(self._level(source, value, bool(extra[0])))
+        low = Finding(WARN, value, first, line, extra) if is_low and self.is_for_young else None
+        lasting = source.note(low, context)
+        return low if low is not None and value <= 0.5 * first else lasting
+
+    def _judge_return(self, source: _Source, value: float, context: RuleContext) -> Finding | None:
+        """Of a few episodes in the unit of the environment: three below all seen before; R6 alone, WARN."""
+        held = source.held.values
+        if source.seen <= _MIN_RETURNS:
+            return source.note(None, context)
+        before = sorted(held[:-_LEVEL])
+        usual, noise = median_of(before), max(_noise_of(held[:-_LEVEL]), MAD_TO_SIGMA * mad_of(before))
+        reach = max(_RETURN_SIGMAS * noise, before[-1] - before[0], _RETURN_SHARE * abs(usual))
+        is_low = value < usual - reach and self.is_for_young and bool(self._level(source, value, is_gaming=False))
+        finding = Finding(WARN, value, usual, usual - reach, (0.0, context.reward.usual)) if is_low else None
+        before_last = source.low
+        lasting = source.note(finding, context)
+        return lasting if before_last is not None and held[-_LEVEL] < usual - reach else None
+
+    is_for_young = True
+    """Whether the rule judges the first evaluations of all."""
 
     @abstractmethod
-    def _level(self, value: float, is_gaming: bool) -> Level:
+    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
         """How bad an evaluation below the threshold is for this rule; `Level.NO_DATA` where another rule covers it."""
 
+    def began(self) -> tuple[int, int] | None:
+        """The first of the low evaluations in a row, of the source that began first."""
+        dates = [since for name in self.low if (since := self.sources[name].since) is not None]
+        return min(dates, default=None)
+
+    def subject(self, finding: Finding) -> Subject | None:
+        """The worst source."""
+        return Subject(*metric_of(finding.words[0]))
+
     def headline(self, finding: Finding) -> str:
-        """Best and now, and whether the training reward disagrees."""
+        """Best and now, of which source, and whether the training reward disagrees."""
         gaming = " while training reward holds or rises" if finding.extra[0] else ""
-        return f"validation {number(finding.baseline or 0)} → {number(finding.value)}{gaming}"
+        worst, *others = finding.words
+        name = f" {worst}" if worst and len(self.sources) > 1 else ""
+        also = f" (also {', '.join(others)})" if others else ""
+        return f"validation{name} {number(finding.baseline or 0)} → {number(finding.value)}{gaming}{also}"
 
     def evidence(self, finding: Finding, names: EvidenceNames) -> tuple[Evidence, ...]:
         """Best, now, threshold, training reward."""
         return (*names.of(finding), Evidence("training reward", finding.extra[1]))
 
+    def clone(self) -> Self:
+        """An independent copy of the state, sources included."""
+        twin = super().clone()
+        twin.sources = {name: source.clone() for name, source in self.sources.items()}
+        return twin
+
 
 class ValidationAgainstReward(_Held):
     """R5: validation falls while the training reward holds: overfitting, or reward hacking."""
 
-    def _level(self, value: float, is_gaming: bool) -> Level:
+    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
         if not is_gaming:
             return Level.NO_DATA
-        return CRIT if self.first is not None and value < self.first - self.thresholds["floor"] else WARN
+        # As far below the first as below the best: a lucky first evaluation is no level to fall below.
+        reach = max(self.thresholds["floor"], self.thresholds["sigmas"] * source.noise)
+        return CRIT if source.first is not None and value < source.first - reach else WARN
 
 
 class ValidationDrop(_Held):
     """R6: validation falls, and the training reward with it."""
 
-    def _level(self, value: float, is_gaming: bool) -> Level:
+    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
         return Level.NO_DATA if is_gaming else WARN
 
 
 class ValidationCollapse(_Held):
     """R7: validation at a fraction of its best."""
 
-    def _level(self, value: float, is_gaming: bool) -> Level:
-        is_worth_losing = self.best > self.thresholds["worth"] * max(
-            self.thresholds["floor"], self.thresholds["sigmas"] * self.noise
+    is_for_young = False
+
+    def _level(self, source: _Source, value: float, is_gaming: bool) -> Level:
+        is_worth_losing = source.best > self.thresholds["worth"] * max(
+            self.thresholds["floor"], self.thresholds["sigmas"] * source.noise
         )
-        return CRIT if is_worth_losing and value <= self.thresholds["crit"] * self.best else Level.NO_DATA
+        return CRIT if is_worth_losing and value <= self.thresholds["crit"] * source.best else Level.NO_DATA
 
 
 class EvaluationLossUp(Detector):
@@ -199,11 +361,13 @@ class EvaluationLossUp(Detector):
         return (*names.of(finding), Evidence("training loss", finding.extra[0]))
 
 
-_TWICE = {level: NOfM(2, 2) for level in (INFO, WARN, CRIT)}
-
 _BELOW = (
-    "Two evaluations in a row below the best median of three by more than `sigmas` of their noise, `floor` and "
-    "`warn` of the best, with four evaluations or more,"
+    "Two evaluations in a row of one data set (its mean at the largest k) below the best median of three by more than "
+    "`sigmas` of their noise, `floor` and `warn` of the best, with four evaluations or more,"
+)
+_YOUNG = (
+    "With fewer evaluations: WARN at the third where both that followed the first are lower by a quarter, 0.1 and the "
+    "noise of a hundred questions; at the second where it has halved as well. Not where the first is 0 or less."
 )
 _LINES = {"sigmas": 3.0, "floor": 0.02, "warn": 0.1}
 _NEXT = ("reward_mean", "response_len_mean", "reward_component", "zero_std_frac", "kl_ref", "val_aux")
@@ -215,12 +379,11 @@ RULES = (
         title="validation vs reward",
         family="validation",
         group=Group.LEARNING,
-        metrics=("val_score",),
+        metrics=(METRIC, *OTHERS),
         detector=ValidationAgainstReward,
         condition=f"{_BELOW} while the training reward is no lower than it was at the best: WARN; below the first "
-        "evaluation: CRIT.",
+        f"evaluation: CRIT. {_YOUNG}",
         thresholds=_LINES,
-        n_of_m=_TWICE,
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
@@ -234,11 +397,12 @@ RULES = (
         title="validation drop",
         family="validation",
         group=Group.LEARNING,
-        metrics=("val_score",),
+        metrics=(METRIC, *OTHERS),
         detector=ValidationDrop,
-        condition=f"{_BELOW} while the training reward is lower as well: WARN.",
+        condition=f"{_BELOW} while the training reward is lower as well: WARN. {_YOUNG} Returns of an environment: "
+        "three in a row below all of the (up to nine) before them, by four deviations, their range and a quarter: "
+        "WARN, whatever the training reward does.",
         thresholds=_LINES,
-        n_of_m=_TWICE,
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),
@@ -252,11 +416,10 @@ RULES = (
         title="validation collapse",
         family="validation",
         group=Group.LEARNING,
-        metrics=("val_score",),
+        metrics=(METRIC, *OTHERS),
         detector=ValidationCollapse,
         condition=f"{_BELOW}, and not above `crit` of the best, which must have been above `worth` times that: CRIT.",
         thresholds={**_LINES, "crit": 0.2, "worth": 3.0},
-        n_of_m=_TWICE,
         applies=applicability.has_rollouts,
         accepts_late=True,
         evidence=EvidenceNames("val_score", "best"),

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rltop.formats.kinds import KINDS, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label
 from rltop.run.found import MAIN_ROLES, Found, Spot, name_of, place, titled_part
-from rltop.structs import Struct, field
 
 MAX_STREAMS = 1_024
 """Streams of one run that are followed; a job of more ranks is judged by its first ones."""
 _WANDB_FOLDER = re.compile(r"(?:offline-)?run-(\d{8}_\d{6})-(.+)$")
 
 
-class Grouped(Struct, frozen=False):
+@dataclass(slots=True)
+class Grouped:
     """Runs, newest first, and the files that say the same again."""
 
     runs: list[Found] = field(default_factory=list)

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import TypeAlias, cast
 
 from rltop.catalog.dialect import Identity
+from rltop.catalog.families import is_loss_like
 from rltop.model import NonFinite, Observation
 from rltop.stats.timing import stage_keys
 from rltop.store.stream import ClosedRow, RawRow, Stream
@@ -103,8 +104,12 @@ class _Columns:
         self._absent = _picker([column for _, column, _, _ in self._sources if cells[column] != cells[column]])
 
 
-class _Stages(Mapping[str, float]):
-    """Durations of a row's stages, read when a rule asks: hundreds may be logged, and only a slow step is explained."""
+class _Asked(Mapping[str, float]):
+    """Values of a row, read when a rule asks.
+
+    Hundreds of stages may be logged, and only a slow step is explained; losses without a metric
+    are only looked at to learn that they are numbers.
+    """
 
     __slots__ = ("_cells", "_columns", "_values")
 
@@ -167,6 +172,11 @@ class Observer:
                 if column is not None:
                     stages.append((stage, column, scale, 0.0))
         self._primary, self._stages = _Columns(primary), _Columns(stages)
+        self._loss_like = _Columns([
+            (key, column, 1.0, 0.0)
+            for key in self._stream.keys
+            if is_loss_like(key) and (column := self._stream.column(key)) is not None and column not in self._names
+        ])  # fmt: skip
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:
         """The row as rules see it; `record` is its number in the run, from 1."""
@@ -180,8 +190,9 @@ class Observer:
             self._primary.read(cells, only),
             _Instances(self._instances, cells, only),
             self._nonfinite(raw, only),
-            _Stages(self._stages, cells) if only is None else {},
+            _Asked(self._stages, cells) if only is None else {},
             only is not None,
+            loss_like=_Asked(self._loss_like, cells) if only is None else {},
         )
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from rltop import units
 from rltop.catalog.dialect import Identity
-from rltop.model import Event, EventState, Verdict, VerdictState
+from rltop.model import Event, EventState, Incident, Level, Verdict, VerdictState
 from rltop.store.stream import Stream
 
 RESTART_RULE = "L6"
@@ -46,47 +47,80 @@ def standing_at(events: Sequence[Event], step: int, muted: Collection[str], iden
         muted: ids of rules that are left out.
         identity: names the metric of a rule whose event does not.
     """
-    standing: dict[str, Event] = {}
+    standing: dict[str, _Past] = {}
+    incidents: dict[int, Incident] = {}
     for event in events:
         if event.stream or event.step > step:
             continue
         if event.rule == RESTART_RULE:
-            # What stood at this step before the restart is no longer the past of what is shown.
-            standing.clear()
+            # What began on a step that is made anew is no longer the past of what is shown.
+            standing = {rule: past for rule, past in standing.items() if _since(past.event) < event.step}
         if event.state is EventState.FACT or event.rule in muted:
             continue
         if event.state is EventState.RECOVERED:
             standing.pop(event.rule, None)
-        else:
-            standing[event.rule] = event
-    return [_past_verdict(event, step, identity) for event in standing.values()]
+            continue
+        known = standing.get(event.rule)
+        if event.state is EventState.FIRING or known is None:
+            known = _Past(event, event.level)
+        is_settled = event.state is EventState.SETTLED or (known.is_settled and event.state is not EventState.FIRING)
+        number = event.incident or known.incident
+        standing[event.rule] = _Past(event, max(known.worst, event.level), is_settled, number)
+        if number and (number not in incidents or _since(event) < incidents[number].step):
+            incidents[number] = Incident(number, event.rule, _since(event))
+    return [_past_verdict(past, incidents, step, identity) for past in standing.values()]
 
 
-def _past_verdict(event: Event, step: int, identity: Identity | None) -> Verdict:
+class _Past(NamedTuple):
+    """An alert as of its last transition.
+
+    Attributes:
+        event: the transition.
+        worst: the worst level so far.
+        is_settled: its metric stays at another level.
+        incident: number of its incident, or 0.
+    """
+
+    event: Event
+    worst: Level
+    is_settled: bool = False
+    incident: int = 0
+
+
+def _since(event: Event) -> int:
+    return event.step if event.since_step is None else event.since_step
+
+
+def _past_verdict(past: _Past, incidents: Mapping[int, Incident], step: int, identity: Identity | None) -> Verdict:
     from rltop.rules import registry  # noqa: PLC0415 - every rule there is: not before the first frame
+    from rltop.rules.advice import advise  # noqa: PLC0415 - likewise
 
+    event = past.event
     spec = registry.BY_ID.get(event.rule)
     metric, key = event.metric, event.key
     if not metric and spec is not None and identity is not None:
         metric, key = identity.subject(spec.metrics)
     # The sentence holds the numbers of the step that made it, which need not be the one on the screen.
     told = "" if event.step == step else f", as of step {units.step(event.step)}"
-    return Verdict(
+    found = Verdict(
         rule=event.rule,
         title=spec.title if spec else event.family,
         family=event.family,
         group=spec.group.value if spec else "learning",
         level=event.level,
-        state=VerdictState.FIRING,
+        state=VerdictState.SETTLED if past.is_settled else VerdictState.FIRING,
         metric=metric,
         key=key,
-        since_step=event.step if event.since_step is None else event.since_step,
+        since_step=_since(event),
         since_record=event.record,
         headline=f"{event.message.rstrip('.')}{told}",
         why=spec.why if spec else "",
         causes=spec.causes if spec else (),
         next=spec.next if spec else (),
+        worst=past.worst,
+        incident=incidents.get(past.incident),
     )
+    return advise(found)
 
 
 def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
@@ -102,7 +136,7 @@ def of_stream(verdicts: Sequence[Verdict], role: str) -> list[Verdict]:
     return [one._replace(stream=role, headline=f"{role}: {one.headline}") for one in verdicts]
 
 
-def worst_first(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+def worst_first(verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
     """Verdicts, worst first."""
     return tuple(sorted(verdicts, key=lambda verdict: (*verdict.urgency, verdict.since_record)))
 

@@ -233,20 +233,23 @@ class Pipeline:
             self.identity = self._identify()
             self._known_keys = len(stream.keys)
         if len(stream.keys) != self._known_keys:
+            new = stream.keys[self._known_keys :]
             self._known_keys = len(stream.keys)
-            self.identity = with_keys(self.identity, stream.keys)
+            self.identity = with_keys(self.identity, new, self._samples(new))
         if self.sink is not None:
             self.sink.take(stream, self.identity, self.arrived_s)
         stream.closed.clear()
 
     def _identify(self) -> Identity:
         stream = self.stream
-        samples = {key: stream.head(key).values[:SETTLE_ROWS] for key in stream.keys}
-        found = identify(stream.keys, samples, self.decoder.envelope or "flat")
+        found = identify(stream.keys, self._samples(stream.keys), self.decoder.envelope or "flat")
         size = self._group_size
         if size is None and found.group_size is None and isinstance(self.decoder, HasGroupSize):
             size = self.decoder.group_size
         return found if size is None else found._replace(group_size=size)
+
+    def _samples(self, keys: Sequence[str]) -> dict[str, Sequence[float]]:
+        return {key: self.stream.head(key).values[:SETTLE_ROWS] for key in keys}
 
     @property
     def kind_note(self) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Event, Observation, TimedSpan, Traits, Unit, Verdict
-from rltop.rules.alert_state import AlertState
+from rltop.rules.advice import advise
+from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.options import EngineOptions
 from rltop.rules.ranks import RULES
@@ -196,4 +197,4 @@ class RankWatch:
     @property
     def verdicts(self) -> Sequence[Verdict]:
         """What fires, or recovered lately."""
-        return [rule.verdict("", "") for rule in self._rules if rule.is_shown(self.records)]
+        return [advise(verdict_of(rule, "", "", self._now)) for rule in self._rules if rule.is_shown(self.records)]

@@ -194,8 +194,18 @@ class ShelvedStep(NamedTuple):
     rollouts: StepRollouts
 
 
+_JUDGED_STEPS = 60
+"""Older steps of a dump are not read to judge a run that is watched."""
+
+
 class RolloutShelf:
     """The rollouts of one run. Whatever a view asks is answered at once, with what is known.
+
+    Attributes:
+        state: what is known of the dumps.
+        version: moves with everything that a view may show.
+        summaries: of steps written to their end, ascending, for whoever judges them.
+        is_judged: whether anybody does; asked by the thread.
 
     Args:
         path: the run's file, or the folder that is followed as one.
@@ -217,6 +227,8 @@ class RolloutShelf:
         self._bell = threading.Condition()
         self.state = ShelfState(is_given=bool(given))
         self.version = 0
+        self.summaries: list[StepSummary] = []
+        self.is_judged: Callable[[], bool] = bool
         self._thread = threading.Thread(target=self._work, name="rollouts", daemon=True)
 
     def start(self) -> None:
@@ -275,6 +287,14 @@ class RolloutShelf:
             self._refresh()  # what could not be read of the step is said as well
         return None if near is None else self.known(near)
 
+    def summarise_all(self) -> Sequence[StepSummary]:
+        """Look through everything and sum up every step at once, the newest one included."""
+        self._find()
+        while self._refresh():
+            pass
+        self.summaries = [self._read(step).summary for step in self.state.steps]
+        return self.summaries
+
     # -- the thread ----------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
@@ -288,7 +308,7 @@ class RolloutShelf:
         self._find()
         while not self._is_closed:
             has_more = self._refresh()
-            has_read = self._read_wanted()
+            has_read = self._read_wanted() or self._sum_up_next()
             with self._bell:
                 if self._is_closed:
                     return
@@ -379,6 +399,19 @@ class RolloutShelf:
         while len(held) >= HELD_STEPS:
             del held[next(iter(held))]
         self._steps = {**held, step: (stamp, shelved)}
+        self._changed()
+        return True
+
+    def _sum_up_next(self) -> bool:
+        """Sum up one more step for whoever judges them: never the newest, which may still be written."""
+        if not self.is_judged():
+            return False
+        steps = self.state.steps[:-1]
+        after = self.summaries[-1].step if self.summaries else None
+        begin = max(0, len(steps) - _JUDGED_STEPS) if after is None else bisect_right(steps, after)
+        if begin >= len(steps):
+            return False
+        self.summaries.append(self._read(steps[begin]).summary)
         self._changed()
         return True
 

@@ -12,8 +12,16 @@ from typing import NamedTuple
 
 from rltop.catalog.dialect import Identity
 from rltop.model import Counts, Event, Observation, Verdict
+from rltop.rules.advice import advise
 from rltop.rules.engine import Engine
-from rltop.rules.input_health import FIRST_RECORD, UNREADABLE, first_record_late, unreadable
+from rltop.rules.input_health import (
+    FIRST_RECORD,
+    TWO_WRITERS,
+    UNREADABLE,
+    first_record_late,
+    two_writers,
+    unreadable,
+)
 from rltop.rules.liveness import Liveness, Silence
 from rltop.rules.options import EngineOptions
 from rltop.rules.profiles import ActiveProfile
@@ -33,11 +41,13 @@ class Peek(NamedTuple):
         verdicts: as if it were closed.
         events: what closing it now would add to the events, marked as provisional.
         event_times: of these, as those of a `RuleRunner`.
+        muted: verdicts that are left out because their rule is muted.
     """
 
     verdicts: Sequence[Verdict]
     events: Sequence[Event] = ()
     event_times: Sequence[float | None] = ()
+    muted: Sequence[Verdict] = ()
 
 
 class RuleRunner:
@@ -77,7 +87,7 @@ class RuleRunner:
         if self._engine is None or self._observer is None:
             self._engine = self._new_engine(identity)
             self._observer = Observer(stream, identity)
-        elif len(stream.keys) != self._known_keys:
+        elif len(stream.keys) != self._known_keys or identity is not self._engine.identity:
             self._observer.use(identity)
             self._engine.identified(identity)
             self._date_events(self._last_time_s)
@@ -173,7 +183,8 @@ class RuleRunner:
         if self.is_silent(LIVENESS_RULE):
             return None
         step_time = None if identity is None else identity.primary("time_step")
-        return self.liveness.verdict(age_s, lag_s, "" if step_time is None else step_time.key)
+        found = self.liveness.verdict(age_s, lag_s, "" if step_time is None else step_time.key)
+        return None if found is None else advise(found)
 
     def input_verdict(self, counts: Counts, steps: Sequence[int], waited_s: float | None) -> Verdict | None:
         """The verdict on lines that cannot be read, or on a file that has no record yet.
@@ -186,9 +197,9 @@ class RuleRunner:
         found = None
         if waited_s is not None:
             found = first_record_late(waited_s, self.limits(FIRST_RECORD))
-        elif counts.recent_bad:
-            found = unreadable(counts, steps, self.limits(UNREADABLE))
-        return None if found is None or self.is_silent(found.rule) else found
+        else:
+            found = unreadable(counts, steps, self.limits(UNREADABLE)) or two_writers(counts, self.limits(TWO_WRITERS))
+        return None if found is None or self.is_silent(found.rule) else advise(found)
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:
         """(records seen, records wanted) while rules warm up; None when they have."""
@@ -206,10 +217,11 @@ class RuleRunner:
         open_row = stream.open_row()
         raw = None if open_row is None else stream.raw_row(open_row)
         if open_row is None or raw is None:
-            return Peek(self._engine.verdicts)
+            return Peek(self._engine.verdicts, muted=self._engine.muted_verdicts)
         observation = self._observer.observation(open_row, raw, self.records + raw.is_training)
         after = self._engine.after(observation)
-        return Peek(after.verdicts, _provisional(after.events), [observation.time_s] * len(after.events))
+        times = [observation.time_s] * len(after.events)
+        return Peek(after.verdicts, _provisional(after.events), times, after.muted_verdicts)
 
     def _peek_unsettled(self, stream: Stream, identity: Identity) -> Peek:
         """Judge the few rows that there are with rules that are thrown away."""
@@ -223,7 +235,7 @@ class RuleRunner:
                 observation = observer.observation(row, raw, records)
                 engine.observe(observation)
                 times += [observation.time_s] * (len(engine.events) - len(times))
-        return Peek(engine.verdicts, _provisional(engine.events), times)
+        return Peek(engine.verdicts, _provisional(engine.events), times, engine.muted_verdicts)
 
 
 def _provisional(events: Sequence[Event]) -> list[Event]:

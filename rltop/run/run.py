@@ -20,6 +20,7 @@ from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
     from rltop.run.rank_watch import RankWatch
+    from rltop.run.rollout_watch import RolloutWatch
     from rltop.run.rollouts import RolloutShelf
     from rltop.stats.ranks import RankHistory
 
@@ -53,6 +54,7 @@ class Run:
         name, path, main: as given.
         beside: the others, each with a step axis of its own.
         rollouts: its completions one by one; None before anybody has looked for them.
+        rollout_watch: judges their group ratios, where the trainer logs none; None where nobody does.
         replaced_by: who goes on where this run has been let go: the run read anew, or the one it belongs to.
     """
 
@@ -73,6 +75,7 @@ class Run:
         self.beside: Sequence[RunStream] = tuple(others)
         self.rollouts: RolloutShelf | None = None
         self.replaced_by: Run | None = None
+        self.rollout_watch: RolloutWatch | None = None
         self._rank_watch = rank_watch
         self._judged = [each for each in self.beside if not each.is_rank]
         self._next = 0
@@ -85,7 +88,14 @@ class Run:
 
     @property
     def _is_single(self) -> bool:
-        return not self.beside and self._rank_watch is None
+        return not self.beside and self._rank_watch is None and self.rollout_watch is None
+
+    @property
+    def _watches(self) -> list[RankWatch | RolloutWatch]:
+        """What judges the run besides its streams."""
+        if self.rollout_watch is not None and self.rollouts is not None:
+            self.rollout_watch.take(self.rollouts.summaries)
+        return [one for one in (self._rank_watch, self.rollout_watch) if one is not None]
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -227,8 +237,7 @@ class Run:
         if self._is_single:
             return own.events
         logs: list[_Log] = [(each.role, each.events, each.event_times) for each in self._judged]
-        if self._rank_watch is not None:
-            logs.append(("", self._rank_watch.events, self._rank_watch.event_times))
+        logs += [("", one.events, one.event_times) for one in self._watches]
         logs.append(("", own.events, own.event_times))
         # An event of the newest row is another one when the row is closed: the number alone does not tell.
         known = tuple((len(events), events[-1] if events else None) for _, events, _ in logs)
@@ -243,8 +252,7 @@ class Run:
         if self._is_single:
             return own
         found = list(own)
-        if self._rank_watch is not None:
-            found += [one for one in self._rank_watch.verdicts if one.rule not in self.muted]
+        found += [one for watch in self._watches for one in watch.verdicts if one.rule not in self.muted]
         for each in self._judged:
             found += of_stream(each.verdicts, each.role)
         return sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record))
@@ -257,6 +265,16 @@ class Run:
         for each in self._judged:
             there = each.verdicts_at(step_at_same_time(self.stream, step, each.stream))
             found += of_stream(there, each.role)
+        return worst_first(found)
+
+    def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
+        """What `verdicts_at` leaves out because its rule is muted, but for the ranks and silence."""
+        if not self.muted:
+            return ()
+        found = list(self.main.muted_at(step))
+        for each in self._judged:
+            at = None if step is None else step_at_same_time(self.stream, step, each.stream)
+            found += of_stream(each.muted_at(at), each.role)
         return worst_first(found)
 
     @property

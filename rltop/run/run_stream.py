@@ -223,6 +223,14 @@ class RunStream:
             return tuple(self.verdicts)
         return worst_first(standing_at(self.events, step, self.rules.muted, self.identity))
 
+    def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
+        """What `verdicts_at` leaves out because its rule is muted."""
+        if step is None:
+            return tuple(self.rules.judged(self.version, is_loading=self.loading is not None).muted)
+        if not self.muted:
+            return ()
+        return worst_first(one for one in standing_at(self.events, step, (), self.identity) if one.rule in self.muted)
+
     @property
     def muted(self) -> frozenset[str]:
         """Ids of the rules that are muted, from the screen."""

@@ -294,6 +294,11 @@ class Session:
             from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
 
             run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
+            if not _logs_group_ratio(run):
+                from rltop.run.rollout_watch import RolloutWatch  # noqa: PLC0415 - it brings the rules along
+
+                run.rollout_watch = RolloutWatch(self.options.health)
+                run.rollouts.is_judged = lambda: not _logs_group_ratio(run)
             run.rollouts.start()
 
     def read_rollouts(self) -> None:
@@ -303,6 +308,17 @@ class Session:
         for run in self.runs:
             run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
             run.rollouts.settle(run.stream.last_step)
+
+    def judge_rollouts(self) -> None:
+        """Read the completions of every step of every run, and judge their group ratios where none are logged."""
+        from rltop.run.rollout_watch import RolloutWatch  # noqa: PLC0415
+        from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415
+
+        for run in self.runs:
+            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
+            run.rollouts.summarise_all()
+            if not _logs_group_ratio(run):
+                run.rollout_watch = RolloutWatch(self.options.health)
 
     @property
     def version(self) -> Hashable:
@@ -317,3 +333,8 @@ class Session:
         """Let go of everything; never waits for a read."""
         for run in self.runs:
             run.close()
+
+
+def _logs_group_ratio(run: Run) -> bool:
+    """Does the trainer log the group ratio itself?"""
+    return run.identity is not None and run.identity.primary("group_len_ratio") is not None

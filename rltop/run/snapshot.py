@@ -11,8 +11,9 @@ from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from rltop.model import Counts, Event, Label, RunState, StepTiming, Verdict, VerdictState
+from rltop.model import Counts, Event, Label, RunState, StepTiming, Verdict
 from rltop.run.past import step_at_same_time
+from rltop.run.worst import History, history_of
 from rltop.stats.timing import step_timing
 
 if TYPE_CHECKING:
@@ -289,7 +290,17 @@ class Verdicts:
     @property
     def firing(self) -> list[Verdict]:
         """What fired, worst first."""
-        return [verdict for verdict in self.standing if verdict.state is VerdictState.FIRING]
+        return [verdict for verdict in self.standing if verdict.is_active]
+
+    @property
+    def history(self) -> History:
+        """What its alerts were, up to the step; what is muted now is left out and counted."""
+        return history_of(self._snapshot.past_events, self.muted)
+
+    @property
+    def set_aside(self) -> tuple[Verdict, ...]:
+        """What stood then and is left out because its rule is muted now, worst first."""
+        return self._snapshot.source.muted_at(self._snapshot.at_step)
 
     @property
     def muted(self) -> frozenset[str]:

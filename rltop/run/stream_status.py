@@ -85,7 +85,8 @@ class StreamStatus:
         if rules is None:
             return None
         if stream.rows:
-            return rules.input_verdict(counts, stream.steps(), None) if counts.recent_bad else None
+            is_odd = counts.bad_lines or counts.interleaved_rows
+            return rules.input_verdict(counts, stream.steps(), None) if is_odd else None
         if self._modified_s is None or self._reader.is_finished:
             return None
         return rules.input_verdict(counts, (), self._clock.now() - self._modified_s)

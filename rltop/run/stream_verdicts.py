@@ -27,11 +27,13 @@ class Judged(NamedTuple):
         verdicts: as if the open row were closed.
         events: every transition, those of the open row as provisional.
         event_times: when the row behind each event was written, as far as it says.
+        muted: verdicts that are left out because their rule is muted.
     """
 
     verdicts: Sequence[Verdict]
     events: Sequence[Event]
     event_times: Sequence[float | None]
+    muted: Sequence[Verdict] = ()
 
 
 class StreamVerdicts:
@@ -73,15 +75,16 @@ class StreamVerdicts:
             if shown.rules is not None and identity is not None:
                 seen = shown.rules.peek(shown.pipeline.stream, identity)
             verdicts: Sequence[Verdict] = () if seen is None else seen.verdicts
+            muted: Sequence[Verdict] = () if seen is None else seen.muted
             times = [] if rules is None else rules.event_times
             if shown is not self._reader.whole or is_loading:
                 verdicts = [v._replace(is_provisional=True) for v in verdicts if v.family in _BEFORE_HISTORY]
-                seen = None
+                seen, muted = None, ()
             if seen is None or not seen.events:
-                self._judged = (known, Judged(verdicts, settled, times))
+                self._judged = (known, Judged(verdicts, settled, times, muted))
             else:
                 events, event_times = [*settled, *seen.events], [*times, *seen.event_times]
-                self._judged = (known, Judged(verdicts, events, event_times))
+                self._judged = (known, Judged(verdicts, events, event_times, muted))
         return self._judged[1]
 
     def standing(self, version: Hashable, *, is_loading: bool) -> Sequence[Verdict]:

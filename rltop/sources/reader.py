@@ -13,6 +13,7 @@ import posixpath
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from rltop.clock import Clock, SystemClock
 from rltop.sources.cursor import is_missing, unreachable
@@ -21,7 +22,6 @@ from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
 from rltop.sources.tail import FolderTail, Tail, find_tail_start, folder_at
 from rltop.sources.watch import Watcher
-from rltop.structs import Struct, field
 
 RESOLVE_S = 60.0
 """How often links are resolved again and the watch on the folder is renewed."""
@@ -45,7 +45,8 @@ _CHANGES_KEPT = 4096
 """Past that the oldest are forgotten, and seen by polling."""
 
 
-class Pace(Struct):
+@dataclass(frozen=True, slots=True)
+class Pace:
     """Time between two looks, growing by `backoff` up to `longest_s` while nothing comes."""
 
     shortest_s: float
@@ -53,7 +54,8 @@ class Pace(Struct):
     backoff: float
 
 
-class Follow(Struct, frozen=False, eq=False):
+@dataclass(slots=True, eq=False)
+class Follow:
     """One file that is followed: what the thread and the feed share.
 
     The feed's side reads `status`, `start`, `mount`, `thread` and `is_watched`, takes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import SourceError
@@ -16,7 +17,6 @@ from rltop.sources.cursor import Refused
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem, read_fully
 from rltop.sources.tail import Tail
-from rltop.structs import Struct
 
 READ_BYTES = 256 * 1024
 SNIFF_BYTES = 1024 * 1024
@@ -36,7 +36,8 @@ ROWS_PER_TIME = 8
 """At most so many rows for each one that tells the time; the others come together with it."""
 
 
-class ReplayOptions(Struct):
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
     """How a recording is given out.
 
     Attributes:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rltop.sources.file import FEW, limit
-from rltop.structs import Struct
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
@@ -26,7 +26,8 @@ Changed = Callable[[Sequence[str]], None]
 """Told the paths that an event is about: two, where a file was moved."""
 
 
-class _Folder(Struct, frozen=False):
+@dataclass(slots=True)
+class _Folder:
     """A watched folder: which one it was when the watch was set, and whom to wake."""
 
     inode: int

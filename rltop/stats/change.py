@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
-from rltop.structs import Struct
 
 LEAST_BEFORE = 8
 """Values needed to estimate the usual range."""
@@ -33,11 +33,15 @@ _MEAN_TO_SIGMA = 1.2533
 _BEGUN_SIGMAS = 2.0
 _SPIKE_SIGMAS = 8.0
 _SPIKE_REACH = 2.0
+_NEAR_RECORDS = 8
+_NEAR_REACH = 1.25
 _FLOOR = 0.0125
 _TREND_SIGMAS = 2.0
 _PACE = 2.0
 _AFTER = 5
 _LEAST_PART = 1 / 32
+_LEAP_SIGMAS = 16.0
+_LEAP_TIMES = 4.0
 _COUNTED = 3
 
 
@@ -117,7 +121,8 @@ def _sigma_of(distances: Sequence[float]) -> float:
     return MAD_TO_SIGMA * median(distances) or _MEAN_TO_SIGMA * sum(distances) / len(distances)
 
 
-class Movement(Struct):
+@dataclass(frozen=True, slots=True)
+class Movement:
     """Whether and when a series moved.
 
     Attributes:
@@ -154,10 +159,11 @@ def movement(
 
     The usual range comes from the older half of the 64 values before the onset. A move is
     three values in a row more than 4 sigma outside, on the same side, and begins
-    where they left 2 sigma; or a single value 8 sigma outside that is twice as far
-    out as any of the usual ones; or a value that was not a finite number. A move that
-    was back inside 16 values before the onset is ignored, and so are changes of a
-    single completion in a share. The numbers are judgement: what a person sees in the
+    where they left 2 sigma, or where they leapt away; or a single value 8 sigma outside that is twice as far
+    out as any of the usual ones (1.25 times in the 8 values before the onset, where it is
+    less likely to be chance); or a value that was not a finite number. A move that was
+    back inside 16 values before the onset is ignored, and so are changes of a single
+    completion in a share. The numbers are judgement: what a person sees in the
     curve is found, and the noise of the recorded healthy runs stays inside.
 
     Args:
@@ -222,7 +228,8 @@ def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -
         now = 1 if score >= SIGMAS else -1 if score <= -SIGMAS else 0
         length = length + 1 if now and now == side else 1 if now else 0
         side = now
-        is_spike = length < LASTING and _is_spike(points[i][1], score, usual)
+        reach = _NEAR_REACH if onset - _NEAR_RECORDS <= i <= onset else _SPIKE_REACH
+        is_spike = length < LASTING and _is_spike(points[i][1], score, usual, reach)
         if length < LASTING and not is_spike:
             continue
         over = _over(scores, i)
@@ -230,14 +237,28 @@ def _first_move(points: Sequence[tuple[int, float]], usual: Usual, onset: int) -
             side = length = 0
             continue
         if not is_spike:
-            begin = _beginning(scores, i - length + 1, side)
-            return _moved(points, scores, usual, begin, i - length + 1, is_spike=False)
+            leap = _leap_after(scores, i - length + 1, side)
+            begin = _beginning(scores, i - length + 1, side) if leap is None else leap
+            return _moved(points, scores, usual, begin, max(begin, i - length + 1), is_spike=False)
         # Three in a row may still come: the spike is then the first of them.
         rest = scores[i : i + LASTING]
         lasts = len(rest) == LASTING and all(one * score > 0 and abs(one) >= SIGMAS for one in rest)
         begin = _beginning(scores, i, side) if lasts else i
         return _moved(points, scores, usual, begin, i, is_spike=not lasts)
     return Movement(None, usual.centre)
+
+
+def _leap_after(scores: Sequence[float], outside: int, side: int) -> int | None:
+    """Where a series that had crept outside leaps, to stay: that is the move, what it had crept was little."""
+    for i in range(outside + 1, len(scores) - LASTING + 1):
+        if _leaps(scores, i, side) and min(score * side for score in scores[i : i + LASTING]) >= _LEAP_SIGMAS:
+            return i
+    return None
+
+
+def _leaps(scores: Sequence[float], i: int, side: int) -> bool:
+    """Far out, and several times as far as on the record before."""
+    return scores[i] * side >= max(_LEAP_SIGMAS, _LEAP_TIMES * scores[i - 1] * side)
 
 
 def _over(scores: Sequence[float], i: int) -> int:
@@ -250,13 +271,13 @@ def _over(scores: Sequence[float], i: int) -> int:
     return len(scores)
 
 
-def _is_spike(value: float, score: float, usual: Usual) -> bool:
-    return abs(score) >= _SPIKE_SIGMAS and abs(value - usual.centre) > _SPIKE_REACH * max(usual.reach, usual.grain)
+def _is_spike(value: float, score: float, usual: Usual, reach: float) -> bool:
+    return abs(score) >= _SPIKE_SIGMAS and abs(value - usual.centre) > reach * max(usual.reach, usual.grain)
 
 
 def _beginning(scores: Sequence[float], i: int, side: int) -> int:
     """Back from the first value outside to where the way out began."""
-    while i > 0 and scores[i - 1] * side >= _BEGUN_SIGMAS:
+    while i > 0 and scores[i - 1] * side >= _BEGUN_SIGMAS and not _leaps(scores, i, side):
         i -= 1
     return i
 
@@ -276,7 +297,8 @@ def _moved(
     return Movement(points[begin][0], usual.centre, after, score, is_spike=is_spike)
 
 
-class Shift(Struct):
+@dataclass(frozen=True, slots=True)
+class Shift:
     """How the values from a record on differ from those before it.
 
     Attributes:

@@ -8,6 +8,8 @@ MOST_WRITERS = 5
 """So many writers are told from one."""
 CERTAIN_AFTER = 12
 """So many rows in a row that go back are not restarts."""
+QUICK_ROWS, QUICK_TIMES = 3, 3
+"""Nor is so many times in a row within so few rows each: no run dies, restarts and writes that fast."""
 
 
 class Crossing:
@@ -24,7 +26,7 @@ class Crossing:
     def __init__(self) -> None:
         self.is_certain = False
         self._heads: list[int] = []
-        self._count = 0
+        self._count = self._quick = 0
 
     def note(self, step: int, rows: int) -> bool:
         """A row has gone back to `step`, `rows` after the last one that did; is it another writer's?
@@ -42,7 +44,8 @@ class Crossing:
             self._heads.remove(max(behind))
         self._heads = [*self._heads, step][-MOST_WRITERS + 1 :]
         self._count = self._count + 1 if behind and rows <= SHORT_ROWS else 0
-        self.is_certain = self._count >= CERTAIN_AFTER
+        self._quick = self._quick + 1 if behind and rows <= QUICK_ROWS else 0
+        self.is_certain = self._count >= CERTAIN_AFTER or self._quick >= QUICK_TIMES
         return self.is_certain
 
     def clone(self) -> Crossing:

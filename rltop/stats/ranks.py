@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
 from rltop.stats.rolling import MAD_TO_SIGMA, median
 from rltop.stats.spans import SpanBook
-from rltop.structs import Struct
 
 RankTimes = Mapping[str, Mapping[str, float]]
 """Rank → stage → seconds, of one step."""
@@ -91,7 +91,8 @@ def compare(times: RankTimes) -> list[Lag]:
     return found
 
 
-class StageSummary(Struct):
+@dataclass(frozen=True, slots=True)
+class StageSummary:
     """One stage over the newest steps.
 
     Attributes:

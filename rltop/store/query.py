@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -194,13 +194,21 @@ class StreamQueries:
             times.extend(part_times)
         return Series(steps, times) if last is None else Series(steps[-last:], times[-last:])
 
-    def head(self, key: str) -> Series:
-        """The first rows (64 by default) of the newest segment, whatever was downsampled since."""
+    def head(self, key: str, at_step: int | None = None) -> Series:
+        """The first rows (64 by default) of a segment: of the newest whatever was downsampled since, else if still raw.
+
+        Args:
+            key: the trainer's.
+            at_step: of the newest segment that reaches back to this step, and no row after it; None is the newest.
+        """
         column = self._columns.get(key)
-        head: Block | None = self.segments[-1].head if self.segments else None
+        segment = None if not self.segments else self.segments[-1] if at_step is None else self._segment_of(at_step)
+        head: Block | None = None if segment is None else segment.first_rows
         if head is None or column is None:
             return Series(array("q"), array("d"))
-        return Series(head.steps[:], head.column(column) or array("d", [GAP]) * len(head))
+        values = head.column(column) or array("d", [GAP]) * len(head)
+        stop = len(head) if at_step is None else bisect_right(head.steps, at_step)
+        return Series(head.steps[:stop], values[:stop])
 
     def raw_from(self) -> int | None:
         """The oldest step still held raw; what is older comes from buckets."""

@@ -88,6 +88,13 @@ class Segment:
         return self.blocks[0].steps[0] if self.blocks else None
 
     @property
+    def first_rows(self) -> Block | None:
+        """Its first rows; None where they are not held any more, after a later segment has begun."""
+        if self.head is None and self.blocks and self.pyramid is None:
+            return self.blocks[0]
+        return self.head
+
+    @property
     def has_whole_head(self) -> bool:
         """Are the first rows complete, so that only late rows can change them?"""
         return self.head is not None and bool(self.blocks) and self.blocks[-1] is not self.head

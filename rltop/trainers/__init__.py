@@ -6,6 +6,7 @@ from rltop.catalog.dialect import Dialect
 from rltop.trainers import (
     areal,
     art,
+    classic,
     generic,
     llama_factory,
     ms_swift,
@@ -50,6 +51,10 @@ ALL: tuple[Dialect, ...] = (
     roll.DIALECT,
     open_instruct.DIALECT,
     art.DIALECT,
+    classic.STABLE_BASELINES3,
+    classic.RLLIB,
+    classic.CLEANRL,
+    classic.BASELINES,
     GENERIC,
 )
 """Every dialect; where two match equally well, the earlier one wins."""

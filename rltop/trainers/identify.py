@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from rltop.catalog.aliases import in_order, spelling_of
-from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity
+from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, Refused
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
 from rltop.trainers import ALL, GENERIC
@@ -23,6 +23,12 @@ SINGLE_UPDATE_ROWS = 10
 
 NO_REFERENCE_ROWS = 10
 """Rows with a reference KL of exactly 0 that mean that there is no reference model."""
+
+_ROUNDING = 1e-3
+"""Shares are summed and rounded in low precision: this far beyond a range is still in it."""
+_CLOCK_ROWS = 5
+_CLOCK_GROWTH = 3.0
+"""Durations that grow on each of the first rows, to three times the first: time since the start, not of a step."""
 
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
@@ -40,12 +46,19 @@ def identify(keys: Sequence[str], samples: Mapping[str, Sequence[float]], envelo
 
     Returns:
         The identity under the best-matching dialect; the generic one if none matches.
+        A key without any value says nothing of the algorithm.
     """
     dialect, algorithm = _best(keys, envelope)
+    valued = [key for key in keys if key not in samples or not all(map(math.isnan, samples[key]))]
+    if len(valued) < len(keys):
+        again, of_values = _best(valued, envelope)
+        algorithm = of_values if again is dialect else algorithm
     return _build(dialect, algorithm, keys, samples, envelope)
 
 
-def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
+def with_keys(
+    identity: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[float]] | None = None
+) -> Identity:
     """The same identity after new keys have come.
 
     A dialect and algorithm that were recognised stay; where they were not, the new
@@ -55,6 +68,7 @@ def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
     Args:
         identity: what the stream was so far.
         keys: all keys, or only the new ones, in order of first appearance.
+        samples: the first values of new keys, as for `identify`; may lack any.
 
     Returns:
         The identity with the signals and traits of the new keys; `identity` itself where none is new.
@@ -66,19 +80,30 @@ def with_keys(identity: Identity, keys: Sequence[str]) -> Identity:
         return identity
     is_open = identity.algorithm is Algorithm.UNKNOWN or identity.dialect is GENERIC
     late = None if is_open else _late(identity, new)
+    samples = samples or {}
     if late is not None:
-        found = _build(identity.dialect, late, (*identity.keys, *new), {}, identity.envelope)
-        return found._replace(group_size=identity.group_size or found.group_size)
+        return _rebuilt(identity, identity.dialect, late, new, samples)
     if is_open and any(key in _telling_keys() for key in new):
         together = (*identity.keys, *new)
         dialect, algorithm = _best(together, identity.envelope)
         if dialect is not identity.dialect or algorithm is not identity.algorithm:
-            found = _build(dialect, algorithm, together, {}, identity.envelope)
-            return found._replace(group_size=identity.group_size or found.group_size)
-    return _extended(identity, new)
+            return _rebuilt(identity, dialect, algorithm, new, samples)
+    return _extended(identity, new, samples)
 
 
-def _extended(identity: Identity, new: Sequence[str]) -> Identity:
+def _rebuilt(
+    identity: Identity,
+    dialect: Dialect,
+    algorithm: Algorithm,
+    new: Sequence[str],
+    samples: Mapping[str, Sequence[float]],
+) -> Identity:
+    """The identity under another dialect or algorithm; what values have told stays."""
+    found = _build(dialect, algorithm, (*identity.keys, *new), samples, identity.envelope, identity.refused)
+    return found._replace(group_size=identity.group_size or found.group_size)
+
+
+def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequence[float]]) -> Identity:
     """Add signals and traits of new keys, at the cost of the metrics that they touch."""
     spelling = spelling_of(identity.dialect)
     touched = spelling.signals(new, identity.algorithm)
@@ -90,25 +115,91 @@ def _extended(identity: Identity, new: Sequence[str]) -> Identity:
     if "kl_ref" in touched and "kl_ref" not in identity.signals and not traits.is_preference:
         traits = traits._replace(has_reference=True)
     signals = {**identity.signals, **in_order(touched)}
-    return identity._replace(signals=signals, traits=traits, keys=(*identity.keys, *new))
+    signals |= _unclaimed(identity.dialect, identity.algorithm, new, signals)
+    signals, refused = _possible(signals, samples, identity.refused)
+    return identity._replace(signals=signals, traits=traits, keys=(*identity.keys, *new), refused=refused)
 
 
 def _build(
-    dialect: Dialect, algorithm: Algorithm, keys: Sequence[str], samples: Mapping[str, Sequence[float]], envelope: str
+    dialect: Dialect,
+    algorithm: Algorithm,
+    keys: Sequence[str],
+    samples: Mapping[str, Sequence[float]],
+    envelope: str,
+    refused: tuple[Refused, ...] = (),
 ) -> Identity:
     ordered = tuple(dict.fromkeys(keys))
-    signals: Mapping[str, Sequence[Signal]] = in_order(spelling_of(dialect).signals(ordered, algorithm))
+    signals: dict[str, Sequence[Signal]] = {**in_order(spelling_of(dialect).signals(ordered, algorithm))}
+    signals |= _unclaimed(dialect, algorithm, ordered, signals)
+    signals, refused = _possible(signals, samples, refused)
     traits = Traits(
         has_critic=algorithm is Algorithm.PPO,
         is_group_relative=algorithm in _GROUP_RELATIVE,
         has_reference=_has_reference(algorithm, signals, samples),
         is_single_update=_is_single_update(signals, samples),
         is_preference=algorithm in _PREFERENCE,
+        is_generic=dialect is GENERIC,
     )
     traits = _with_evidence(traits, dialect, ordered)
-    return Identity(
-        dialect, algorithm, traits, signals, _group_size(dialect, traits, ordered, samples), ordered, envelope
-    )
+    size = _group_size(dialect, traits, ordered, samples)
+    return Identity(dialect, algorithm, traits, signals, size, ordered, envelope, refused)
+
+
+def _unclaimed(
+    dialect: Dialect, algorithm: Algorithm, keys: Sequence[str], known: Mapping[str, Sequence[Signal]]
+) -> dict[str, Sequence[Signal]]:
+    """Signals of keys that the trainer's own file says nothing of, by the names that many loops use.
+
+    Loops built on a trainer log keys of their own beside its keys. They stand in for metrics
+    that the trainer does not log; a metric that it logs has no second opinion.
+    """
+    if dialect is GENERIC:
+        return {}
+    spelling = spelling_of(dialect)
+    hidden = PatternSet(dialect.hidden)
+    free = [key for key in keys if not (spelling.find(key) or spelling.caution(key) or spelling.plain(key) in hidden)]
+    found = in_order(spelling_of(GENERIC).signals(free, algorithm))
+    return {name: signals for name, signals in found.items() if name not in known}
+
+
+# -- what values say of a name -----------------------------------------------------------------------------------
+
+
+def _possible(
+    signals: dict[str, Sequence[Signal]], samples: Mapping[str, Sequence[float]], before: tuple[Refused, ...]
+) -> tuple[dict[str, Sequence[Signal]], tuple[Refused, ...]]:
+    """The signals whose first values can be what their names say, and those refused so far."""
+    refused = {(each.metric, each.key): each for each in before}
+    for name, found in signals.items():
+        for signal in found:
+            value = _impossible(signal, samples.get(signal.key, ()))
+            if value is not None:
+                refused.setdefault((name, signal.key), Refused(name, signal.key, value))
+    if not refused:
+        return signals, ()
+    kept = {
+        name: tuple(signal for signal in found if (name, signal.key) not in refused) for name, found in signals.items()
+    }
+    return {name: found for name, found in kept.items() if found}, tuple(refused.values())
+
+
+def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
+    """The median of the first values if it lies outside the metric's range, or they are no durations; else None."""
+    metric = signal.metric
+    is_time = metric.name == "time_step"
+    if metric.low is None and metric.high is None and not is_time:
+        return None
+    values = [signal.read(value) for value in samples if math.isfinite(value)]
+    if not values:
+        return None
+    middle = sorted(values)[len(values) // 2]
+    low, high = metric.low, metric.high
+    if (low is not None and middle < low - _ROUNDING) or (high is not None and middle > high + _ROUNDING):
+        return middle
+    if is_time and len(values) >= _CLOCK_ROWS and all(a < b for a, b in pairwise(values)):
+        is_clock = values[-1] > _CLOCK_GROWTH * values[0] and values[0] > 0.0
+        return middle if is_clock else None
+    return None
 
 
 # -- whose spelling ----------------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ DIALECT: Dialect = replace(
         Alias("train_speed(s/it)", "time_step"),
         Alias("memory(GiB)", "mem_peak_gb"),
         Alias("MFU", "mfu"),
+        Alias("acc", "token_accuracy"),
+        Alias("eval_acc", "val_acc"),
         Alias("teacher_kl", "kl_teacher"),
         Alias("num_turns", "num_turns_mean"),
         Alias("rollout_correction/k3_kl", "off_policy_kl"),

@@ -65,6 +65,7 @@ _OWN = (
     Alias("experience_pipeline/group_advantages/filtered_count", "zero_std_count"),
     Alias("experience_pipeline/experience_count", "sample_count"),
     Alias("rollout/model_version", "param_version"),
+    Alias("sample/model_version/mean", "sample_version"),
     Alias("sample/model_version_drift/mean", "staleness_mean"),
     Alias("sample/model_version_drift/max", "staleness_max"),
     Alias("actor/final_loss", "loss"),

@@ -48,7 +48,7 @@ FINGERPRINTS = (
     Fingerprint(
         Algorithm.GRPO,
         all_of=("epoch", "reward"),
-        any_of=("loss", "learning_rate", "grad_norm"),
+        any_of=("learning_rate", "grad_norm"),
         none_of=("rewards/chosen", "mean_reward"),
         weight=7,
     ),

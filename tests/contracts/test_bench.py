@@ -39,6 +39,12 @@ def test_a_section_holds_question_machine_and_table(runner: dict[str, Any]) -> N
     assert runner["sections_of"](f"# Results\n\n{text}\n") == {"probe": text.rstrip() + "\n"}
 
 
+def test_every_missed_bound_has_a_reason(runner: dict[str, Any]) -> None:
+    for name, text in runner["sections_of"]((BENCH / "RESULTS.md").read_text()).items():
+        assert text == runner["explained"](name, text), name
+        assert ("**missed**" in text) == ("Why a missed bound is kept" in text), name
+
+
 def test_a_failing_benchmark_is_said_to_fail(runner: dict[str, Any]) -> None:
     script = BENCH / "data" / "bench_broken.py"
     script.parent.mkdir(exist_ok=True)

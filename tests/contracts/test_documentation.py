@@ -18,7 +18,8 @@ GENERATORS = sorted(DOCS.glob("generate_*.py"))
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda path: path.stem)
-def test_a_generated_page_is_fresh(generator: Path) -> None:
+def test_a_generated_page_is_fresh(generator: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
     made = runpy.run_path(str(generator))
     target: Path = made["TARGET"]
     assert target.read_text() == made["page"](), f"run: python {generator.relative_to(ROOT)}"

@@ -172,3 +172,14 @@ def test_a_format_loads_its_own_reader_and_no_other(name: str, tmp_path: Path) -
     assert not own or loaded & own
     unpackers = {"gzip", "sqlite3", "zipfile", "csv", "zstandard", "pyarrow"} & modules
     assert unpackers <= {"csv": {"csv"}, "telescope": {"zipfile"}}.get(name, set())
+
+
+def test_only_what_the_first_frame_imports_declares_structs() -> None:
+    _, modules = modules_after(FIRST_FRAME.strip(), str(RUN))
+    declaring = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sorted((ROOT / "rltop").rglob("*.py"))
+        if "(Struct" in path.read_text(encoding="utf-8") and path.name != "structs.py"
+    ]
+    assert declaring
+    assert not [name for name in declaring if name not in modules]

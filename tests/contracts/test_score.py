@@ -21,13 +21,13 @@ BENCH = ROOT / "bench"
 LABELS = {"calm": {"fault": None}, "nan": {"fault": "nan", "onset_step": 38}}
 SCORER = """
 import json, pathlib, shlex, subprocess, sys
-runs, part, command = pathlib.Path(sys.argv[1]), sys.argv[3], sys.argv[5]
+runs, part, command = pathlib.Path(sys.argv[1]), sys.argv[3] if len(sys.argv) > 4 else "all", sys.argv[-1]
 answers = [
     json.loads(subprocess.run(
         [*shlex.split(command), "check", "--json", str(label.parent / "metrics.jsonl")], stdout=-1, check=True
     ).stdout)
     for label in sorted(runs.rglob("label.json"))
-] if part == "tune" else []
+] if part != "proof" else []
 print("one line about a run")
 print(json.dumps({"faulty": 1, "caught": sum(any(e["rule"] == "L1" for e in a["events"]) for a in answers),
                   "healthy_records": sum(a["records"] for a in answers), "median_delay_steps": None}))
@@ -42,6 +42,30 @@ class Monitor:
         return [SimpleNamespace(detector="loss_nan", severity="critical", step=step, message="bad")] * bad
     def stop(self): pass
 def attach(framework): return Monitor()
+"""
+RL_DOCTOR = """
+from types import SimpleNamespace
+class LiveMonitor:
+    def __init__(self, check_every, min_steps, on_finding): self.count, self.every, self.said = 0, check_every, False
+    def log(self, row):
+        print("it talks while it works")
+        assert set(row) <= {"step", "grad_norm", "policy_loss"}
+        self.bad = row["grad_norm"] != row["grad_norm"]
+        self.count += 1
+        if self.count % self.every or not self.bad or self.said: return []
+        self.said = True
+        found = {"detector": "gradient_pathology", "summary": "bad", "metrics": {"n_nonfinite": 3}}
+        return [SimpleNamespace(severity=SimpleNamespace(name="CRITICAL"), **found)]
+"""
+JUDGE = """
+import json, pathlib, shlex, subprocess, sys
+files = sorted(pathlib.Path(sys.argv[1]).rglob("metrics.jsonl"))
+families = {e["family"] for file in files for e in json.loads(subprocess.run(
+    [*shlex.split(sys.argv[3]), "check", "--json", str(file)], stdout=-1, check=True).stdout)["events"]}
+print("one line about a log")
+print(json.dumps({"logs": len(files), "kept": "nonfinite" in families, "useful": 1, "missed": 0, "missed_caught": 0,
+                  "false_raised": 0, "noise_raised": 0, "unjudged": len(families - {"nonfinite"}),
+                  "warn_per_1000": 0.0, "crit_per_1000": 0.0}))
 """
 
 
@@ -65,8 +89,9 @@ def bench(tmp_path: Path) -> Path:
         )
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "score_health.py").write_text(SCORER)
-    (tmp_path / "peer").mkdir()
+    (tmp_path / "peer" / "rl_doctor").mkdir(parents=True)
     (tmp_path / "peer" / "rlwatch.py").write_text(RLWATCH)
+    (tmp_path / "peer" / "rl_doctor" / "live.py").write_text(RL_DOCTOR)
     return copy
 
 
@@ -120,6 +145,28 @@ def test_each_tool_replaces_its_own_rows(bench: Path, tmp_path: Path) -> None:
     assert ("rlwatch", "kl_explosion") not in rates and ("rltop", "L1") in rates
 
 
+def test_every_tool_has_a_line_in_the_comparison(bench: Path, tmp_path: Path) -> None:
+    shutil.copytree(tmp_path / "runs" / "set", tmp_path / "reality")
+    (tmp_path / "tools" / "score_reality.py").write_text(JUDGE)
+    environ = {"RLTOP_RUNS": str(tmp_path / "runs"), "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path / 'peer'}"}
+    for tool in ("rl-doctor", "rltop", "rlwatch"):
+        said = score(bench, "--tool", tool, "--peer-python", sys.executable, **environ)
+    lines = read(bench / "peers.csv")
+    assert [line["tool"] for line in lines] == ["rltop", "rlwatch", "rl-doctor"]
+    assert [line["real_right"] for line in lines] == ["1", "1", "1"]
+    assert {line["real_logs"] for line in lines} == {"2"} and {line["healthy_records"] for line in lines} == {"80"}
+    rates = {(row["tool"], row["rule"]): row for row in read(bench / "firing_rates.csv")}
+    assert rates["rl-doctor", "gradient_pathology"]["faulty_fired"] == "1"
+    assert "one line about a log" not in said
+
+
+def test_without_real_logs_the_comparison_says_less(bench: Path, tmp_path: Path) -> None:
+    said = score(bench, RLTOP_RUNS=str(tmp_path / "runs"))
+    assert "real logs are not scored" in said
+    (line,) = (line for line in read(bench / "peers.csv") if line["tool"] == "rltop")
+    assert line["faulty"] == "1" and line["real_logs"] == line["real_precision"] == ""
+
+
 @pytest.mark.parametrize(
     ("label", "kind"),
     [
@@ -140,9 +187,10 @@ def test_a_label_is_read_as_the_scorer_reads_it(
     assert runpy.run_path(str(BENCH / "score.py"))["kind_of"](label) == kind
 
 
-def test_what_the_peer_is_given_exists() -> None:
+def test_what_the_peers_are_given_exists() -> None:
     fields = runpy.run_path(str(BENCH / "score_answer.py"))["FIELDS"]
-    assert {name for names in fields.values() for name in names} <= set(CATALOG)
+    assert set(fields) == {"rlwatch", "rl-doctor"}
+    assert {name for given in fields.values() for names in given.values() for name in names} <= set(CATALOG)
 
 
 def test_a_run_of_the_benchmarks_leaves_the_score_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

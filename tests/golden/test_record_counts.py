@@ -27,7 +27,7 @@ DIALECTS = {
     "jsonl-custom": "generic",
     "llama-factory": "LLaMA-Factory",
     "open-instruct": "open-instruct",
-    "rllib": "generic",
+    "rllib": "RLlib",
     "skyrl": "SkyRL",
     "tinker": "tinker",
     "trl-dpo": "TRL",

@@ -8,6 +8,7 @@ from rltop.pages.metric import MetricPage
 from rltop.pages.overview_rows import OverviewPage
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import TargetKind
+from rltop.rows.table import heads_of
 from tests.screens import RECORDED, app_over, page_text, press, screen_of, status_text
 
 WIDE = (120, 40)
@@ -98,3 +99,49 @@ async def test_a_rule_is_muted_and_taken_in_again() -> None:
         assert "1 muted" in page_text(app)
         await press(pilot, "X")
         assert len(app.followed.verdicts) == count and "muted" not in status_text(app)
+
+
+async def test_mute_twice_undoes_and_leaves_everything_in_its_place() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause()
+        before, target = page_text(app), app.shown.board.target
+        assert target is not None and target.kind is TargetKind.VERDICT
+        await press(pilot, "x")
+        assert app.followed.muted == {target.name}
+        assert " muted" in page_text(app) and "muted 1" in status_text(app)
+        assert app.shown.board.target.name == target.name
+        await press(pilot, "x")
+        assert not app.followed.muted
+        assert page_text(app) == before
+
+
+async def test_a_click_on_the_head_of_a_table_sorts_it_and_another_turns_it_round() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "t")
+        board = screen_of(app).board
+        y, link = next(
+            (y, one) for y, row in enumerate(board.rows) for one in row.links if one.target.name == "last falling"
+        )
+        for sign in "▼▲":
+            await pilot.click("#board", offset=(link.start + 1, y))
+            await pilot.pause()
+            assert f"{sign}last" in page_text(app)
+        assert board.target is not None and board.target.kind is not TargetKind.HEAD
+
+
+async def test_a_key_sorts_a_table_by_each_head_and_then_as_the_rows_come() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=WIDE) as pilot:
+        await press(pilot, "c")
+        board, page = screen_of(app).board, app.page
+        assert isinstance(page, ChangePage)
+        heads, asked = [one.head for one in heads_of(board.rows)], []
+        assert len(heads) >= 4
+        for _ in heads:
+            await press(pilot, "o")
+            asked.append(page.sorting.head if page.sorting is not None else "")
+        assert asked == heads
+        await press(pilot, "o")
+        assert page.sorting is None

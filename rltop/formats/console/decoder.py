@@ -13,15 +13,15 @@ it is kept. A line that is no metric line is no bad line.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from rltop.formats.console.lines import ConsoleError, Found, read_error, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
-from rltop.formats.console.steps import StepCounter, read_bar
+from rltop.formats.console.steps import LoopSteps, StepCounter, read_bar
 from rltop.formats.decoder import Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
-from rltop.structs import Struct
 
 _MAX_BAR_BYTES = 1024
 _MAX_WAITING = 256
@@ -29,7 +29,8 @@ _MAX_WAITING = 256
 _OWN_STEP_KEYS = ("step", "global_step")
 
 
-class ConsoleOptions(Struct):
+@dataclass(frozen=True, slots=True)
+class ConsoleOptions:
     """How a console log is read.
 
     Attributes:
@@ -40,7 +41,8 @@ class ConsoleOptions(Struct):
     may_count_rows: bool = True
 
 
-class _Waiting(Struct, frozen=False):
+@dataclass(slots=True)
+class _Waiting:
     """A row that waits for its step: a training row for its own, another for that of the row before."""
 
     found: Found
@@ -72,6 +74,10 @@ class ConsoleDecoder:
         self._named_total: int | None = None
         self._waiting: deque[_Waiting] = deque()
         self._is_summed_up = False
+        self._has_trainer_rows = False
+        """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
+        self._bar_offset, self._bar_done = 0, 0
+        self._loop = LoopSteps()
         self._generation = 0
 
     @property
@@ -113,7 +119,9 @@ class ConsoleDecoder:
         self._waiting.clear()
         self._steps, self._last_step = StepCounter(), 0
         self._named_total = None
-        self._is_summed_up = False
+        self._is_summed_up = self._has_trainer_rows = False
+        self._bar_offset = self._bar_done = 0
+        self._loop = LoopSteps()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
@@ -121,6 +129,14 @@ class ConsoleDecoder:
             self._take_bar(hit.line[:_MAX_BAR_BYTES], records)
         if hit.kind & Kind.METRIC and len(hit.line) <= MAX_METRIC_BYTES:
             for found in read_line(hit.line.decode("utf-8", "replace"), is_ended=hit.is_ended):
+                if not found.is_of_loop:
+                    self._has_trainer_rows = True
+                elif self._has_trainer_rows:
+                    continue
+                if found.is_of_bar:
+                    self._go_on_counting(found)
+                elif found.is_of_loop and not self._number_loop(found):
+                    continue
                 self._take_row(found, hit, records)
         if hit.kind & Kind.ERROR:
             self._note_error(hit)
@@ -156,7 +172,7 @@ class ConsoleDecoder:
             self._note_lost(found, hit.number)
         self.counts.nested_values += found.nested
         if found.step is not None:
-            records.append(self._builder.build(found.step, found.row, position, self._named_total))
+            records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
         elif any(key in found.row for key in _OWN_STEP_KEYS):
             record = self._builder.from_row(found.row, position)
             if record is not None:
@@ -165,6 +181,28 @@ class ConsoleDecoder:
             self._count_row(found, position, records)
         else:
             self.counts.no_step_lines += 1
+
+    def _go_on_counting(self, found: Found) -> None:
+        """A bar that begins anew in each epoch counts on from the one before; without a total of the run."""
+        done, total = found.step or 0, found.total or 0
+        if done < self._bar_done:
+            self._bar_offset += total
+        self._bar_done = done
+        found.step = self._bar_offset + done
+        found.total = None if self._bar_offset else total
+
+    def _number_loop(self, found: Found) -> bool:
+        """Give a line of a loop its step; False where it cannot have one."""
+        if found.is_more:
+            found.step = self._loop.last
+        elif found.step is None and not self.options.may_count_rows:
+            self.counts.no_step_lines += 1
+        else:
+            epoch = number_of(found.row.get("epoch"))
+            step = self._loop.number(found.step, epoch if isinstance(epoch, float) else None)
+            found.total = found.total if step == found.step else None
+            found.step = step
+        return found.step is not None
 
     def _note_lost(self, found: Found, number: int) -> None:
         reason = f"incomplete metric line; {len(found.row)} values could be read"

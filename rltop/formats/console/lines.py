@@ -1,6 +1,9 @@
 """Parses one line of a trainer's console output, if it is a metric line.
 
-Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`.
+Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`, and those of loops that
+print one line a step: `step 10/500 | loss: 0.2 | …`, `[name] epoch=0 step=1 loss=0.2`, `[name] 10/500 | loss=0.2`,
+`Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what a progress bar says before its
+percentage or behind its pace.
 Everything is cut out with patterns; nothing that a log holds is ever evaluated.
 Owns too which lines tell that something went wrong: the exception at the end of a traceback, memory
 that ran out, a collective that failed, a job that was ended. Knows nothing of files, steps that are
@@ -10,13 +13,14 @@ not written, or records.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
 
 from rltop.formats.rows import flat_items, number_of
 from rltop.model import Label, NonFinite
-from rltop.structs import Struct, field
+from rltop.model.keys import is_evaluation_key
 
 MAX_METRIC_CHARS = 256 * 1024
 """A longer line is no metric line: printed rollouts and configurations are."""
@@ -56,7 +60,8 @@ _MARKS = re.compile(r"'(?:[^'\\]++|\\.)*+(?:'|\\?$)|\"(?:[^\"\\]++|\\.)*+(?:\"|\
 Row = dict[str, object]
 
 
-class Found(Struct, frozen=False):
+@dataclass(slots=True)
+class Found:
     """Metrics found in a line.
 
     Attributes:
@@ -64,12 +69,20 @@ class Found(Struct, frozen=False):
         row: numbers, texts that may be numbers, None, booleans.
         lost: pieces that were cut off or run into other text.
         nested: values that are no scalars.
+        total: how many steps there are to be, where the line says so.
+        is_of_loop: a line that somebody's own loop prints, not a trainer's.
+        is_of_bar: of a progress bar, which may begin anew in every epoch.
+        is_more: a line that adds to the one before it, and has no step of its own.
     """
 
     step: int | None
     row: Row = field(default_factory=dict)
     lost: int = 0
     nested: int = 0
+    total: int | None = None
+    is_of_loop: bool = False
+    is_of_bar: bool = False
+    is_more: bool = False
 
 
 def strip_escapes(text: str) -> str:
@@ -98,7 +111,8 @@ def read_line(text: str, *, is_ended: bool = True) -> list[Found]:
         if one is not None:
             return [one]
     bar = _STEP_BAR.search(text)
-    return [] if bar is None else _read_bar_line(text, bar, is_cut=is_cut)
+    found = [] if bar is None else _read_bar_line(text, bar, is_cut=is_cut)
+    return found or _read_postfix(text) or _read_described(text) or _read_loop_line(text, is_ended=is_ended)
 
 
 # -- step:N - k:v - … ----------------------------------------------------------------------------------------------
@@ -283,6 +297,128 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found
         else:
             found.row[pair["key"]] = _scalar(pair)
     return [found] if found.row else []
+
+
+# -- step 10/500 | loss: 0.2, [name] epoch=0 step=1 loss=0.2 ---------------------------------------------------------
+
+_LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)"
+_TIME = r"\d{4}-\d\d-\d\d[ T][\d:.,]{5,15}Z?\s*[-|:]?\s*"
+_LOOP_LINE = re.compile(
+    rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*)?"
+    r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
+    r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
+    r"(?:(?:(?i:(?:global[ _])?step|iteration|iter))[ :=]{1,3}\[?\s{0,8}(?P<step>\d{1,15})"
+    r"(?:\s?/\s?(?P<total>\d{1,15}))?\]?"
+    r"|(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\|)))(?P<rest>[\s|,;:-].*)$",
+    re.DOTALL,
+)
+_LOG_LINE = re.compile(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
+"""A row of Python's logging that names no step."""
+_MORE_LINE = re.compile(rf"\s*(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?\s*$")
+_LOOP_PAIR = re.compile(
+    r"(?:[\s|,;(-]{0,8}(?P<key>[A-Za-z_][\w/.@-]{0,127})"
+    r"|\s{0,4}[|,]\s{0,4}(?P<words>[A-Z]\w{0,31}(?: [A-Z]\w{0,31}){1,3}))"
+    rf"\s?[=:]\s{{0,8}}(?P<value>{_NUMBER})(?P<unit>%|s|ms|k|M|/s|min)?(?=[\s|,;)\]]|:?\s*$)"
+)
+_LOOP_GROUP = re.compile(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
+_DESCRIBED = re.compile(
+    r"(?:Epoch[ :]{1,2}\d{1,6}(?:/\d{1,6})?[\s|,:-]{1,4})?"
+    r"(?P<pairs>[A-Za-z_][^%]{3,300}):\s{1,4}\d{1,3}%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) \["
+)
+_POSTFIX = re.compile(
+    r"%\|[^|]{0,200}\|\s*(?P<done>\d{1,12})/(?P<total>\d{1,12}) "
+    r"\[[\d:?]{1,12}<[^\],]{1,24},[^\],]{1,24}(?P<pairs>,[^\]]{1,1024})\]"
+)
+_WORD = re.compile(r"[A-Za-z]{3}")
+_PERCENT = 100.0
+_MAX_LOOP_CHARS = 2048
+
+
+def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
+    """A line of nothing but a step and pairs of names and numbers; a sentence with a step in it is none."""
+    if len(text) > _MAX_LOOP_CHARS or not is_ended:
+        return []
+    line = _LOOP_LINE.match(text)
+    if line is None:
+        return _read_log_line(text) or _read_more(text)
+    found = Found(int(line["step"] or line["done"] or line["inner"]), is_of_loop=True)
+    total = line["total"] or line["of"]
+    found.total = int(total) if total else None
+    rest = line["rest"].rstrip()
+    end = _read_pairs(rest, found.row)
+    if line["epoch"] and found.row:
+        found.row.setdefault("epoch", float(line["epoch"]))
+    if line["nth"]:
+        length = int(line["length"])
+        found.step = int(line["inner"]) + (max(1, int(line["nth"])) - 1) * length
+        found.total = int(line["epochs"]) * length
+    is_all = _WORD.search(rest, end) is None
+    return [found] if is_all and _is_of_training(found.row) else []
+
+
+def _is_of_training(row: Row) -> bool:
+    """Is there more than bookkeeping; and beside names of several words, as a sentence has them, a loss or a reward?"""
+    has_words = any(" " in key for key in row)
+    return any(
+        key not in _LOG_MARKS and (not has_words or "loss" in key.lower() or "reward" in key.lower()) for key in row
+    )
+
+
+def _read_log_line(text: str) -> list[Found]:
+    """A line of Python's logging of nothing but pairs, a loss among them, that names no step."""
+    line = _LOG_LINE.match(text)
+    if line is None:
+        return []
+    found, rest = Found(None, is_of_loop=True), line["rest"].rstrip()
+    end = _read_pairs(rest, found.row)
+    has_loss = len(found.row) > 1 and any("loss" in key and not is_evaluation_key(key) for key in found.row)
+    while group := _LOOP_GROUP.match(rest, end):
+        items = _read_dict(group["items"], 0, None, is_cut=False).row
+        found.row |= {f"{group['key']}/{key}": value for key, value in items.items()}
+        end = group.end()
+    return [found] if has_loss and end == len(rest) else []
+
+
+def _read_more(text: str) -> list[Found]:
+    """What DeepSpeed-Chat says of a step behind its losses, on a line of its own."""
+    line = _MORE_LINE.match(text)
+    return [] if line is None else [Found(None, {"average_reward_score": line["mean"]}, is_of_loop=True, is_more=True)]
+
+
+def _read_pairs(text: str, into: Row) -> int:
+    """Read pairs from the beginning as far as there are any; where they end."""
+    at = 0
+    while at < len(text):
+        pair = _LOOP_PAIR.match(text, at)
+        if pair is None:
+            break
+        value = float(pair["value"])
+        into[pair["key"] or pair["words"]] = value / _PERCENT if pair["unit"] == "%" else value
+        at = pair.end()
+    return at
+
+
+def _read_described(text: str) -> list[Found]:
+    """What a progress bar that counts training steps says before its percentage."""
+    if "%|" not in text or len(text) > _MAX_LOOP_CHARS:
+        return []
+    bar = _DESCRIBED.match(text.lstrip())
+    if bar is None:
+        return []
+    found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
+    _read_pairs(bar["pairs"], found.row)
+    return [found] if found.step and any("loss" in key.lower() for key in found.row) else []
+
+
+def _read_postfix(text: str) -> list[Found]:
+    """What a progress bar that counts training steps says behind its pace."""
+    bars = list(_POSTFIX.finditer(text)) if "%|" in text and len(text) <= _MAX_LOOP_CHARS else []
+    if not bars:
+        return []
+    bar = bars[-1]
+    found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
+    _read_pairs(bar["pairs"], found.row)
+    return [found] if found.step and any("loss" in key for key in found.row) else []
 
 
 MAX_TEXT_CHARS = 300

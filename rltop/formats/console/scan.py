@@ -2,7 +2,8 @@
 
 Searches a whole block for each of a few byte strings, so that noise costs no more
 than that search; lines are cut out only around a hit. A carriage return ends a
-line as a line feed does, but only line feeds are counted.
+line as a line feed does, but only line feeds are counted. A dictionary that a terminal
+has wrapped over several lines is put together again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ class Kind(enum.IntFlag):
     ERROR = 4
 
 
-_METRIC = (b"step:", b"Step ", b"step ", b"Step:", b"{'", b'{"')
+_DICTIONARY = b"{'"
+_METRIC = (
+    b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
+    b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
+    b"reward score:",
+)  # fmt: skip
 _BAR = (b"%|",)
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
@@ -39,6 +45,9 @@ NEEDLES: tuple[tuple[bytes, Kind], ...] = (
 
 MAX_METRIC_BYTES = 1024 * 1024
 """A longer line is no metric line."""
+_WRAPPED_LINES = 64
+_WRAPPED_BYTES = 16 * 1024
+"""A dictionary that is open for longer is none that a terminal has wrapped."""
 _HEAD_BYTES = 4096
 """What is kept of a line that is too long for metrics: bars and errors stand at its beginning."""
 
@@ -76,6 +85,7 @@ class LineScanner:
         self._end = 0
         self._is_skipping = self._is_cut = False
         self._number = 1
+        self._open, self._open_start = b"", 0
 
     def feed(self, data: bytes, offset: int) -> Iterator[Hit]:
         """Yield the lines worth reading among those that `data` completes; a hole ends a line as in `LineFramer`."""
@@ -87,6 +97,8 @@ class LineScanner:
             yield from self._cut(data, offset)
 
     def _cut(self, data: bytes, offset: int) -> Iterator[Hit]:
+        if self._open and (offset - self._end >= HOLE_BYTES or (offset > self._end and not self._parts)):
+            yield from self._scan_open()
         if (self._parts or self._is_skipping) and offset - self._end >= HOLE_BYTES:
             before = self._number, self._counts.lines
             yield from self.finish()
@@ -99,6 +111,7 @@ class LineScanner:
             self._hold(data, offset)
             return
         if self._is_skipping:
+            yield from self._scan_open()
             first = _end_of_line(data)
             self._number += data.count(b"\n", 0, first + 1)
             self._counts.lines += data.count(b"\n", 0, first + 1)
@@ -106,6 +119,7 @@ class LineScanner:
             body, start = data[first + 1 : cut + 1], offset + first + 1
         elif self._is_cut:
             first = _end_of_line(data)
+            yield from self._scan_open()
             yield from self._scan(self._parts[0] + data[first : first + 1], self._start)
             self._is_cut = False
             body, start = data[first + 1 : cut + 1], offset + first + 1
@@ -114,7 +128,12 @@ class LineScanner:
         else:
             body, start = data[: cut + 1], offset
         self._parts, self._held = [], 0
-        yield from self._scan(body, start)
+        if self._open:
+            body, start, self._open = self._open + body, self._open_start, b""
+        at = _open_dictionary(body)
+        if at < len(body):
+            self._open, self._open_start = body[at:], start + at
+        yield from self._scan(body[:at], start)
         if cut + 1 < len(data):
             self._hold(data[cut + 1 :], offset + cut + 1)
 
@@ -125,9 +144,13 @@ class LineScanner:
 
     def finish(self) -> Iterator[Hit]:
         """Yield the unfinished last line, if there is one and it is worth reading; it is forgotten."""
+        if self._is_cut or not self._parts:
+            yield from self._scan_open()
         body, start = b"".join(self._parts), self._start
         self._parts, self._held, self._is_skipping = [], 0, False
         if body:
+            if self._open:
+                body, start, self._open = self._open + body, self._open_start, b""
             yield from self._scan(body, start)
             self._is_cut = False
             self._counts.lines += 1
@@ -136,7 +159,15 @@ class LineScanner:
     def reset(self) -> None:
         """A new file begins: forget the unfinished line and count from 1."""
         self._parts, self._held, self._is_skipping, self._number = [], 0, False, 1
-        self._is_cut = False
+        self._is_cut, self._open = False, b""
+
+    def _scan_open(self) -> Iterator[Hit]:
+        """The lines that waited for the rest of a dictionary, which does not come."""
+        body, self._open = self._open, b""
+        if body:
+            is_cut, self._is_cut = self._is_cut, False
+            yield from self._scan(body, self._open_start)
+            self._is_cut = is_cut
 
     def _hold(self, part: bytes, offset: int) -> None:
         if self._is_skipping:
@@ -165,12 +196,17 @@ class LineScanner:
                 found[begin] = found.get(begin, Kind(0)) | kind
                 end = body.find(b"\n", at)
                 at = body.find(needle, end) if end >= 0 else -1
-        counted = 0
+        counted = behind = 0
         for begin in sorted(found):
+            if begin < behind:  # inside a dictionary that was put together
+                continue
             self._number += raw.count(b"\n", counted, begin)
             counted = begin
-            end = body.find(b"\n", begin)
+            behind = _end_of_dictionary(body, begin)
+            end = body.find(b"\n", max(begin, behind))
             line = body[begin:] if end < 0 else body[begin:end]
+            if behind > begin:
+                line = line.replace(b"\n", b"")
             if b"\0" in line:
                 line = line.replace(b"\0", b"")
             yield Hit(line, start + begin, self._number, found[begin] & wanted, end >= 0)
@@ -181,3 +217,33 @@ class LineScanner:
 def _end_of_line(data: bytes) -> int:
     """Where the first line of some bytes ends, in which one does."""
     return min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
+
+
+def _end_of_dictionary(body: bytes, begin: int) -> int:
+    """Where a dictionary is closed that the line at `begin` leaves open; 0 if it leaves none open, -1 if not yet."""
+    end = body.find(b"\n", begin)
+    stop = len(body) if end < 0 else end
+    opening = body.rfind(_DICTIONARY, begin, stop)
+    if opening < 0 or body.find(b"}", opening, stop) >= 0 or body.find(b"':", opening, stop) < 0:
+        return 0
+    for _ in range(_WRAPPED_LINES):
+        if end < 0 or end + 1 >= len(body):
+            return -1
+        line, end = end + 1, body.find(b"\n", end + 1)
+        stop = len(body) if end < 0 else end
+        close = body.find(b"}", line, stop)
+        if body.find(b"{", line, stop) >= 0 or (close < 0 and stop - begin > _WRAPPED_BYTES):
+            return 0
+        if close >= 0:
+            return close + 1
+    return 0
+
+
+def _open_dictionary(body: bytes) -> int:
+    """Where the line begins whose dictionary the lines at the end of `body` leave open; its length if none is."""
+    opening = body.rfind(_DICTIONARY, max(0, len(body) - 2 * _WRAPPED_BYTES))
+    if opening < 0:
+        return len(body)
+    begin = max(body.rfind(b"\n", 0, opening), body.rfind(b"\r", 0, opening)) + 1
+    lines = body.replace(b"\r", b"\n") if b"\r" in body else body
+    return begin if _end_of_dictionary(lines, begin) < 0 else len(body)

@@ -170,3 +170,42 @@ class StepCounter:
             if distance * rows <= bar + 1 and abs(exact - distance) <= doubt:
                 return distance
         return None
+
+
+class LoopSteps:
+    """The steps of a loop that prints a line a step: numbered where it names none, counted on from epoch to epoch.
+
+    Attributes:
+        last: the step of the newest line, or None.
+    """
+
+    def __init__(self) -> None:
+        self.last: int | None = None
+        self._is_numbered: bool | None = None
+        self._first = self._named = self._offset = 0
+        self._epoch = -1.0
+
+    def number(self, step: int | None, epoch: float | None) -> int | None:
+        """The step of a line; None where others of the file name theirs and it does not, or the reverse.
+
+        Args:
+            step: the step that the line names, which may begin anew in each epoch.
+            epoch: the epoch that the line names.
+        """
+        if self._is_numbered is None:
+            self._is_numbered = step is None
+            self._first = step or 0
+        if self._is_numbered is not (step is None):
+            return None
+        if step is None:
+            self.last = (self.last or 0) + 1
+            return self.last
+        if epoch is not None:
+            if epoch > self._epoch >= 0 and step <= self._first < self._named:
+                self._offset += self._named + 1 - self._first
+            elif epoch < self._epoch:
+                self._offset = 0
+            self._epoch = epoch
+        self._named = step
+        self.last = self._offset + step
+        return self.last

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from rltop.errors import DecodeError, SourceError, refusing
 from rltop.formats.allowance import CELL_BYTES, Allowance
@@ -25,7 +26,6 @@ from rltop.formats.parquet.encodings import (
     plain,
     spread,
 )
-from rltop.structs import Struct
 
 MAGIC = b"PAR1"
 MAX_ROWS = 4_000_000
@@ -41,7 +41,8 @@ _UTF8 = 0
 _STRING_TYPE = 1
 
 
-class _Column(Struct):
+@dataclass(frozen=True, slots=True)
+class _Column:
     """A flat column: its physical type, whether cells may be empty, and whether bytes are text."""
 
     name: str

@@ -8,11 +8,11 @@ the server of Telescope's own interface; the values are those of rank 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from rltop.formats.parquet.table import ParquetTable
 from rltop.formats.telescope.samples import number, rows_of, summary, whole
 from rltop.model import TimedSpan
-from rltop.structs import Struct, field
 
 TRAINER, INFERENCE = "trainer", "inference"
 WEIGHT_SYNC = "weight_broadcast"
@@ -31,7 +31,8 @@ def _metric(operation: str) -> str:
     return "weight_sync_trainer" if name == WEIGHT_SYNC else name
 
 
-class StepEvents(Struct, frozen=False):
+@dataclass(slots=True)
+class StepEvents:
     """Events of one step.
 
     Attributes:

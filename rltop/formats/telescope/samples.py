@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 
 from rltop.formats.parquet.encodings import Value
 from rltop.formats.parquet.table import ParquetTable
 from rltop.formats.rows import MAX_KEY_CHARS
-from rltop.structs import Struct, field
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -112,7 +112,8 @@ def whole(value: Value) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-class StepSamples(Struct, frozen=False):
+@dataclass(slots=True)
+class StepSamples:
     """What is known of the samples of one step.
 
     Attributes:

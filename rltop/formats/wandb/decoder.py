@@ -15,11 +15,21 @@ import orjson
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.protobuf import SPAN, VARINT, MalformedMessageError, encode_varint, fields, signed
-from rltop.formats.rows import RecordBuilder, Row, clipped_key, count_other, flat_items, number_of, step_of, time_of
+from rltop.formats.rows import (
+    ROWS_AT_ZERO,
+    RecordBuilder,
+    Row,
+    clipped_key,
+    count_other,
+    flat_items,
+    number_of,
+    step_of,
+    time_of,
+)
 from rltop.formats.wandb.framing import BlockLogFramer
 from rltop.formats.wandb.run import RunInfo, read_config
 from rltop.model import Counts, FilePosition, Record
-from rltop.model.keys import STEP_KEYS
+from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
 
 _KEY, _NESTED, _VALUE = 1, 2, 16
 _VALUE_FIELD = b"\x82\x01"
@@ -104,6 +114,7 @@ _HISTORY_ITEM, _HISTORY_STEP, _STATS_ITEM = 1, 2, 3
 _OWN_STEP_KEYS = tuple(key for key in STEP_KEYS if key != "_step")
 _ROW_NUMBER = "_step"
 _ROW_TIME = "_timestamp"
+_TIMINGS = ("profiling/", "timing", "time/", "system/")
 _ROWS_HELD = 3
 """Rows without a step of the trainer's own, from the first on, before W&B's is taken for good."""
 
@@ -144,6 +155,7 @@ class WandbDecoder:
         self._step_key = ""
         self._last_step: int | None = None
         self._held: list[_Row] = []
+        self._logged_at_zero: dict[str, int] = {}
         self._generation = 0
 
     @property
@@ -217,6 +229,7 @@ class WandbDecoder:
         self._samples.clear()
         self.run, self.exit_code = RunInfo(), None
         self._step_key, self._last_step = "", None
+        self._logged_at_zero.clear()
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -300,9 +313,20 @@ class WandbDecoder:
             self._give_out(row, row.number, records)
             return
         step = _step_in(row.cells.get(self._step_key))
+        if step == 0 and self._stays_at_zero(row.cells):
+            self._step_key = _ROW_NUMBER
+            self._give_out(row, row.number, records)
+            return
         if step is not None:
             del row.cells[self._step_key]
         self._give_out(row, self._last_step if step is None else step, records)
+
+    def _stays_at_zero(self, cells: Row) -> bool:
+        """Has some metric been logged so often at step 0 that nobody can be counting? Timings repeat within a step."""
+        for key in cells:
+            if not (key.startswith(_TIMINGS) or is_bookkeeping_key(key)):
+                self._logged_at_zero[key] = self._logged_at_zero.get(key, 0) + 1
+        return max(self._logged_at_zero.values(), default=0) > ROWS_AT_ZERO
 
     def _take_row_numbers(self, records: list[Record]) -> None:
         self._step_key = _ROW_NUMBER

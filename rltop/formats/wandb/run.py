@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import orjson
 
 from rltop.formats.protobuf import SPAN, fields
-from rltop.structs import Struct, replace
 
 _ID, _PROJECT, _CONFIG, _DISPLAY_NAME = 1, 3, 4, 8
 _UPDATE = 1
@@ -34,7 +34,8 @@ _GROUP_SIZE = (
 _NAMES = frozenset(path[0] for path in (*_TOTAL_STEPS, *_GROUP_SIZE))
 
 
-class RunInfo(Struct):
+@dataclass(frozen=True, slots=True)
+class RunInfo:
     """A run as its file introduces it; None and empty: not said.
 
     Attributes:

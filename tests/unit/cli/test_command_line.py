@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -89,6 +90,21 @@ def test_what_cannot_be_read_is_2(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert str(tmp_path) in err
 
 
+def test_the_events_of_the_last_record_are_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "m.jsonl"
+    healthy = {"reward": 0.5, "entropy": 0.3, "lr": 1e-6}
+    rows = [{"step": step, **healthy, "loss": 0.1, "grad_norm": 0.5} for step in range(1, 40)]
+    rows.append({"step": 40, **healthy, "loss": math.nan, "grad_norm": math.nan})
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for argv in (["check", "--json", path], ["--once", "--json", path]):
+        document = json.loads(run(argv, capsys)[1])
+        last = [(event["rule"], event["state"]) for event in document["events"] if event["record"] == 40]
+        assert ("L1", "firing") in last
+        assert (document["level"], document["worst"]) == ("crit", "crit")
+        (incident,) = document["incidents"]
+        assert (incident["level"], incident["first_rule"], incident["since_step"]) == ("crit", "L1", 40)
+
+
 def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_json(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -99,11 +115,14 @@ def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_jso
         first, second = (run(["check", "--json", path], capsys)[1] for _ in range(2))
         assert first == second
         document = json.loads(first, parse_constant=refuse)
-        assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "verdicts", "events"]
+        assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "worst", "worst_alert",
+            "earlier_alert", "muted_alerts", "incidents", "verdicts", "events",
+        ]  # fmt: skip
         assert document["events"]
-        assert {tuple(each) for each in document["events"]} == {
-            ("record", "step", "since_step", "rule", "family", "level", "state", "message")
-        }
+        always = ["record", "step", "since_step", "rule", "family", "level", "state", "message"]
+        for event in document["events"]:
+            assert [name for name in event if name != "incident"] == always
+            assert ("incident" in event) <= (event["state"] != "fact")
 
 
 def test_check_judges_every_run_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

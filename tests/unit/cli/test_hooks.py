@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -83,7 +84,17 @@ def test_a_command_runs_once_per_verdict_and_run(tmp_path: Path) -> None:
         bench.settle()
     bench.call(notice(Level.WARN, episode=2))
     bench.settle()
-    assert (tmp_path / "log").read_text() == "m.jsonl warn\nn.jsonl warn\nm.jsonl warn\n"
+    assert (tmp_path / "log").read_text() == "m.jsonl warn\nm.jsonl crit\nn.jsonl warn\nm.jsonl warn\n"
+
+
+def test_alerts_of_one_incident_run_one_command_and_one_more_when_it_gets_critical(tmp_path: Path) -> None:
+    bench = Bench(warn=f'echo "$RLTOP_RULE $RLTOP_LEVEL $RLTOP_INCIDENT" >> {tmp_path}/log')
+    told = [("E1", Level.WARN, 1), ("T1", Level.WARN, 1), ("R1", Level.CRIT, 1), ("X1", Level.CRIT, 1)]
+    told += [("P1", Level.WARN, 2)]
+    for episode, (rule, level, incident) in enumerate(told, 1):
+        bench.call(dataclasses.replace(notice(level, episode=episode), rule=rule, incident=incident))
+        bench.settle()
+    assert (tmp_path / "log").read_text() == "E1 warn 1\nR1 crit 1\nP1 warn 2\n"
 
 
 def test_what_a_trainer_wrote_is_never_part_of_the_command(tmp_path: Path) -> None:

@@ -16,6 +16,10 @@ def decode(text, options=None):
     return [*records, *decoder.finish()], decoder
 
 
+def lines_of(*lines):
+    return decode("\n".join(lines) + "\n")[0]
+
+
 def row(record):
     return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
 
@@ -377,3 +381,139 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
     assert records[1].position.offset == len(before) + (17 << 20)
     assert decoder.counts.oversize_lines == 0
     assert decoder.counts.lines == 3
+
+
+# -- loops that print a line a step ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "total", "row"),
+    [
+        ("step 10/500 | loss: 0.52 | reward: 1.5", 10, 500, {"loss": 0.52, "reward": 1.5}),
+        ("STEP 10/500 | loss: 0.52 | lr: 1e-5", 10, 500, {"loss": 0.52, "lr": 1e-5}),
+        ("Step: 7 | loss: nan | grad_norm: 2.5", 7, None, {"loss": None, "grad_norm": 2.5}),
+        ("[run] epoch=0 step=1 loss=0.25 lr=0.001", 1, None, {"loss": 0.25, "lr": 0.001, "epoch": 0.0}),
+        ("[gsm8k]   5/100 | loss=-4.6162 | acc=62.5%", 5, 100, {"loss": -4.6162, "acc": 0.625}),
+        ("2025-01-02 03:04:05,678 - INFO - step=12 loss=0.5, time=3.1s", 12, None, {"loss": 0.5, "time": 3.1}),
+        ("2025-01-02 03:04:05,678 - sft - INFO - Step 17 loss: 7.5 acc: 0.5", 17, None, {"loss": 7.5, "acc": 0.5}),
+        ("Epoch:[2/3](7/100), Reward: -1.5, Adv Std: 0.9", 107, 300, {"Reward": -1.5, "Adv Std": 0.9}),
+        ("Epoch:[1/1](20/100) loss:8.5 lr:0.5 epoch_Time:6.0min:", 20, 100, {"loss": 8.5, "lr": 0.5, "epoch_Time": 6}),
+        ("Epoch: 0 | Step: 4 | Actor Loss: 0.5 | lr: 1e-5", 4, None, {"Actor Loss": 0.5, "lr": 1e-5, "epoch": 0.0}),
+    ],
+)
+def test_a_line_of_a_loop_of_ones_own(line, step, total, row):
+    (record,) = lines_of(line)
+    assert (record.step, record.total_steps) == (step, total)
+    values = dict(zip(record.schema.keys, record.values, strict=True))
+    assert {key: None if value != value else value for key, value in values.items()} == row
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "step 3 of the plan: loss=0.5 is what we want",
+        "Let us go step by step: x=1",
+        "[worker] 3/8 shards loaded, loss=0 of them",
+        "Step 4: reward=1 because the answer is right",
+        "Step 4, The Answer: 5",
+        "Step 4 | Final Reward: 5 for everybody",
+        "Epoch:[1/2](3/4), the loss: 5",
+        "2025-01-02 03:04:05,678 - train - INFO - loss: 0.5, as expected",
+        "2025-01-02 03:04:05,678 - train - INFO - loss: 0.5",
+        "2025-01-02 03:04:05,678 - train - INFO - eval_loss: 0.5, eval_acc: 0.25",
+        "2025-01-02 03:04:05,678 - train - INFO - reward: {'answer_reward': 0.0, 'reward': 0.0}",
+        "2025-01-02 03:04:05,678 - train - INFO - prompt: What is 3 + 4, loss: 5",
+        "average reward score: 1.5",
+        "Evaluating Acc: 1.00:  10%|#  | 1/10 [00:01<00:09, 1.0it/s]",
+        "Evaluating: 10%|#  | 1/10 [00:01<00:09, 1.0it/s, acc=0.5]",
+    ],
+)
+def test_a_sentence_with_a_step_in_it_is_no_row(line):
+    assert lines_of(line) == []
+
+
+def test_lines_of_a_loop_beside_the_rows_of_a_trainer_are_remarks():
+    records = lines_of("step:1 - actor/pg_loss:0.5", "step 2/9 | loss: 0.1", "step:2 - actor/pg_loss:0.4")
+    assert [record.schema.keys for record in records] == [("actor/pg_loss",)] * 2
+
+
+def test_what_a_bar_says_behind_its_pace_counts_on_from_epoch_to_epoch():
+    def bar(done):
+        return f"Epoch:  50%|#### | {done}/3 [00:01<00:02, 1.05it/s, loss=0.{done}, lr=1e-5]"
+
+    records = lines_of("\r".join(bar(done) for done in (1, 2, 2, 3)), "\r".join(bar(done) for done in (1, 2, 3)))
+    assert [record.step for record in records] == [1, 2, 2, 3, 4, 5, 6]
+
+
+_LOGGED = (
+    "2025-01-02 03:04:05,678 - train - INFO - rl_loss: {}, time: 100.5, reward_data: {{'total': {}, 'right': 3.0}}"
+)
+_CHAT = "epoch: {}|step: {}|ppo_ep: 1|act_loss: 0.5|cri_loss: 0.25\nnoise\naverage reward score: 0.{}\n"
+_DESCRIBED = (
+    "Loss: {}.5 | Acc: 1.00 | Speed: 0.2 steps/s | GPU: 6.4/8.8GB:  40%|██▉   | {}/9 [17:47:01<25:55:32,  6.27s/it]"
+)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 61, 5000])
+@pytest.mark.parametrize(
+    ("text", "steps", "row"),
+    [
+        (
+            "noise\n".join(_LOGGED.format(-0.5, number) + "\n" for number in range(3)),
+            [1, 2, 3],
+            {"rl_loss": -0.5, "time": 100.5, "reward_data/total": 2.0, "reward_data/right": 3.0},
+        ),
+        (
+            "".join(_CHAT.format(epoch, step, step) for epoch in (0, 1) for step in (0, 1, 2)),
+            [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
+            {"average_reward_score": 0.2},
+        ),
+        (
+            "\r".join(_DESCRIBED.format(*each) for each in ((8, 0), (7, 1), (6, 1), (5, 2))) + "\n",
+            [1, 1, 2],
+            {"Loss": 5.5, "Acc": 1.0, "Speed": 0.2},
+        ),
+    ],
+    ids=["logging without a step", "a reward on a line of its own", "in front of a bar"],
+)
+def test_lines_of_loops_in_whatever_pieces(text, steps, row, piece):
+    data, decoder = text.encode(), ConsoleDecoder()
+    records = [one for at in range(0, len(data), piece) for one in decoder.feed(data[at : at + piece], at, 0)]
+    records += decoder.finish()
+    assert [record.step for record in records] == steps
+    assert dict(zip(records[-1].schema.keys, records[-1].values, strict=True)) == row
+
+
+def test_lines_of_a_loop_that_name_no_step_beside_some_that_do_are_remarks():
+    records = lines_of("step=1 loss=0.5", _LOGGED.format(0.25, 1), "step=2 loss=0.4")
+    assert [record.step for record in records] == [1, 2]
+
+
+# -- dictionaries that a terminal has wrapped -----------------------------------------------------------------------
+
+_WRAPPED = (
+    "{'loss': 0.1, 'grad_norm': 0.169, 'completions/max_len\ngth': 384.0, 'rewards/std': 0.21\n213, 'epoch': 0.0}\n"
+    "noise\n{'loss': 0.2, 'grad_norm': 0.3,\n 'completions/max_length': 383.0, 'epoch': 0.01}\n"
+)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 50, 1000])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_dictionary_over_several_lines_is_one_row(piece, end):
+    text = _WRAPPED.replace("\n", end).encode()
+    decoder = ConsoleDecoder()
+    records = [one for at in range(0, len(text), piece) for one in decoder.feed(text[at : at + piece], at, 0)]
+    records += decoder.finish()
+    rows = [dict(zip(record.schema.keys, record.values, strict=True)) for record in records]
+    assert [(row["loss"], row["completions/max_length"]) for row in rows] == [(0.1, 384.0), (0.2, 383.0)]
+    assert rows[0]["rewards/std"] == 0.21213
+    assert (decoder.counts.lines, decoder.counts.bad_lines) == (6, 0)
+
+
+@pytest.mark.parametrize("piece", [1, 13, 4096])
+def test_a_dictionary_that_is_never_closed_holds_up_nothing_for_long(piece):
+    text = b"{'loss': 0.1, 'epoch': 0.0, 'cut':\n" + b"talk\n" * 100 + b"{'loss': 0.2, 'epoch': 0.1}\n"
+    decoder = ConsoleDecoder()
+    records = [one for at in range(0, len(text), piece) for one in decoder.feed(text[at : at + piece], at, 0)]
+    assert [record.values[0] for record in [*records, *decoder.finish()]] == [0.2]
+    assert decoder.counts.lines == 102

@@ -143,3 +143,8 @@ def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one(
     decoder = CsvDecoder()
     decoder.feed(b"step,loss\n1,2\n1000000000000000001,4\n3,4\n", 0, 0)
     assert (decoder.counts.numbered_rows, decoder.counts.unusable_steps, decoder.counts.no_step_lines) == (0, 1, 1)
+
+
+def test_a_step_that_stays_0_gives_way_to_that_of_the_writer() -> None:
+    records, _ = decode("step,_step,loss\n" + "".join(f"0,{at},0.5\n" for at in range(6)))
+    assert [record.step for record in records] == [0, 0, 0, 3, 4, 5]

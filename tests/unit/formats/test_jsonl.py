@@ -301,3 +301,23 @@ def test_a_hole_that_was_left_out_ends_a_line_too() -> None:
     records += decoder.feed(b'{"step": 2, "loss": 0.5}\n', 1 << 20, 0)
     assert [record.step for record in records] == [1, 2]
     assert decoder.counts.bad_lines == 1
+
+
+def test_what_stands_under_logs_stands_beside_the_rest() -> None:
+    decoder = JsonlDecoder()
+    (record,) = decoder.feed(b'{"logs": {"loss": 0.5, "step": 3}, "epoch": 1.0}\n', 0, 0)
+    assert (record.step, sorted(record.schema.keys)) == (3, ["epoch", "loss"])
+
+
+def test_a_step_that_stays_0_gives_way_to_that_of_the_writer() -> None:
+    decoder = JsonlDecoder()
+    lines = [b'{"step": 0, "_step": %d, "loss": 0.5}\n' % at for at in range(10)]
+    records = decoder.feed(b"".join(lines), 0, 0)
+    assert [record.step for record in records] == [0, 0, 0, 3, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_step_that_is_0_only_at_first_is_kept() -> None:
+    decoder = JsonlDecoder()
+    steps = [0, 0, 1, 2, 3]
+    records = decoder.feed(b"".join(b'{"step": %d, "_step": %d}\n' % (s, at) for at, s in enumerate(steps)), 0, 0)
+    assert [record.step for record in records] == steps

@@ -237,10 +237,7 @@ def test_a_row_that_was_changed_ends_what_is_known():
 @pytest.mark.parametrize(
     ("document", "found"),
     [
-        (
-            {"loss": [0.5] * 5_200, "eval_loss": [0.4] * 80},
-            "2 lists of different lengths (eval_loss 80, loss 5,200)",
-        ),
+        ({"names": ["a", "b"], "tags": ["c"]}, "2 lists of different lengths (names 2, tags 1)"),
         ({f"k{i}": [0.5] * i for i in range(9)}, "9 lists of different lengths (k0 0, k1 1, k2 2, k3 3, …)"),
         ({"experiment": "x", "results": {"loss": 1.0}}, "an object with experiment, results"),
     ],
@@ -255,3 +252,64 @@ def test_columns_may_stand_one_level_down() -> None:
     records, decoder = decode(dump({"config": {"lr": 1.0}, "history": {"loss": [0.5, 0.25], "reward": [1.0, 2.0]}}))
     assert cells(records) == {(1, "loss"): 0.5, (1, "reward"): 1.0, (2, "loss"): 0.25, (2, "reward"): 2.0}
     assert not decoder.counts.bad_lines
+
+
+def test_rows_without_a_step_are_numbered() -> None:
+    records, decoder = decode(dump([{"loss": 0.5, "reward": 1}, {"note": "x"}, {"loss": 0.25}]))
+    assert [(record.step, record.values[0]) for record in records] == [(1, 0.5), (3, 0.25)]
+    assert (decoder.counts.numbered_rows, decoder.counts.no_step_lines) == (2, 1)
+
+
+def test_rows_among_which_one_names_its_step_are_not_numbered() -> None:
+    records, decoder = decode(dump([{"loss": 0.5}, {"step": 7, "loss": 0.25}]))
+    assert [record.step for record in records] == [7]
+    assert decoder.counts.no_step_lines == 1
+
+
+def test_a_column_that_lacks_its_last_values() -> None:
+    records, _ = decode(dump({"loss": [0.5] * 100, "reward": [0.1] * 98}))
+    assert [len(record.values) for record in records] == [2] * 98 + [1] * 2
+
+
+def test_a_much_shorter_column_was_logged_less_often() -> None:
+    records, _ = decode(dump({"loss": [float(at) for at in range(1, 101)], "eval_loss": [0.5, 0.4, 0.3, 0.2]}))
+    assert len(records) == 100
+    found = cells(records)
+    assert [step for step, key in found if key == "eval_loss"] == [25, 50, 75, 100]
+    assert found[100, "eval_loss"] == 0.2
+
+
+def test_what_stands_under_logs_stands_beside_the_rest() -> None:
+    records, _ = decode(dump([{"step": 1, "logs": {"loss": 0.5, "lr": 1e-5}}, {"step": 2, "logs": {"loss": 0.4}}]))
+    assert [sorted(record.schema.keys) for record in records] == [["loss", "lr"], ["loss"]]
+
+
+def test_columns_of_rows_are_put_together_by_their_step() -> None:
+    document = {
+        "eval_loss": [],
+        "learning_rate": [{"step": 1.0, "epoch": 0.1, "learning_rate": 0.5}, {"step": 2.0, "learning_rate": 0.25}],
+        "rewards/margins": [{"step": 2.0, "rewards/margins": 1.5}],
+    }
+    records, decoder = decode(dump(document))
+    assert cells(records) == {
+        (1, "epoch"): 0.1,
+        (1, "learning_rate"): 0.5,
+        (2, "learning_rate"): 0.25,
+        (2, "rewards/margins"): 1.5,
+    }
+    assert not decoder.counts.bad_lines
+
+
+def test_one_list_of_losses_is_a_column() -> None:
+    losses = [0.5 / (number + 1) for number in range(12)]
+    records, decoder = decode(dump({"losses": losses, "best_loss": 0.1, "config": {"layers": [1, 2]}}))
+    assert cells(records) == {(number + 1, "losses"): loss for number, loss in enumerate(losses)}
+    assert not decoder.counts.bad_lines
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"losses": [0.5, 0.25, 0.125]}, {"layers": list(range(40))}, {"losses": [[1, 2]] * 40}, {"losses": ["x"] * 40}],
+)
+def test_another_list_is_none(document) -> None:
+    assert not decode(dump(document))[0]

@@ -349,3 +349,15 @@ def test_the_recorded_run_agrees_with_its_console_log():
             assert row[key] == pytest.approx(float(number), rel=1e-9), (found[1], key)
             compared += 1
     assert compared > 3000
+
+
+def test_a_trainers_step_that_stays_0_gives_way_to_the_number_of_the_row():
+    rows = [{"_step": at, "train/global_step": 0, "train/loss": 0.5, "profiling/x": 1.0} for at in range(8)]
+    records, _ = rows_of(*rows)
+    assert [record.step for record in records] == [0, 0, 0, 3, 4, 5, 6, 7]
+
+
+def test_timings_that_repeat_at_step_0_leave_the_trainers_step_alone():
+    rows = [{"_step": at, "train/global_step": 0, "profiling/x": 1.0} for at in range(8)]
+    records, _ = rows_of(*rows, {"_step": 8, "train/global_step": 1, "train/loss": 0.5})
+    assert [record.step for record in records] == [0] * 8 + [1]

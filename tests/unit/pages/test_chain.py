@@ -219,3 +219,25 @@ def test_the_part_of_a_reward_that_fell_is_the_subject() -> None:
     view = build_chain(Snapshot(run_of("".join(lines).encode())), verdict, 60)
     assert view.subject is not None
     assert (view.subject.title, view.subject.signal and view.subject.signal.key) == ("right", "rewards/right/mean")
+
+
+def test_a_row_that_says_before_is_never_told_that_nothing_moved_before() -> None:
+    # The reward itself moved four records before its rule dates it, and other metrics with it.
+    view = chain(trl_run(reward=ONSET - 4, entropy=ONSET - 4, mean_length=ONSET + 6))
+    assert by_title(view)["entropy"] == pytest.approx(-4, abs=1)
+    assert "nothing moved before" not in view.conclusion
+    assert "4 records before the onset" in view.conclusion
+    alone = chain(trl_run(reward=ONSET - 9, entropy=ONSET - 5))
+    assert "none of these metrics moved before" not in alone.conclusion
+    assert "reward itself moved first, 9 records before the onset" in alone.conclusion
+
+
+def test_a_faint_move_before_is_not_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rltop.pages.chain.CLEAR_SIGMAS", 60.0)
+    run = trl_run(reward=ONSET, entropy=ONSET - 8)
+    view = chain(run)
+    assert "entropy moved" in view.conclusion
+    monkeypatch.setattr("rltop.pages.chain._is_clear", lambda link: link.title != "entropy")
+    view = chain(trl_run(reward=ONSET, entropy=ONSET - 8, mean_length=ONSET + 6))
+    assert "entropy moved 8 records before reward, but by less than" in view.conclusion
+    assert "none of these metrics moved before" not in view.conclusion

@@ -11,6 +11,7 @@ import pytest
 from rltop.model import NonFinite
 from rltop.pages.changes import build_change, paint_change, sigma_text
 from rltop.rows.glyphs import ASCII, UNICODE
+from rltop.rows.rows import TargetKind
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
 from rltop.store.series import StoreOptions
@@ -115,7 +116,27 @@ def test_parts_of_a_reward_go_by_their_own_names() -> None:
 def test_a_narrow_page_keeps_the_new_level_and_the_distance() -> None:
     run = run_with_a_jump()
     rows = paint_change(build_change(Snapshot(run, 300), width=40), 40, 20, UNICODE)
-    (line,) = ["".join(piece.text for piece in row.line) for row in rows if row.links][:1]
+    painted = [row for row in rows if row.links and row.links[0].target.kind is TargetKind.METRIC]
+    line = "".join(piece.text for piece in painted[0].line)
     assert cell_width(line) <= 40
     assert "gradient norm" in line
     assert "+" in line and "…" not in line
+
+
+def test_the_page_shows_the_value_of_its_step_beside_the_window_that_is_judged() -> None:
+    rows = verl_rows(400)
+    for step, row in rows:
+        # On the step itself nothing: it is the steps after it that moved.
+        if step >= 301:
+            row["actor/grad_norm"] = float(row["actor/grad_norm"]) * 4  # type: ignore[arg-type]
+    run = run_of(verl_lines(rows))
+    view = build_change(Snapshot(run, 300))
+    (one,) = [one for one in view.rows if one.signal.key == "actor/grad_norm"]
+    assert one.here == pytest.approx(0.4, rel=0.2) and one.shift.after == pytest.approx(1.6, rel=0.2)
+    assert view.until == 304
+    text = "\n".join("".join(piece.text for piece in row.line) for row in paint_change(view, 120, None, UNICODE))
+    assert "at 300" in text and "median of steps 300–304" in text
+    # At the newest step there is nothing but the step.
+    last = build_change(Snapshot(run, 400))
+    assert last.until is None
+    assert "median" not in "".join(piece.text for row in paint_change(last, 120, None, UNICODE) for piece in row.line)

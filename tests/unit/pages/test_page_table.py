@@ -42,7 +42,7 @@ def test_every_standing_page_has_a_key() -> None:
 
 
 def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
-    kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION}
+    kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION, TargetKind.HEAD}
     assert set(OPENED) | kept == set(TargetKind)
 
 
@@ -65,10 +65,10 @@ def moment() -> Moment:
     return Moment(run_of(verl_lines((step, {"loss": 1.0 / step}) for step in range(1, 201))), UNICODE)
 
 
-@pytest.mark.parametrize("where", [Where.CHART, Where.METRICS, Where.TIMELINE, Where.RUNS])
+@pytest.mark.parametrize("where", [Where.CHART, Where.METRICS, Where.TIMELINE])
 def test_every_key_of_a_page_changes_what_it_shows(where: Where, moment: Moment) -> None:
     makers = {
-        Where.CHART: lambda: MetricPage("loss"), Where.METRICS: STANDING["metrics"], Where.RUNS: STANDING["runs"],
+        Where.CHART: lambda: MetricPage("loss"), Where.METRICS: STANDING["metrics"],
     }  # fmt: skip
     page = makers.get(where, STANDING["timeline"])()
     page.rows(moment, 120, 40)

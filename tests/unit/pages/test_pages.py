@@ -11,12 +11,13 @@ from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_ro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rltop.model import Event, EventState, Level, VerdictState
+from rltop.model import Action, Advice, Event, EventState, Evidence, Incident, Level, Unit, VerdictState
 from rltop.pages.badges import build_badges
 from rltop.pages.chart import Zoom, build_plot
 from rltop.pages.metric import build_metric, paint_metric, paint_metric_details
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
+from rltop.pages.runs import read_entry
 from rltop.pages.signals import baseline_of, read_signal, signal_of
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.pages.verdict import build_verdict, paint_verdict
@@ -329,3 +330,128 @@ def test_a_past_step_knows_nothing_of_what_stood_there_before_a_restart() -> Non
     ]
     assert [verdict.rule for verdict in Snapshot(run, 60).verdicts.standing] == ["O1"]
     assert [verdict.rule for verdict in Snapshot(run, 9).verdicts.standing] == []
+
+
+def _once_ill(*, is_redone: bool = False) -> FakeRun:
+    run = run_of(verl_lines(verl_rows(300)))
+    run.verdicts, run.warm_up = (), None
+    run.events = [
+        Event(126, 126, "X1", "collapse", Level.CRIT, EventState.FIRING, "collapse", since_step=122),
+        Event(146, 146, "X1", "collapse", Level.CRIT, EventState.RECOVERED, "collapse, since step 122", since_step=122),
+    ]
+    if is_redone:
+        message = "restarted at step 100 (was at 146)"
+        run.events.append(Event(147, 100, "L6", "schedule", Level.INFO, EventState.FACT, message))
+    return run
+
+
+def test_the_headline_does_not_forget_the_worst() -> None:
+    view = build_overview(Snapshot(_once_ill()))
+    assert view.sentence.text.raw.startswith("No alerts now · worst so far: COLLAPSE @122 (recovered @146)")
+    assert view.sentence.target is not None
+    assert (view.sentence.target.name, view.sentence.target.step) == ("X1", 126)
+    badges = text_of(paint_overview(view, 120, 40, UNICODE)[:5])
+    assert "◇ COLLAPSE @122–146" in badges
+    # Before it began, nobody knows of it.
+    assert "worst" not in build_overview(Snapshot(_once_ill(), 110)).sentence.text.raw
+
+
+def test_an_attempt_that_was_left_behind_is_no_alarm() -> None:
+    view = build_overview(Snapshot(_once_ill(is_redone=True)))
+    assert "earlier attempt: COLLAPSE @122" in view.sentence.text.raw
+    roles = {piece.role for row in paint_overview(view, 120, 40, UNICODE)[1:4] for piece in row.line}
+    assert not {"crit", "warn"} & roles
+
+
+def test_a_worse_past_stands_behind_a_milder_present() -> None:
+    run = _once_ill()
+    run.verdicts = (a_verdict("O1", Level.WARN),)
+    assert build_overview(Snapshot(run)).sentence.text.raw.endswith("worst so far: COLLAPSE @122 (recovered @146)")
+    run.muted = frozenset({"X1"})
+    assert "COLLAPSE" not in build_overview(Snapshot(run)).sentence.text.raw
+
+
+def test_a_baseline_is_that_of_the_segment_and_of_what_was_known_at_the_step() -> None:
+    lines = [json.dumps({"step": step, "loss": 1.0 + step / 100, "reward": 1.0}) for step in range(1, 61)]
+    lines += [json.dumps({"step": step, "loss": 9.0, "reward": 1.0}) for step in range(40, 101)]
+    run = run_of("\n".join(lines).encode() + b"\n")
+    loss = signal_of(Snapshot(run), "loss")
+    assert baseline_of(Snapshot(run), loss) == pytest.approx(9.0)
+    assert baseline_of(Snapshot(run, 80), loss) == pytest.approx(9.0)
+    # Before the restart the run had begun elsewhere, and at 20 nobody knew of more than 20 values.
+    assert baseline_of(Snapshot(run, 39), loss) == pytest.approx(1.185)
+    assert baseline_of(Snapshot(run, 20), loss) == pytest.approx(1.12)
+
+
+def test_the_pace_and_the_time_to_the_end_are_of_now_and_say_so(run: FakeRun) -> None:
+    now = build_overview(Snapshot(run)).header
+    then = build_overview(Snapshot(run, 600)).header
+    assert (then.step_s, then.eta_s) == (now.step_s, now.eta_s)
+    (row,) = paint_overview(build_overview(Snapshot(run, 600)), 160, 40, UNICODE)[:1]
+    assert "at step 600 of 1,204   now " in text_of([row])
+
+
+def test_the_value_that_was_judged_stands_in_its_row() -> None:
+    rows = verl_rows(120)
+    rows[99][1]["actor/pg_clipfrac"] = 0.31
+    for step in range(100, 110):
+        rows[step][1]["actor/pg_clipfrac"] = 0.0
+    run = run_of(verl_lines(rows))
+    message = "clip fraction 31.0 %"
+    told = a_verdict(
+        "O6", metric="clip_frac", key="actor/pg_clipfrac", since_step=100, threshold=0.2,
+        evidence=(Evidence("clip_frac", 0.31, Unit.FRACTION),), headline=message,
+    )  # fmt: skip
+    run.verdicts = (told,)
+    run.events = [Event(100, 100, "O6", "clip", Level.WARN, EventState.FIRING, message, since_step=100,
+                        metric="clip_frac", key="actor/pg_clipfrac")]  # fmt: skip
+    past = Snapshot(run, 105)
+    reading = read_signal(past, signal_of(past, "actor/pg_clipfrac"), 0, verdicts=past.verdicts.standing)
+    assert reading.point is not None and reading.point.value == 0.0
+    assert reading.judged is not None and (reading.judged.step, reading.judged.value) == (100, pytest.approx(0.31))
+    text = text_of(paint_overview(build_overview(past), 160, 50, UNICODE))
+    assert "31.0 % @100" in text
+    assert "clip fraction 31.0 %, as of step 100; clip fraction 0 % at 105" in text
+
+
+def test_a_verdict_page_begins_with_the_alert_that_came_before_it() -> None:
+    run = run_of(verl_lines(verl_rows(300)))
+    run.verdicts = (a_verdict("O12", since_step=160, since_record=160),)
+    run.events = [
+        Event(130, 130, "O5", "loss", Level.WARN, EventState.FIRING, "loss 9", since_step=128),
+        Event(150, 150, "O5", "loss", Level.WARN, EventState.RECOVERED, "loss blow-up, since step 128"),
+    ]
+    text = text_of(paint_verdict(build_verdict(Snapshot(run), "O12"), 120, None, UNICODE))
+    assert "Earlier:" in text and "loss blow-up @128: start there" in text
+    # What had ended long before is another matter.
+    run.verdicts = (a_verdict("O12", since_step=260, since_record=260),)
+    assert "start there" not in text_of(paint_verdict(build_verdict(Snapshot(run), "O12"), 120, None, UNICODE))
+
+
+def test_a_settled_alert_and_an_incident_are_said() -> None:
+    run = run_of(verl_lines(verl_rows(300)))
+    run.warm_up = None
+    crash = a_verdict("E1", Level.CRIT, title="entropy crash", family="entropy", incident=Incident(1, "O5", 101),
+                      advice=Advice(Action.GO_BACK, "the weights are poisoned", 100))  # fmt: skip
+    jump = a_verdict("O5", title="loss blow-up", family="loss", since_step=101, incident=Incident(1, "O5", 101))
+    run.verdicts = (crash, jump)
+    view = build_overview(Snapshot(run))
+    assert "first: loss blow-up @101; go back to checkpoint 100" in view.sentence.text.raw
+    entry = read_entry(Snapshot(run))
+    assert (entry.verdict, entry.more) == ("loss blow-up, entropy crash", 0)
+    text = text_of(paint_verdict(build_verdict(Snapshot(run), "E1"), 120, None, UNICODE))
+    assert "do         go back to checkpoint 100: the weights are poisoned" in text
+    flat = a_verdict("E1", title="entropy crash", state=VerdictState.SETTLED, since_step=81)
+    firing = a_verdict("O5", title="loss blow-up", since_step=190, since_record=190)
+    run.verdicts = (firing, flat)
+    badges = build_badges(Snapshot(run), run.verdicts)[0].badges
+    assert [(one.rule, one.is_settled) for one in badges] == [("O5", False), ("E1", True)]
+    assert "▲ entropy crash settled @81" in text_of(paint_overview(build_overview(Snapshot(run)), 160, 40, UNICODE))
+    mild = flat._replace(level=Level.INFO)
+    run.verdicts = (mild,)
+    run.events = [
+        Event(85, 85, "E1", "entropy", Level.WARN, EventState.FIRING, "entropy 0.02", since_step=81),
+        Event(120, 120, "E1", "entropy", Level.INFO, EventState.SETTLED, "settled at 0.02", since_step=81),
+    ]
+    entry = read_entry(Snapshot(run))
+    assert (entry.verdict, entry.past) == ("entropy crash (settled)", "was WARN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,23 +10,23 @@ from fake_run import FakeRun, run_of, verl_lines, verl_rows
 from rollout_dumps import lines_of, plain_rows, write_verl
 
 from rltop.pages.completions import (
-    CompletionOrder,
     CompletionView,
     build_completions,
     paint_completion,
     paint_completions,
     place_of,
 )
-from rltop.pages.rollouts import HEADS, GroupOrder, build_rollouts, group_table, next_of, paint_rollouts
+from rltop.pages.rollouts import build_rollouts, paint_rollouts
 from rltop.pages.stragglers import build_stragglers, paint_stragglers
 from rltop.pages.timing import build_timing_page, paint_timing
 from rltop.resources import folder
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import Row, Target, TargetKind
-from rltop.rows.table import TablePainter
+from rltop.rows.table import Sorting, heads_of, next_sorting
 from rltop.rows.widths import cell_width
 from rltop.run.rollouts import RolloutShelf
 from rltop.run.snapshot import Snapshot
+from rltop.stats.rollouts import GroupSummary
 
 FIXTURE = folder("fixtures") / "trl" / "grpo_straggler"
 METRICS = b"".join(b'{"step": %d, "loss": 1.0, "reward": 0.5}\n' % step for step in range(1, 31))
@@ -44,7 +45,7 @@ def text_of(rows: list[Row]) -> str:
 
 
 def targets_of(rows: list[Row]) -> list[Target]:
-    return [hot.target for row in rows for hot in row.links]
+    return [hot.target for row in rows for hot in row.links if hot.target.kind is not TargetKind.HEAD]
 
 
 def pages(run: FakeRun, width: int, glyphs: Glyphs) -> list[list[Row]]:
@@ -82,39 +83,46 @@ def test_the_most_uneven_group_is_first_and_leads_to_its_completions() -> None:
         assert group.find(place_of(target.name)) == (i, group.completions[i])
 
 
-@pytest.mark.parametrize("order", list(GroupOrder))
-def test_groups_are_sorted_by_what_was_asked_for(tmp_path: Path, order: GroupOrder) -> None:
+GROUP_VALUES: dict[str, Callable[[GroupSummary], object]] = {
+    "ratio": lambda one: one.ratio,
+    "max": lambda one: max(one.lengths),
+    "reward": lambda one: one.reward_mean,
+    "std": lambda one: one.reward_std,
+    "trunc": lambda one: one.cut,
+    "median": lambda one: one.middle,
+    "group": lambda one: one.name,
+}
+
+
+@pytest.mark.parametrize("is_falling", [True, False])
+@pytest.mark.parametrize("head", GROUP_VALUES)
+def test_groups_are_sorted_by_any_column(head: str, is_falling: bool) -> None:
     run = run_with(FIXTURE / "rollouts.jsonl", at=125)
-    view = build_rollouts(Snapshot(run, 125), order)
-    keys = {
-        GroupOrder.RATIO: [group.ratio for group in view.groups],
-        GroupOrder.LONGEST: [max(group.lengths) for group in view.groups],
-        GroupOrder.REWARD: [group.reward_mean for group in view.groups],
-        GroupOrder.SPREAD: [group.reward_std for group in view.groups],
-        GroupOrder.TRUNCATED: [group.cut for group in view.groups],
-    }[order]
-    assert keys == sorted(keys, key=lambda key: -float(key or 0))
+    view = build_rollouts(Snapshot(run, 125), Sorting(head, is_falling))
+    values = [GROUP_VALUES[head](group) for group in view.groups]
+    assert len(values) > 1 and values == sorted(values, reverse=is_falling)  # type: ignore[type-var]
 
 
-@pytest.mark.parametrize("order", list(CompletionOrder))
-def test_completions_are_sorted_by_what_was_asked_for(tmp_path: Path, order: CompletionOrder) -> None:
+@pytest.mark.parametrize("head", ["tokens", "reward", "advantage"])
+def test_completions_are_sorted_by_any_column(tmp_path: Path, head: str) -> None:
     path = tmp_path / "rollouts.jsonl"
     path.write_bytes(lines_of(plain_rows([30])))
-    group = build_completions(build_rollouts(Snapshot(run_with(path))), "0", order)
-    keys = [
-        each.tokens if order is CompletionOrder.LENGTH else getattr(each, order.value) for each in group.completions
-    ]
-    assert keys == sorted(keys, reverse=True)
+    group = build_completions(build_rollouts(Snapshot(run_with(path))), "0", Sorting(head))
+    values = [getattr(each, head) for each in group.completions]
+    assert values == sorted(values, reverse=True)
 
 
-@pytest.mark.parametrize(("width", "heads"), [(120, "ratio max reward std trunc"), (56, "ratio max reward trunc")])
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [(120, "group n ratio max median Gini reward std trunc"), (56, "group n ratio max median Gini reward trunc")],
+)
 def test_the_order_key_passes_over_columns_that_are_not_shown(width: int, heads: str) -> None:
     view = build_rollouts(Snapshot(run_with(FIXTURE / "rollouts.jsonl", at=125), 125))
-    columns = TablePainter(group_table(view, width, UNICODE), width, UNICODE).columns
-    seen, order = [], view.order
-    while HEADS[order] not in seen:
-        seen.append(HEADS[order])
-        order = next_of(order, HEADS, columns)
+    shown = heads_of(paint_rollouts(view, width, 40, UNICODE))
+    seen, order = [], next_sorting(shown, None)
+    while order is not None:
+        seen.append(order.head)
+        order = next_sorting(shown, order)
     assert seen == heads.split()
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from rltop.model import Label, Level, RunState
-from rltop.pages.runs import HEAD_ROWS, RunEntry, by_attention, list_runs, next_run_order, paint_runs, sort_runs
+from rltop.pages.runs import HEAD_ROWS, RunEntry, by_attention, list_runs, paint_runs, sort_runs
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import TargetKind
-from rltop.rows.table import Sorting
+from rltop.rows.table import Sorting, heads_of
 from rltop.rows.widths import cell_width
 from rltop.run.snapshot import Snapshot
+from rltop.run.worst import Alert
 from tests.fake_run import FakeRun, firing_run, run_of, verl_lines, verl_rows
 
 
@@ -137,7 +139,7 @@ def test_a_died_run_is_shown_as_such_and_first(is_ascii):
     assert names(entries)[0] == "dead"
     title, _, row, *_ = paint_runs(entries, 100, 12, glyphs)
     assert f"{glyphs.state(RunState.DIED)} 1 died" in text_of(title)
-    assert text_of(row).startswith(f" {glyphs.state(RunState.DIED)} dead")
+    assert text_of(row).startswith(f" {glyphs.level(Level.CRIT)} dead")
     assert "CUDA error" in text_of(row)
     roles = {piece.role for piece in row.line}
     assert "crit" in roles and "ok" not in roles and "live" not in roles
@@ -151,15 +153,10 @@ def test_a_run_that_died_says_what_of():
 
 def test_runs_are_sorted_by_any_column_and_then_by_what_needs_attention_again():
     def heads(width):
-        orders, now = [], next_run_order(None, UNEVEN, width, glyph_set(is_ascii=False))
-        while now is not None:
-            orders.append(now.head)
-            now = next_run_order(now, UNEVEN, width, glyph_set(is_ascii=False))
-        return orders
+        return [one.head for one in heads_of(paint_runs(UNEVEN, width, 12, glyph_set(is_ascii=False)))]
 
     assert heads(160) == ["run", "trainer", "step", "state", "age", "alerts"]
     assert heads(60) == ["run", "state", "alerts"]  # a column that is not shown sorts nothing
-    assert next_run_order(Sorting("trainer"), UNEVEN, 60, glyph_set(is_ascii=False)) is None
     assert [one.step for one in sort_runs(UNEVEN, Sorting("step"))] == [1_234_567, 123_456, 7, None]
     assert next(one.age_s for one in sort_runs(UNEVEN, Sorting("age", is_falling=False))) == 12.0
     assert sort_runs(UNEVEN, None) == UNEVEN
@@ -172,3 +169,32 @@ def test_runs_whose_names_are_alike_can_be_told_apart():
     for width in (60, 80, 120):
         rows = paint_runs(entries, width, None, glyph_set(is_ascii=False))[HEAD_ROWS:]
         assert len({text_of(row) for row in rows}) == 12
+
+
+def past(level=Level.CRIT, *, is_earlier=False):
+    return Alert("X1", "collapse", level, 122, 126, 146, is_earlier=is_earlier)
+
+
+def row_of(one, width=120):
+    return text_of(paint_runs([one], width, 12, glyph_set(is_ascii=False))[2])
+
+
+def test_a_run_that_is_well_again_says_what_it_has_had():
+    well = entry("well", state=RunState.FINISHED)
+    once_ill = replace(well, name=Label.of("once"), worst=past())
+    assert "was COLLAPSE @122" in row_of(once_ill)
+    assert names(by_attention([well, once_ill])) == ["once", "well"]
+    assert names(by_attention([well, once_ill], "collapse")) == ["once"]
+    left_behind = replace(well, worst=past(is_earlier=True))
+    assert "earlier attempt COLLAPSE @122" in row_of(left_behind)
+    pieces = paint_runs([left_behind], 120, 12, glyph_set(is_ascii=False))[2].line
+    assert not {"crit", "warn"} & {piece.role for piece in pieces}
+
+
+def test_a_narrow_list_says_what_was_an_alert_before_what_is_none():
+    plateau = replace(entry("run", Level.INFO, verdict="plateau"), worst=past())
+    assert "plateau · was COLLAPSE @122" in row_of(plateau)
+    narrow = row_of(plateau, 76)
+    assert "was COLLAPSE" in narrow and "plateau" not in narrow
+    firing = replace(entry("run", Level.WARN, verdict="truncation"), worst=past())
+    assert "truncation" in row_of(firing, 76)

@@ -21,16 +21,31 @@ def run() -> FakeRun:
     return firing_run()
 
 
+WORST = ["worst", "worst_alert", "earlier_alert", "muted_alerts"]
+
+
 def read(document: dict[str, Any]) -> Any:
     return json.loads(dumps(document))
 
 
 def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
     document = read(check_document(Snapshot(run)))
-    assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "verdicts", "events"]
+    assert list(document) == [
+        "run",
+        "dialect",
+        "algorithm",
+        "records",
+        "step",
+        "level",
+        *WORST,
+        "incidents",
+        "verdicts",
+        "events",
+    ]
     assert (document["dialect"], document["algorithm"]) == ("veRL", "grpo")
     assert (document["records"], document["step"], document["level"]) == (1204, 1204, "crit")
-    keys = ["rule", "family", "level", "metric", "key", "since_step", "since_record", "headline", "evidence", "next"]
+    keys = ["rule", "family", "level", "worst", "state", "metric", "key", "since_step", "since_record", "headline"]
+    keys += ["evidence", "next", "settled", "incident", "advice"]
     assert all(list(verdict) == keys for verdict in document["verdicts"])
     assert [verdict["rule"] for verdict in document["verdicts"]] == ["T2", "O12", "P1", "P6"]
     keys = ["record", "step", "rule", "family", "level", "state", "message"]

@@ -20,6 +20,7 @@ from rltop.rows.table import (
     Sorting,
     Table,
     TablePainter,
+    heads_of,
     lay_out,
     next_sorting,
     paint_table,
@@ -113,10 +114,12 @@ def test_rows_and_heads_lead_somewhere() -> None:
         COLUMNS,
         [Item("loss", 1.0)],
         target=lambda item: Target(TargetKind.METRIC, item.name),
-        head_target=lambda head: Target(TargetKind.SECTION, head),
+        is_sortable=True,
     )
     head, row = paint_table(table, 60, GLYPHS)
-    assert [hot.target.name for hot in head.links] == ["name", "value"]
+    assert heads_of([head, row]) == [Sorting("name", is_falling=False), Sorting("value")]
+    again = paint_table(table._replace(sorting=Sorting("value")), 60, GLYPHS)
+    assert heads_of(again) == [Sorting("name", is_falling=False), Sorting("value", is_falling=False)]
     assert row.links[0].target == Target(TargetKind.METRIC, "loss")
 
 
@@ -175,8 +178,10 @@ def test_the_last_column_wraps_below_itself() -> None:
 
 
 def test_the_next_order_goes_through_the_heads_and_back() -> None:
-    seen, now = [], next_sorting(COLUMNS, None)
+    heads = [Sorting("name", is_falling=False), Sorting("value")]
+    seen, now = [], next_sorting(heads, None)
     while now is not None:
         seen.append(now)
-        now = next_sorting(COLUMNS, now)
-    assert seen == [Sorting("name", is_falling=False), Sorting("value")]
+        now = next_sorting(heads, now)
+    assert seen == heads
+    assert next_sorting(heads, Sorting("gone")) is None

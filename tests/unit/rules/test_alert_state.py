@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from observations import observation
 
 from rltop.model import Algorithm, Event, EventState, Level, Traits, VerdictState
-from rltop.rules.alert_state import AlertState
+from rltop.rules.alert_state import AlertState, verdict_of
 from rltop.rules.context import RuleContext
 from rltop.rules.detectors import Above
 from rltop.rules.rule import Group, NOfM, RuleSpec
@@ -54,7 +54,7 @@ def test_pending_then_firing_then_recovered() -> None:
     state = state_of(spec())
     events = live(state, [0.5, 1.5, 0.5, 1.5, 1.5, *[0.5] * 5])
     assert states(events) == [(5, EventState.FIRING, Level.WARN), (10, EventState.RECOVERED, Level.WARN)]
-    verdict = state.verdict("truncated_frac", "key")
+    verdict = verdict_of(state, "truncated_frac", "key", RuleContext(Algorithm.GRPO, Traits(), None))
     assert (verdict.since_record, verdict.since_step) == (2, 20)
     assert verdict.state is VerdictState.RECOVERED
     assert verdict.recovered_step == 100
@@ -67,7 +67,7 @@ def test_it_escalates_once_and_keeps_its_worst_level() -> None:
     events = live(state, [1.5, 1.5, 1.5, 3.0, 3.0, 1.5, 1.5])
     assert states(events) == [(3, EventState.FIRING, Level.WARN), (5, EventState.ESCALATED, Level.CRIT)]
     assert state.level is Level.CRIT
-    assert state.finding.value == 3.0
+    assert state.finding.value == 1.5, "the sentence has the present value"
 
 
 def test_the_worst_level_may_come_first() -> None:

@@ -124,7 +124,7 @@ def test_identified_keeps_the_state_of_rules_that_still_apply() -> None:
     for one in series(60, grad_norm=noisy(1.0)):
         engine.observe(one)
     engine.identified(identity(names=("grad_norm", "kl_ref")))
-    spike = engine.observe(observation(61, {"grad_norm": 200.0, "kl_ref": 30.0}))
+    spike = engine.observe(observation(61, {"grad_norm": 200.0, "kl_ref": 300.0}))
     assert {event.rule for event in spike if event.family != "facts"} == {"O1", "O11"}
 
 
@@ -169,8 +169,8 @@ def test_verdicts_are_worst_first_then_oldest_then_recovered() -> None:
 
 
 def test_thresholds_are_the_users_to_move() -> None:
-    loose = play(40, clip_frac=0.08, rules={"O6": {"warn": 0.1}})
-    strict = play(40, clip_frac=0.08)
+    loose = play(40, clip_frac=0.3, rules={"O6": {"alone_warn": 0.4}})
+    strict = play(40, clip_frac=0.3)
     off = play(40, clip_frac=0.3, rules={"O6": {"enabled": False}})
     assert [e.rule for e in alarms(strict)] == ["O6"]
     assert alarms(loose) == []

@@ -61,3 +61,25 @@ def test_l5_waits_for_half_an_hour() -> None:
     assert verdict is not None
     assert (verdict.rule, verdict.level) == ("L5", Level.INFO)
     assert "35" in verdict.headline
+
+
+def in_part(rows: int, partial: int) -> Counts:
+    counts = Counts()
+    counts.lines = counts.rows = rows
+    for line in range(1, partial + 1):
+        counts.refuse(line, "incomplete metric line", is_lost=False)
+    return counts
+
+
+def test_l7_says_that_lines_were_lost_in_part() -> None:
+    verdict = unreadable(in_part(200, 199), range(1, 201))
+    assert verdict is not None
+    assert verdict.level is Level.INFO
+    assert "199 of 200 metric lines could be read only in part" in verdict.headline
+    assert unreadable(in_part(200, 40), range(1, 201)) is None
+
+
+def test_l7_is_told_of_a_console_that_cuts_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "console.log"
+    path.write_text("".join(f"step:{step} - loss:0.5 - actor/grad_norm:0.{step:03} - actor/kl\n" for step in range(60)))
+    assert told(path) == [("L7", Level.INFO)]

@@ -123,6 +123,12 @@ def test_t1_levels() -> None:
     assert (risen.level, risen.record) == (Level.WARN, 44)
 
 
+def test_t1_trap_a_batch_of_a_few_prompts_swings_by_more_than_the_rise() -> None:
+    shares = [0.39, 0.33, 0.07, 0.52, 0.25, 0.19, 0.53, 0.5, 0.35, 0.19, 0.34, 0.44]
+    swinging = play(72, truncated_frac=lambda r: min(0.5, shares[r % 12] * (1.0 if r < 36 else 1.15)))
+    assert alarms(swinging, "T1") == []
+
+
 def test_t1_trap_a_run_that_learns_at_the_cap_is_never_critical() -> None:
     engine = play(60, truncated_frac=1.0, reward_mean=lambda r: 0.1 + r / 100)
     assert {e.level for e in alarms(engine, "T1") if e.record > 10} <= {Level.WARN}

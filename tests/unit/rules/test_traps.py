@@ -228,3 +228,18 @@ def test_trap_32_a_nan_is_seen_however_its_writer_spells_it(written: str, tmp_pa
     )
     (alarm, *_) = alarms_of(path)
     assert (alarm.rule, alarm.level, alarm.step) == ("L1", Level.CRIT, 31)
+
+
+def test_a_row_that_spells_out_every_key_it_has_no_value_for_is_no_nan(tmp_path: Path) -> None:
+    path = tmp_path / "trainer_log.jsonl"
+    shared = {"total_steps": 300, "predict_loss": None, "reward": None}
+    rows = []
+    for step in range(10, 301, 10):
+        rows.append(
+            {**shared, "current_steps": step, "loss": 2.0 - step / 300, "learning_rate": 5e-5, "eval_loss": None}
+        )
+        if step % 100 == 0:
+            rows.append({**shared, "current_steps": step, "loss": None, "learning_rate": None, "eval_loss": 1.4})
+    rows.append({**shared, "current_steps": 300, "loss": None, "learning_rate": None, "eval_loss": None})
+    path.write_text("".join(json.dumps({**row, "percentage": row["current_steps"] / 3}) + "\n" for row in rows))
+    assert alarms_of(path) == []

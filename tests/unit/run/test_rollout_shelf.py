@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import socket
 import threading
@@ -15,6 +16,10 @@ import pytest
 from rollout_dumps import lines_of, plain_rows, write_sqlite, write_trl, write_verl
 from telescope_run import TelescopeRun
 
+from rltop.cli import main
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
 from rltop.formats.rollouts.lines import LinesDump
 from rltop.run.rollouts import HELD_STEPS, RolloutShelf, dumps_beside, given_dumps
 
@@ -263,3 +268,60 @@ def test_a_log_that_names_a_folder_of_somebody_else_does_no_harm(tmp_path: Path)
         assert given_dumps(f"{closed}/dump")[1] == [f"{closed}/dump: Permission denied"]
     finally:
         os.setresuid(0, 0, 0)
+
+
+def uneven(steps: range, onset: int) -> bytes:
+    """Groups of eight: the longest completion twice the median, from `onset` on fifteen times."""
+    rows = (
+        {
+            "step": step,
+            "group": group,
+            "sample": sample,
+            "reward": 0.5,
+            "completion_length": 100 + 5 * sample + (0 if sample < 7 else 65 if step < onset else 1_500),
+            "completion": "x",
+        }
+        for step in steps
+        for group in range(2)
+        for sample in range(8)
+    )
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def logged(steps: range, **more: float) -> str:
+    return "".join(json.dumps({"step": step, "reward": 0.5 + step / 1e3, **more}) + "\n" for step in steps)
+
+
+@pytest.mark.parametrize("onset", [41, 999], ids=["uneven from 41 on", "even"])
+def test_the_group_ratio_of_a_dump_is_judged_like_a_logged_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], onset: int
+) -> None:
+    path, dump = tmp_path / "metrics.jsonl", tmp_path / "completions.jsonl"
+    path.write_text(logged(range(1, 61)))
+    dump.write_bytes(uneven(range(1, 61), onset))
+    main(["check", "--json", "--rollouts", str(dump), str(path)])
+    found = json.loads(capsys.readouterr().out)
+    told = [(one["rule"], one["level"], one["since_step"]) for one in found["verdicts"] if one["rule"] == "P5"]
+    assert told == ([("P5", "warn", 41)] if onset == 41 else [])
+    assert [one["rule"] for one in found["events"] if one["rule"] == "P5"] == ["P5"] * len(told)
+
+
+def test_a_logged_group_ratio_is_not_judged_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, dump = tmp_path / "metrics.jsonl", tmp_path / "completions.jsonl"
+    path.write_text(logged(range(1, 61), group_length_max_median_ratio_mean=2.0))
+    dump.write_bytes(uneven(range(1, 61), 41))
+    main(["check", "--json", "--rollouts", str(dump), str(path)])
+    assert "P5" not in [one["rule"] for one in json.loads(capsys.readouterr().out)["verdicts"]]
+
+
+def test_a_dump_is_judged_while_the_run_is_watched(tmp_path: Path) -> None:
+    path = a_run(tmp_path)
+    (tmp_path / "rollouts.jsonl").write_bytes(uneven(range(1, 61), 41))
+    session = read_whole(str(path), Config(), FakeClock())
+    run = session.runs[0]
+    session.look_for_rollouts(run)
+    deadline = time.monotonic() + 20
+    while not run.verdicts and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert [one.rule for one in run.verdicts] == ["P5"]
+    session.close()

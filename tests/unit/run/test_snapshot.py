@@ -101,6 +101,7 @@ HISTORY = log(
     (10, "O12", EventState.FIRING, Level.WARN),
     (20, "O12", EventState.ESCALATED, Level.CRIT),
     (25, "L6", EventState.FACT, Level.INFO),
+    (25, "O12", EventState.RECOVERED, Level.CRIT),
     (30, "T2", EventState.FIRING, Level.WARN),
     (35, "T2", EventState.RECOVERED, Level.WARN),
 )
@@ -124,6 +125,21 @@ def test_verdicts_of_a_step_are_folded_from_the_log(step: int, standing: list[tu
     assert [(one.rule, one.level, one.headline) for one in snapshot.verdicts.standing] == standing
     assert [event.step for event in snapshot.past_events] == [event.step for event in HISTORY if event.step <= step]
     assert len(snapshot.events) == len(HISTORY)
+
+
+def test_what_eased_settled_and_outlived_a_restart_stands_with_its_worst_level() -> None:
+    events = log(
+        (10, "O12", EventState.FIRING, Level.CRIT),
+        (20, "O12", EventState.EASED, Level.WARN),
+        (22, "L6", EventState.FACT, Level.INFO),
+        (30, "O12", EventState.SETTLED, Level.INFO),
+    )
+    run = run_of(verl_lines(verl_rows(40)), events=events)
+    found = [Snapshot(run, step).verdicts.standing[0] for step in (15, 25, 35)]  # type: ignore[arg-type]
+    assert [(one.state.value, one.level, one.worst) for one in found] == [
+        ("firing", Level.CRIT, Level.CRIT), ("firing", Level.WARN, Level.CRIT), ("settled", Level.INFO, Level.CRIT),
+    ]  # fmt: skip
+    assert found[0].advice is not None
 
 
 def test_a_muted_rule_stands_at_no_step() -> None:

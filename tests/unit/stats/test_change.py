@@ -69,6 +69,16 @@ def test_a_lone_spike_counts_and_is_called_one() -> None:
     assert (moved.step, moved.is_spike, moved.after) == (119, True, 40.0)
 
 
+def test_a_spike_just_before_the_onset_needs_to_stand_out_less() -> None:
+    values = noisy(160, 9)
+    values[70], values[100] = 3.0, 4.2
+    assert movement(range(160), values, 104).step == 100
+    # Long before it, or no larger than what was usual, it may be chance.
+    assert movement(range(160), values, 112).step is None
+    values[70] = 4.0
+    assert movement(range(160), values, 104).step is None
+
+
 def test_a_spike_like_those_before_does_not_count() -> None:
     values = noisy(160, 9)
     for step in (70, 100, 119, 130):
@@ -132,6 +142,17 @@ def test_what_has_come_far_on_its_way_drifts() -> None:
     assert moved.after < moved.before
     assert moved.score < 0
     assert not movement(range(200), noisy(200, 3), 120).is_drift
+
+
+@pytest.mark.parametrize("creep", [2e-5, 5e-5])
+def test_a_leap_after_a_creep_is_the_move(creep: float) -> None:
+    dice = random.Random(5)
+    values = [
+        0.005 + creep * max(0, step - 85) + dice.gauss(0, 0.0002) + (12 if step >= 122 else 0) for step in range(160)
+    ]
+    moved = movement(range(160), values, 120)
+    assert moved.step == 122
+    assert moved.after > 11
 
 
 def test_what_is_not_finite_has_moved() -> None:

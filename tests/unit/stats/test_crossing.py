@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 from fake_run import FakeRun, run_of
 
+from rltop.rules.input_health import two_writers
 from rltop.stats.crossing import CERTAIN_AFTER
 
 
@@ -65,3 +66,29 @@ def test_a_restart_after_the_second_writer_has_gone_is_a_restart() -> None:
     run = run_of(lines(steps))
     assert run.stream.restarts[-1] == 700
     assert restarts_told(run)[-1].startswith("restarted at step 700")
+
+
+def test_steps_that_alternate_back_three_times_are_two_writers() -> None:
+    steps = [first + i for i in range(1, 101) for first in (500, 0)]
+    run = run_of(lines(steps))
+    told = restarts_told(run)
+    assert len(run.stream.restarts) == len(told) == 4
+    assert [("two writers" in message) for message in told] == [False, False, False, True]
+
+
+def test_two_run_ids_that_interleave_are_named() -> None:
+    dice = random.Random(7)
+    rows = [
+        {"run_id": name, "step": first + i, "loss": dice.random()}
+        for first in range(0, 200, 20)
+        for name in ("left", "right")
+        for i in range(20)
+    ]
+    counts = run_of("".join(json.dumps(row) + "\n" for row in rows).encode()).counts
+    assert counts.interleaved_rows == 18
+    verdict = two_writers(counts)
+    assert verdict is not None and "two writers in one file" in verdict.headline
+    one_after_the_other = sorted(rows, key=lambda row: row["run_id"])
+    counts = run_of("".join(json.dumps(row) + "\n" for row in one_after_the_other).encode()).counts
+    assert counts.interleaved_rows == 0
+    assert two_writers(counts) is None

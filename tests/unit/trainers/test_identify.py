@@ -68,6 +68,10 @@ def plain(keys: Sequence[str], samples: dict[str, Sequence[float]] | None = None
         ([*TRL_GRPO, "memory(GiB)", "train_speed(s/it)"], "ms-swift", Algorithm.GRPO),
         (["loss", "accuracy", "lr", "epoch", "percentage", "total_steps"], "LLaMA-Factory", Algorithm.DPO),
         (["loss", "lr", "epoch", "percentage"], "LLaMA-Factory", Algorithm.SFT),
+        (["loss", "accuracy", "learning_rate", "epoch", "percentage"], "LLaMA-Factory", Algorithm.DPO),
+        (["loss", "rewards/chosen", "lr", "epoch", "percentage"], "LLaMA-Factory", Algorithm.DPO),
+        (["loss", "reward", "learning_rate", "percentage"], "LLaMA-Factory", Algorithm.PPO),
+        (["loss", "learning_rate", "epoch", "percentage"], "LLaMA-Factory", Algorithm.SFT),
         (TINKER, "tinker", Algorithm.GRPO),
         ([*TINKER, "teacher_kl"], "tinker", Algorithm.DISTILL),
         ([*TINKER, "skyrl.ai/grad_norm"], "SkyRL", Algorithm.GRPO),
@@ -92,6 +96,15 @@ def test_the_envelope_alone_does_not_make_a_dialect() -> None:
 def test_a_step_key_of_its_own_names_the_trainer() -> None:
     assert plain(TRL_GRPO, envelope="global_step/max_steps").dialect.name == "ms-swift"
     assert plain(["loss", "lr"], envelope="current_steps").dialect.name == "LLaMA-Factory"
+
+
+@pytest.mark.parametrize("rate", ["lr", "learning_rate"])
+def test_a_key_without_any_value_makes_no_algorithm(rate: str) -> None:
+    values = {"loss": [1.5, 1.25], rate: [0.5, 0.25], "reward": [math.nan] * 2, "accuracy": [math.nan] * 2}
+    keys = [*values, "percentage"]
+    assert identify(keys, values, "current_steps").algorithm is Algorithm.SFT
+    assert identify(keys, values | {"accuracy": [math.nan, 0.5]}, "current_steps").algorithm is Algorithm.DPO
+    assert identify(keys, values | {"reward": [0.5, math.nan]}, "current_steps").algorithm is Algorithm.PPO
 
 
 def test_the_raw_score_stands_for_the_reward() -> None:
@@ -310,3 +323,89 @@ def test_a_few_new_keys_among_many_are_cheap() -> None:
         with_keys(found, [*keys, f"val-core/set{i}/acc/mean@1"])
         best = min(best, time.perf_counter() - began)
     assert best < 0.003
+
+
+# -- names that are guesses -----------------------------------------------------------------------------------------
+
+
+def test_keys_that_any_loop_may_have_claim_no_trainer() -> None:
+    own_loop = ["optim/lr", "progress/done_frac", "reward/mean", "policy/entropy", "time/total"]
+    identity = plain(own_loop)
+    assert identity.dialect.name == "generic"
+    read = {"lr", "progress", "reward_mean", "entropy", "time_step"}
+    assert read <= identity.signals.keys()
+
+
+def test_an_epoch_beside_a_reward_claims_no_trainer() -> None:
+    assert plain(["epoch", "loss", "reward"]).dialect.name == "generic"
+    assert plain(["epoch", "loss", "reward", "learning_rate"]).dialect.name == "TRL"
+
+
+def test_keys_of_no_trainer_fall_back_to_the_names_that_many_loops_use() -> None:
+    identity = plain([*TINKER, "unclipped_grad_l2:mean", "success_rate", "reward/mean"])
+    success, reward = identity.primary("success_frac"), identity.primary("reward_mean")
+    assert success is not None and success.key == "success_rate"
+    assert reward is not None and reward.key == "env/all/reward/total"
+    assert len(identity.signals["reward_mean"]) == 1, "a metric that the trainer logs has no second opinion"
+
+
+def test_a_key_of_the_trainer_takes_the_place_of_a_guess() -> None:
+    identity = with_keys(plain([*TINKER, "success_rate"]), ["env/all/correct"])
+    assert [signal.key for signal in identity.signals["success_frac"]] == ["env/all/correct"]
+
+
+def test_completions_that_did_not_end_were_truncated() -> None:
+    signal = plain([*TINKER, "env/all/format_eos"]).primary("truncated_frac")
+    assert signal is not None and signal.read(0.47) == pytest.approx(0.53)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["dpo/loss", "dpo/accuracy", "dpo/margin", "lr"],
+        ["dpo/reward_accuracy", "dpo/chosen_reward", "dpo/rejected_reward", "step_time"],
+        ["loss/dpo", "kl", "learning_rate"],
+    ],
+)
+def test_keys_under_dpo_are_of_training_on_pairs(keys: list[str]) -> None:
+    identity = plain(keys)
+    assert identity.algorithm is Algorithm.DPO
+    assert identity.traits.is_preference
+
+
+@pytest.mark.parametrize(
+    ("key", "metric"),
+    [
+        ("episode_reward", "reward_mean"), ("return", "reward_mean"), ("total_reward", "reward_mean"),
+        ("val/success_rate", "val_acc"), ("eval/mean_reward", "val_score"), ("completion_len", "response_len_mean"),
+        ("unclipped_grad_l2:mean", "grad_norm"), ("dpo/margin", "dpo_margin"), ("time/fps", "samples_per_s"),
+        ("Mean Reward", "reward_mean"), ("KL", "kl_ref"), ("Grad_Norm", "grad_norm"),
+    ],
+)  # fmt: skip
+def test_names_that_many_loops_use(key: str, metric: str) -> None:
+    assert metric in plain(["loss", key]).signals
+
+
+@pytest.mark.parametrize(
+    ("key", "metric", "values"),
+    [
+        ("mfu", "mfu", [206.0, 206.1, 205.9]),
+        ("val_accuracy", "val_acc", [3.0, 2.1, 0.4]),
+        ("time/total", "time_step", [5.0, 10.0, 15.0, 20.0, 25.0, 30.0]),
+    ],
+)
+def test_a_guess_that_its_values_refute_is_dropped(key: str, metric: str, values: list[float]) -> None:
+    refuted = plain(["loss", key], {key: values})
+    assert metric not in refuted.signals
+    assert [(each.metric, each.key) for each in refuted.refused] == [(metric, key)]
+    late = with_keys(plain(["loss"]), [key], {key: values})
+    assert metric not in late.signals
+    again = with_keys(late, ["value_loss"])
+    assert metric not in again.signals, "what values have told stays when new keys come"
+
+
+def test_a_guess_that_its_values_allow_stays() -> None:
+    values = {"mfu": [0.41, 0.42], "time/total": [50.0, 40.0, 55.0, 60.0, 61.0], "accuracy": [1.0004, 1.0, 0.9]}
+    identity = plain(["loss", *values], values)
+    assert {"mfu", "time_step", "success_frac"} <= identity.signals.keys()
+    assert identity.refused == ()

@@ -1,0 +1,193 @@
+"""The level that a metric had before an alert, frozen when the alert is raised.
+
+Detectors with rolling baselines learn a new level in some thirty records. What was
+before is kept here, so that "recovered" can be said of what has come back only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rltop.model import Observation
+from rltop.rules.rule import Detector, Finding, RuleSpec
+from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
+
+LEVEL_RECORDS = 50
+"""Values behind a frozen level at most."""
+LEAST_VALUES = 5
+"""With fewer values before the onset the level is the baseline of the rule."""
+_NEAR = 0.5
+_DEPARTED = 2.0
+"""Spreads from the level before that are no departure."""
+
+
+class Judged(NamedTuple):
+    """Which number of a record an alert is about.
+
+    Attributes:
+        metric: canonical name.
+        instance: which of its keys, where a run logs it under several; "" for the first.
+        sign: -1 where the size of a negative number is judged.
+    """
+
+    metric: str
+    instance: str = ""
+    sign: int = 1
+
+    def read(self, observation: Observation) -> float | None:
+        """The number in a record; None where it is not logged."""
+        if self.instance:
+            value = observation.instances.get(self.metric, {}).get(self.instance)
+        else:
+            value = observation.values.get(self.metric)
+        return None if value is None else self.sign * value
+
+    def split(self, recent: Sequence[Observation], record: int) -> tuple[list[float], list[float]]:
+        """The values before a record (`LEVEL_RECORDS` at most), and those from it on; both oldest first."""
+        before: list[float] = []
+        since: list[float] = []
+        for each in reversed(recent):
+            value = self.read(each)
+            if value is not None:
+                (since if each.record >= record else before).append(value)
+            if len(before) == LEVEL_RECORDS:
+                break
+        return before[::-1], since[::-1]
+
+
+class Before(NamedTuple):
+    """A frozen level.
+
+    Attributes:
+        value: the median of the values before the onset, or the rule's baseline where that lies farther off.
+        spread: 1.4826 × median absolute deviation of those values; 0.0 for fewer than five.
+        is_positive: it is compared by ratio: all of the values are above 0.
+        since: the values from the onset on, oldest first.
+    """
+
+    value: float
+    spread: float
+    is_positive: bool
+    since: tuple[float, ...]
+
+
+def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequence[Observation]) -> Judged | None:
+    """Which logged number a finding is about; None where none of the rule's metrics is.
+
+    The value of a finding is a number of the record itself or a median of a few of
+    it. What is neither (a slope, a share, a count) has no level to come back to.
+    """
+    if spec.measures:
+        return None
+    newest = next(reversed(recent), None)
+    if newest is None:
+        return None
+    subject = detector.subject(finding)
+    candidates = [] if subject is None else [Judged(subject.metric, subject.instance), Judged(subject.metric)]
+    candidates += [Judged(name) for name in spec.metrics]
+    logged = [(one, value) for one in candidates if (value := one.read(newest)) is not None]
+    for one, value in logged:
+        if value == finding.value:
+            return one
+        if value == -finding.value:
+            return one._replace(sign=-1)
+    if finding.baseline is None:
+        return None
+    reach = _NEAR * abs(finding.value - finding.baseline)
+    return next((one for one, value in logged if abs(value - finding.value) < reach), None)
+
+
+def freeze(
+    spec: RuleSpec, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
+) -> Before | None:
+    """The level before an alert; None where the rule compares with an absolute line, or nothing is known before.
+
+    Args:
+        spec: the rule.
+        judged: the number that the alert is about.
+        finding: the one that the alert is based on.
+        recent: the records so far.
+        since: the record at which the alert began.
+    """
+    base = finding.baseline
+    if judged is None or base is None or is_absolute(spec, finding):
+        return None
+    before, held = judged.split(recent, since)
+    spread, level = 0.0, base
+    if len(before) >= LEAST_VALUES:
+        spread, level = MAD_TO_SIGMA * mad_of(before), median_of(before)
+        # A slow change is in the records before its alert too: then the rule's own baseline is the older one.
+        if abs(finding.value - base) > abs(finding.value - level):
+            level = base
+    is_positive = level > 0.0 and finding.value > 0.0 and min(before, default=level) > 0.0
+    is_within = abs(finding.value - level) <= _DEPARTED * spread
+    if is_within and is_positive and spread:
+        # What is noisy by factors is near 0 within two spreads, however far it has fallen.
+        noise = MAD_TO_SIGMA * mad_of([math.log(one) for one in before])
+        is_within = abs(math.log(finding.value / level)) <= _DEPARTED * noise
+    if is_within or level == finding.value:
+        # What is wrong is not that it left its level: there is none to come back to.
+        return None
+    return Before(level, spread, is_positive, tuple(held))
+
+
+def is_absolute(spec: RuleSpec, finding: Finding) -> bool:
+    """Whether the line that was crossed is a number of the rule's own, whatever the run was like before."""
+    return finding.threshold is not None and finding.threshold in spec.thresholds.values()
+
+
+def quoted(spec: RuleSpec, finding: Finding) -> Finding:
+    """The finding as it is worded: an absolute line that the baseline is above as well is quoted without it."""
+    base, line = finding.baseline, finding.threshold
+    if base is None or line is None or not (finding.value > line < base) or not is_absolute(spec, finding):
+        return finding
+    return finding._replace(baseline=None)
+
+
+_GOALS = (("score_mean", "reward_mean"), ("val_score",))
+_BAND = 3.0
+_LEAST_BAND = 0.05
+_NEWEST = {"val_score": 2}
+_MOST_NEWEST = 10
+
+
+class Goals(NamedTuple):
+    """How low reward and evaluation may be and still count as what they were before an alert.
+
+    Attributes:
+        floors: canonical name and lower end of the noise band: the median less three spreads.
+    """
+
+    floors: tuple[tuple[str, float], ...] = ()
+
+    def is_missed(self, recent: Sequence[Observation]) -> bool:
+        """Whether the newest ten rewards, or the newest two evaluations, lie below in the median."""
+        for name, floor in self.floors:
+            newest = []
+            for each in reversed(recent):
+                if name in each.values:
+                    newest.append(each.values[name])
+                    if len(newest) == _NEWEST.get(name, _MOST_NEWEST):
+                        break
+            if newest and median_of(newest) < floor:
+                return True
+        return False
+
+
+NO_GOALS = Goals()
+
+
+def goals_before(recent: Sequence[Observation], since: int) -> Goals:
+    """The noise bands of reward and evaluation before the record at which an alert began."""
+    floors = []
+    for names in _GOALS:
+        for name in names:
+            before, _ = Judged(name).split(recent, since)
+            if len(before) >= (3 if name in _NEWEST else LEAST_VALUES):
+                level = median_of(before)
+                band = max(_BAND * MAD_TO_SIGMA * mad_of(before), _LEAST_BAND * abs(level))
+                floors.append((name, level - band))
+                break
+    return Goals(tuple(floors))

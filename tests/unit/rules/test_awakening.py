@@ -1,0 +1,76 @@
+"""Runs that come to life late, and batches so small that everything jumps: nothing of it is a fault."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from observations import alarms, first, noisy, play
+
+from rltop.model import Level
+
+_BEGIN = 13
+
+
+def part(record: int) -> float:
+    """How far a run has come up from its dead start."""
+    return min(max(record - _BEGIN, 0) / 25, 1.0)
+
+
+def climb(value: float, faint: float = 0.004):  # type: ignore[no-untyped-def]
+    return lambda record: noisy(value, 0.15)(record) * (faint + (1.0 - faint) * part(record))
+
+
+def test_o1_a_gradient_that_comes_to_life_is_no_spike() -> None:
+    engine = play(160, grad_norm=climb(0.5), reward_mean=lambda r: 0.01 + 0.3 * part(r))
+    assert alarms(engine) == []
+    assert any(event.rule == "O1" and event.level is Level.INFO for event in engine.events)
+
+
+def test_o1_groups_without_variance_say_the_same_of_norms_above_one() -> None:
+    engine = play(
+        160,
+        grad_norm=climb(4.0, 0.01),
+        zero_std_frac=lambda r: 0.95 - 0.8 * part(r),
+        reward_mean=lambda r: 0.01 + 0.3 * part(r),
+    )
+    assert alarms(engine) == []
+
+
+def test_o1_a_spike_is_heard_while_the_gradient_comes_to_life() -> None:
+    wild = lambda r: 60.0 if 30 <= r <= 34 else climb(0.5)(r)  # noqa: E731
+    assert first(play(80, grad_norm=wild, reward_mean=0.3), "O1").record == 30
+
+
+def test_o1_a_rise_beyond_the_usual_norm_to_clip_at_is_a_spike_from_any_start() -> None:
+    wild = lambda r: noisy(0.002)(r) if r < 20 else noisy(30.0)(r)  # noqa: E731
+    assert first(play(60, grad_norm=wild, reward_mean=noisy(0.3)), "O1").level is Level.CRIT
+
+
+def test_o2_a_gradient_that_rises_from_nothing_needs_no_reward_to_be_no_drift() -> None:
+    faint = lambda r: noisy(0.002)(r) if r <= 12 else noisy(0.0008 * r)(r)  # noqa: E731
+    assert alarms(play(160, grad_norm=faint), "O2") == []
+    assert alarms(play(160, grad_norm=lambda r: noisy(0.8 + 0.08 * r)(r)), "O2")
+
+
+def test_g1_groups_that_only_begin_to_differ_have_twenty_records() -> None:
+    share = lambda r: 0.93 if r < 15 else max(0.93 - 0.03 * (r - 15), 0.3)  # noqa: E731
+    assert alarms(play(80, zero_std_frac=share, reward_mean=lambda r: 0.02 + 0.004 * r), "G1") == []
+    assert alarms(play(80, zero_std_frac=0.93, reward_mean=noisy(0.05)), "G1")
+
+
+def test_e2_and_e7_batches_of_one_prompt_are_as_far_apart_as_a_collapse() -> None:
+    source = random.Random(3)
+    jumps = [math.exp(source.uniform(math.log(8e-4), math.log(0.18))) for _ in range(240)]
+    jumps[:5] = [0.08, 0.12, 0.09, 0.15, 0.07]
+    engine = play(240, entropy=jumps, reward_mean=[source.choice([0.0, 0.25, 0.5, 0.75]) for _ in range(240)])
+    assert alarms(engine) == []
+    fall = lambda r: noisy(0.6 * math.exp(-max(r - 5, 0) / 8) + 0.01)(r)  # noqa: E731
+    fallen = play(80, entropy=fall, reward_mean=noisy(0.3))
+    assert alarms(fallen, "E2") and alarms(fallen, "E7")
+
+
+def test_p16_steps_as_long_as_the_baseline_are_not_slow_now_and_then() -> None:
+    filled = lambda r: noisy(13.5, 0.02)(r) if r < 16 else noisy(53.0, 0.03)(r)  # noqa: E731
+    engine = play(120, time_step=filled, steps_trained=lambda r: 0.0 if r < 16 else 32000.0 * r)
+    assert alarms(engine, "P16") == []

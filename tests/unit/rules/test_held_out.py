@@ -1,0 +1,157 @@
+"""Evaluations of several data sets, the first few of them, and those that do not follow the training reward."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from observations import alarms, every, first, judged, noisy, observation, play, series
+
+from rltop.model import Level
+from rltop.rules.evaluations import representatives
+
+
+def rising(low: float = 0.3, high: float = 0.9, records: int = 150):
+    return lambda r: random.Random(r).gauss(low + (high - low) * min(1.0, r / records), 0.03)
+
+
+def wobble(centre: float, spread: float, seed: int) -> list[float]:
+    drawn = random.Random(seed)
+    return [drawn.gauss(centre, spread) for _ in range(15)]
+
+
+def test_r14_fifteen_flat_evaluations_while_the_training_reward_rises() -> None:
+    for seed in range(6):
+        flat = play(150, reward_mean=rising(), val_score=every(10, wobble(0.31, 0.02, seed)))
+        found = [event for event in flat.events if event.rule == "R14"]
+        assert alarms(flat, "R14") and 70 <= alarms(flat, "R14")[0].record <= 130, seed
+        assert found[0].record >= 50
+
+
+def test_r14_is_info_before_eight_evaluations() -> None:
+    young = play(70, reward_mean=rising(records=70), val_score=every(10, wobble(0.3, 0.01, 1)))
+    assert {event.level for event in young.events if event.rule == "R14"} == {Level.INFO}
+
+
+def test_r14_trap_a_reward_that_creeps_up_after_both_have_risen() -> None:
+    scores = [min(0.5, 0.3 + 0.03 * i) + noise - 0.4 for i, noise in enumerate(wobble(0.4, 0.01, 2) * 2)]
+    crept = play(300, reward_mean=lambda r: rising(0.3, 0.7, 60)(r) + r / 1500, val_score=every(10, scores))
+    assert alarms(crept) == []
+
+
+def test_r14_reward_and_evaluation_may_have_other_ranges() -> None:
+    flat = play(150, reward_mean=rising(-1.0, 4.0), val_score=every(10, wobble(0.4, 0.01, 2)))
+    assert first(flat, "R14").level is Level.WARN
+
+
+def test_r14_ends_when_the_evaluation_follows() -> None:
+    scores = [*wobble(0.31, 0.015, 3)[:10], 0.4, 0.45, 0.5, 0.55, 0.6]
+    late = play(150, reward_mean=rising(), val_score=every(10, scores))
+    assert first(late, "R14")
+    assert [event.state.value for event in late.events if event.rule == "R14"][-1] == "recovered"
+
+
+@pytest.mark.parametrize(
+    ("reward", "scores"),
+    [
+        (rising(), [0.3 + 0.02 * i for i in range(15)]),
+        (rising(), wobble(0.95, 0.005, 4)),
+        (rising(), [0.0] * 15),
+        (rising(), wobble(0.07, 0.01, 4)),
+        (rising(), wobble(0.75, 0.01, 4)),
+        (noisy(0.4), wobble(0.31, 0.01, 4)),
+        (rising(-2.0, 6.0), wobble(40.0, 0.1, 4)),
+    ],
+    ids=["follows", "top", "floor", "harder", "other data", "reward flat", "another unit"],
+)
+def test_r14_traps(reward: Any, scores: list[float]) -> None:
+    assert alarms(play(150, reward_mean=reward, val_score=every(10, scores))) == []
+
+
+def test_r14_trap_noise_alone_seldom_hides_a_gain() -> None:
+    """Evaluations that gain half of what training does, on thirty to a hundred questions."""
+    for seed in range(20):
+        scores = [value + 0.02 * i for i, value in enumerate(wobble(0.3, 0.05, seed))]
+        assert alarms(play(150, reward_mean=rising(), val_score=every(10, scores)), "R14") == [], seed
+
+
+def verl(scores: dict[str, Any], records: int = 60) -> list[Any]:
+    rows = []
+    for record in range(1, records + 1):
+        row = {"actor/pg_loss": 0.01, "critic/score/mean": noisy(0.5)(record), "training/global_step": record,
+               "timing_s/step": 20.0, "response_length/mean": noisy(300.0)(record)}  # fmt: skip
+        if record % 5 == 0:
+            row |= {f"val-core/{name}": noisy(score(record), 0.02)(record) for name, score in scores.items()}
+        rows.append(row)
+    return judged(rows)
+
+
+def test_every_source_of_an_evaluation_is_judged() -> None:
+    falls = lambda r: 0.4 if r < 35 else 0.02  # noqa: E731
+    found = [event for event in verl({"gsm8k/acc/mean@1": lambda r: 0.6, "aime24/acc/mean@1": falls})
+             if event.family == "validation" and event.level >= Level.WARN]  # fmt: skip
+    assert found
+    assert {event.rule for event in found} <= {"R5", "R6", "R7"}
+    assert "aime24" in found[0].message and found[0].key == "val-core/aime24/acc/mean@1"
+
+
+def test_one_verdict_names_all_sources_that_fall() -> None:
+    falls = lambda r: 0.6 if r < 35 else 0.3  # noqa: E731
+    found = [event for event in verl({"gsm8k/acc/mean@1": falls, "aime24/acc/mean@1": falls})
+             if event.family == "validation" and event.state.value == "firing"]  # fmt: skip
+    assert len(found) == 1
+    assert "gsm8k" in found[0].message and "also aime24" in found[0].message
+
+
+def test_trap_sources_that_each_have_one_low_evaluation() -> None:
+    low = lambda at: lambda r: 0.3 if r == at else 0.6  # noqa: E731
+    sources = {f"set{i}/acc/mean@1": low(30 + 5 * i) for i in range(5)}
+    assert [event for event in verl(sources) if event.family == "validation" and event.level >= Level.WARN] == []
+
+
+def test_of_a_data_set_the_mean_at_the_largest_k_is_judged() -> None:
+    names = ("a/acc/mean@1", "a/acc/mean@8", "a/acc/best@8/mean", "a/acc/mean@8/std", "b/reward/mean@4", "a/len/mean@8")
+    assert representatives(names) == ("a/acc/mean@8", "b/reward/mean@4")
+    assert representatives(("", "eval_other_reward")) == ("", "eval_other_reward")
+    assert representatives(("x", "x-truncated_ratio", "x_response_len")) == ("x",)
+
+
+@pytest.mark.parametrize("rule", ["R5", "R6"])
+def test_evaluation_that_falls_and_stays_is_told_at_the_third(rule: str) -> None:
+    reward = (lambda r: 0.3 + r / 300) if rule == "R5" else (lambda r: 0.6 - r / 300)
+    found = alarms(play(35, reward_mean=reward, val_score=every(10, [0.6, 0.42, 0.41])), rule)
+    assert [(event.level, event.record, event.since_step) for event in found] == [(Level.WARN, 30, 20)]
+
+
+def test_evaluation_that_has_halved_is_told_at_the_second() -> None:
+    found = alarms(play(25, reward_mean=noisy(0.5), val_score=every(10, [0.6, 0.25])))
+    assert [(event.level, event.record) for event in found] == [(Level.WARN, 20)]
+
+
+def test_r5_trap_evaluations_that_are_only_noise() -> None:
+    """A lucky first evaluation, and a noise that is known from few of them."""
+    noisy_runs = [
+        play(150, reward_mean=noisy(0.4), val_score=every(10, wobble(0.31, 0.05, seed))) for seed in range(40)
+    ]
+    assert sum(bool(alarms(run)) for run in noisy_runs) <= 4
+
+
+@pytest.mark.parametrize("scores", [[0.1, 0.04], [0.2, 0.1], [0.6, 0.45], [0.6, 0.4, 0.58], [0.6, 0.5, 0.52]])
+def test_trap_the_first_evaluations_are_noisy(scores: list[float]) -> None:
+    assert alarms(play(35, reward_mean=noisy(0.5), val_score=every(10, scores))) == []
+
+
+def test_a_copy_that_looks_ahead_leaves_the_sources_as_they_were() -> None:
+    """The open row is judged on a copy: live and replay must agree."""
+    engine = play(80, reward_mean=rising(), val_score=every(10, wobble(0.31, 0.01, 1)))
+    before = [(verdict.rule, verdict.headline) for verdict in engine.verdicts]
+    for record in range(81, 90):
+        engine.after(observation(record, {"reward_mean": 0.7, "val_score": 0.9 if record % 2 else 0.01}))
+    assert [(verdict.rule, verdict.headline) for verdict in engine.verdicts] == before
+    peeked = list(series(150, reward_mean=rising(), val_score=every(10, wobble(0.31, 0.01, 1))))[80:]
+    plain = play(150, reward_mean=rising(), val_score=every(10, wobble(0.31, 0.01, 1)))
+    for one in peeked:
+        engine.after(one)
+        engine.observe(one)
+    assert engine.events == plain.events

@@ -1,0 +1,194 @@
+"""The life of an alert on whole series: what came back, what stays elsewhere, what belongs together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from observations import alarms, identity, noisy, observation, play, series, step_up
+
+from rltop.model import Action, Algorithm, Level, Verdict, VerdictState
+from rltop.rules.engine import Engine
+from rltop.rules.options import EngineOptions
+
+LEARNING = {"reward_mean": noisy(0.5, 0.05, 7)}
+
+
+def said(engine: Engine, rule: str) -> list[tuple[int, str, str]]:
+    return [(one.record, one.state.value, one.level.word) for one in engine.events if one.rule == rule]
+
+
+def the(engine: Engine, rule: str) -> Verdict:
+    return next(one for one in engine.verdicts if one.rule == rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "metrics"),
+    [
+        ("E1", {"entropy": step_up(0.253, 0.02, 81)}),
+        ("O5", {"loss": step_up(0.05, 5.0, 81)}),
+        ("E4", {"entropy": step_up(0.4, 1.6, 81)}),
+        ("T2", {"response_len_mean": step_up(300.0, 1500.0, 81)}),
+        ("O11", {"kl_ref": step_up(0.05, 1.5, 81)}),
+        ("T6", {"num_turns_mean": step_up(3.0, 12.0, 81)}),
+        ("A1", {"adv_max": step_up(2.0, 30.0, 81), "adv_min": noisy(-2.0)}),
+    ],
+)
+def test_what_does_not_come_back_settles_and_is_never_called_recovered(rule: str, metrics: dict[str, Any]) -> None:
+    engine = play(240, **metrics, **LEARNING)
+    assert alarms(engine, rule), "it is raised"
+    states = [state for _, state, _ in said(engine, rule)]
+    assert "settled" in states
+    assert "recovered" not in states
+    verdict = the(engine, rule)
+    assert verdict.state is VerdictState.SETTLED
+    assert verdict.settled is not None
+    assert f"settled at {verdict.headline.split('settled at ')[1]}" in verdict.headline
+    assert verdict.worst >= Level.WARN
+
+
+def test_a_settled_one_is_info_unless_reward_stays_below_what_it_was() -> None:
+    entropy = step_up(0.253, 0.02, 81)
+    kept = the(play(160, entropy=entropy, reward_mean=noisy(0.5, 0.05, 7)), "E1")
+    assert (kept.state, kept.level, kept.worst) == (VerdictState.SETTLED, Level.INFO, Level.CRIT)
+    assert "settled at 0.0" in kept.headline
+    assert ", was 0.25" in kept.headline
+    assert kept.headline.endswith(", since 81")
+    lost = the(play(160, entropy=entropy, reward_mean=step_up(0.5, 0.1, 81)), "E1")
+    assert (lost.state, lost.level) == (VerdictState.SETTLED, Level.WARN)
+    assert lost.advice is not None
+    assert lost.advice.action is Action.WATCH
+
+
+def test_what_comes_back_recovers_and_only_when_it_does() -> None:
+    dip = {"entropy": lambda record: noisy(0.02 if 81 <= record < 105 else 0.25)(record)}
+    states = said(play(160, **dip, **LEARNING), "E1")
+    ended = next(record for record, state, _ in states if state == "recovered")
+    assert 105 < ended < 115
+
+
+def test_a_tenth_of_a_huge_jump_is_not_back() -> None:
+    """Of a jump by 250, half of the way is 16 × the level before, not the rule's line for CRIT."""
+    norm = noisy(0.24)
+    engine = play(200, grad_norm=lambda r: norm(r) * (250 if 80 <= r < 84 else 33 if r >= 84 else 1), **LEARNING)
+    states = [state for _, state, _ in said(engine, "O1")]
+    assert "settled" in states
+    assert "recovered" not in states
+
+
+def test_a_settled_one_recovers_when_the_level_of_before_is_back() -> None:
+    engine = play(240, entropy=lambda record: noisy(0.02 if 81 <= record < 160 else 0.25)(record), **LEARNING)
+    assert [state for _, state, _ in said(engine, "E1")][-2:] == ["settled", "recovered"]
+
+
+def test_leaving_a_settled_level_is_a_new_alarm() -> None:
+    engine = play(
+        240, loss=lambda record: noisy(0.05 if record < 81 else 5.0 if record < 150 else 900.0)(record), **LEARNING
+    )
+    assert [record for record, state, _ in said(engine, "O5") if state == "firing"] == [83, 152]
+
+
+def test_a_crit_whose_condition_is_over_is_eased_and_coming_back_is_no_new_alarm() -> None:
+    def cut(record: int) -> float:
+        return 0.96 if 40 <= record < 60 or record >= 100 else 0.3 if record >= 60 else 0.05
+
+    engine = play(130, truncated_frac=cut, **LEARNING)
+    states = [(state, level) for _, state, level in said(engine, "T1")]
+    assert states.count(("eased", "warn")) == 1
+    assert ("resumed", "crit") in states
+    assert [state for state, level in states if level == "crit"].count("escalated") <= 1
+    assert len(alarms(engine, "T1")) <= 2
+
+
+def test_the_sentence_has_the_present_value() -> None:
+    engine = play(85, entropy=lambda record: 0.25 if record < 81 else 0.02 - record / 1e4, **LEARNING)
+    assert "; now 0.01" in the(engine, "E1").headline
+
+
+def test_a_rule_that_flaps_is_held_at_info() -> None:
+    engine = play(600, kl_old=lambda record: 0.05 if record % 60 < 8 and record > 50 else 0.001, **LEARNING)
+    assert len(alarms(engine, "O9")) == 3
+    later = [level for record, state, level in said(engine, "O9") if state == "firing" and record > 250]
+    assert later
+    assert set(later) == {"info"}
+
+
+@pytest.mark.parametrize(("back_to", "ended"), [(100, False), (70, True)])
+def test_a_restart_after_the_onset_keeps_what_was_before(back_to: int, ended: bool) -> None:
+    engine = Engine(identity(), EngineOptions())
+    for one in series(104, entropy=step_up(0.25, 0.02, 81), **LEARNING):
+        engine.observe(one)
+    for record in range(105, 160):
+        values = {"entropy": noisy(0.02)(record), "reward_mean": noisy(0.5, 0.05, 7)(record)}
+        engine.observe(observation(record, values, segment=1, step=back_to + record - 105))
+    states = [state for _, state, _ in said(engine, "E1")]
+    assert ("recovered" in states) is ended
+    assert any("left behind by a restart" in one.message for one in engine.events) is ended
+    assert (states[-1] == "settled") is not ended
+
+
+def test_alarms_that_begin_together_are_one_incident_with_the_first_mover() -> None:
+    engine = play(
+        110, entropy=step_up(0.5, 0.02, 81), grad_norm=step_up(0.5, 60.0, 82), truncated_frac=step_up(0.02, 0.95, 84),
+        kl_old=step_up(0.001, 0.3, 104), **LEARNING,
+    )  # fmt: skip
+    numbers = {one.rule: one.incident for one in alarms(engine)}
+    assert numbers["E1"] == numbers["O1"] == numbers["T1"] == 1
+    assert numbers["O9"] == 2
+    incident = the(engine, "T1").incident
+    assert incident is not None
+    assert (incident.rule, incident.step) == ("E1", 81)
+
+
+def test_advice_names_the_checkpoint_before_the_onset() -> None:
+    entropy = step_up(0.25, 0.02, 81)
+    engine = play(90, entropy=entropy, time_step=30.0, time_save=lambda r: 5.0 if r % 25 == 0 else 0.0, **LEARNING)
+    advice = the(engine, "E1").advice
+    assert advice is not None
+    assert (advice.action, advice.checkpoint) == (Action.GO_BACK, 75)
+    assert advice.text.startswith("go back to checkpoint 75: ")
+    without = the(play(90, entropy=entropy, **LEARNING), "E1").advice
+    assert without is not None
+    assert without.action is Action.STOP
+
+
+def test_every_alarm_has_advice() -> None:
+    engine = play(
+        92, Algorithm.PPO, entropy=step_up(0.5, 0.02, 81), grad_norm=step_up(0.5, 60.0, 82),
+        time_step=step_up(30.0, 90.0, 81), value_loss=step_up(0.1, 40.0, 81), **LEARNING,
+    )  # fmt: skip
+    standing = [one for one in engine.verdicts if one.is_active and one.level >= Level.WARN]
+    assert len(standing) >= 3
+    assert all(one.advice is not None for one in standing)
+
+
+def test_an_absolute_line_is_quoted_without_a_baseline_that_is_beyond_it_too() -> None:
+    ill = the(play(40, truncated_frac=noisy(0.7, 0.02), **LEARNING), "T1")
+    assert "run start" not in ill.headline
+    assert ill.headline.endswith("; no healthy baseline")
+    assert ill.baseline is None
+    fallen_ill = the(play(60, truncated_frac=step_up(0.02, 0.7, 41), **LEARNING), "T1")
+    assert "run start" in fallen_ill.headline
+
+
+def test_a_copy_settles_without_the_original() -> None:
+    engine = play(109, entropy=step_up(0.25, 0.02, 81), **LEARNING)
+    shown = engine.verdicts
+    twin = engine.clone()
+    for one in list(series(160, entropy=step_up(0.25, 0.02, 81), **LEARNING))[109:]:
+        twin.observe(one)
+    assert the(twin, "E1").state is VerdictState.SETTLED
+    assert engine.verdicts == shown
+    for one in list(series(160, entropy=step_up(0.25, 0.02, 81), **LEARNING))[109:]:
+        engine.observe(one)
+    assert engine.verdicts == twin.verdicts
+
+
+def test_a_settled_alert_is_left_out_while_it_is_muted_and_no_longer() -> None:
+    engine = play(160, entropy=step_up(0.25, 0.02, 81), **LEARNING)
+    before = the(engine, "E1")
+    engine.mute("E1")
+    assert not [one for one in engine.verdicts if one.rule == "E1"]
+    assert [one.rule for one in engine.muted_verdicts] == ["E1"]
+    engine.mute("E1", False)
+    assert the(engine, "E1") == before

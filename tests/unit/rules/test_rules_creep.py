@@ -1,0 +1,332 @@
+"""Slow creep and periodic cost: raised, ended, and silent on the healthy runs that look alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.model import Algorithm, Level
+from tests.observations import alarms, first, learning, noisy, play
+
+
+def ramp(before: float, after: float, begin: int, end: int, spread: float = 0.08):
+    """A noisy level that moves from `before` to `after` between two records."""
+
+    def at(record: int) -> float:
+        part = min(1.0, max(0.0, (record - begin) / (end - begin)))
+        return noisy(before + (after - before) * part, spread)(record)
+
+    return at
+
+
+def hump(before: float, after: float, begin: int, end: int, back: int):
+    """The same, and `before` again from record `back` on."""
+    return lambda record: (ramp(before, after, begin, end) if record < back else noisy(before, 0.08))(record)
+
+
+CREEPS = {
+    "M10": {"rollout_logp_diff_mean": (0.02, 0.08), "reward_mean": learning},
+    "T10": {"num_turns_max": (6.0, 80.0), "num_turns_mean": noisy(3.0), "reward_mean": learning},
+    "A3": {"adv_max": (2.0, 60.0), "adv_min": noisy(-2.0), "reward_std": noisy(0.4), "reward_mean": learning},
+    "P18": {"time_wait_data": (15.0, 300.0), "time_step": noisy(90.0), "reward_mean": learning},
+}
+
+
+@pytest.mark.parametrize("rule", CREEPS)
+def test_a_level_that_creeps_up_over_300_steps_is_raised_once(rule: str) -> None:
+    metrics = {name: ramp(*one, 20, 320) if isinstance(one, tuple) else one for name, one in CREEPS[rule].items()}
+    engine = play(330, **metrics)
+    assert [event.level for event in alarms(engine, rule)] == [Level.WARN]
+    assert first(engine, rule).record > 60
+
+
+@pytest.mark.parametrize("rule", CREEPS)
+def test_it_ends_when_the_level_is_back(rule: str) -> None:
+    metrics = {name: hump(*one, 20, 150, 200) if isinstance(one, tuple) else one for name, one in CREEPS[rule].items()}
+    engine = play(230, **metrics)
+    assert first(engine, rule)
+    assert not [verdict for verdict in engine.verdicts if verdict.rule == rule and verdict.recovered_step is None]
+
+
+@pytest.mark.parametrize("rule", CREEPS)
+def test_a_level_that_grows_by_half_is_no_creep(rule: str) -> None:
+    metrics = {
+        name: ramp(one[0], 1.5 * one[0], 20, 320) if isinstance(one, tuple) else one
+        for name, one in CREEPS[rule].items()
+    }
+    assert not alarms(play(330, **metrics), rule)
+
+
+def test_a_gap_three_times_as_large_after_30_steps_is_raised_in_a_short_run() -> None:
+    engine = play(34, rollout_logp_diff_mean=ramp(0.02, 0.06, 1, 26, 0.03), reward_mean=learning)
+    assert first(engine, "M10").record <= 34
+
+
+def test_a_small_gap_may_triple() -> None:
+    assert not alarms(play(330, rollout_logp_diff_mean=ramp(0.005, 0.02, 20, 300), reward_mean=learning), "M10")
+
+
+def test_longer_episodes_of_all_are_not_a_few_endless_ones() -> None:
+    engine = play(330, num_turns_max=ramp(6, 80, 20, 320), num_turns_mean=ramp(3, 30, 20, 320), reward_mean=learning)
+    assert not alarms(engine, "T10")
+
+
+def test_advantages_that_grow_with_the_rewards_are_expected() -> None:
+    engine = play(
+        330,
+        adv_max=ramp(2, 60, 20, 320),
+        adv_min=ramp(-2, -60, 20, 320),
+        reward_std=ramp(0.4, 12, 20, 320),
+        reward_mean=ramp(1, 30, 20, 320),
+    )
+    assert not alarms(engine, "A3")
+
+
+def test_reading_takes_longer_for_longer_completions() -> None:
+    engine = play(
+        330,
+        time_wait_data=ramp(15, 300, 20, 320),
+        response_len_mean=ramp(200, 3000, 20, 320),
+        time_step=noisy(90.0),
+    )
+    assert not alarms(engine, "P18")
+
+
+def test_reading_in_a_disaggregated_run_is_judged_as_idle_time() -> None:
+    engine = play(330, traits={"is_async": True}, time_wait_data=ramp(15, 300, 20, 320), time_step=noisy(400.0))
+    assert "P18" not in [spec.id for spec in engine.active]
+
+
+def test_samples_twelve_versions_behind_are_raised() -> None:
+    def version(record: int) -> float:
+        return record - (1 if record < 60 else 12)
+
+    assert "12.0 policy versions behind" in first(play(90, sample_version=version), "M11").message
+
+
+def test_samples_that_lag_by_design_are_not() -> None:
+    """A sync every ten steps: never more than ten behind, from the first record on."""
+    assert not alarms(play(200, sample_version=lambda record: record - record % 10), "M11")
+
+
+def test_stale_discards_are_weighed_against_what_was_generated() -> None:
+    stale = {"discarded_stale_frac": noisy(0.95, 0.01)}
+    assert "of generated" in first(play(40, **stale, discarded_count=180.0, sample_count=64.0), "G5").message
+    assert not alarms(play(40, **stale, discarded_count=2.0, sample_count=64.0), "G5")
+    assert not alarms(play(40, **stale, discarded_count=180.0), "G5"), "always so: INFO"
+
+
+def test_stale_discards_that_rise_are_raised_without_a_count_of_samples() -> None:
+    engine = play(120, discarded_stale_frac=ramp(0.05, 0.95, 20, 100), discarded_count=noisy(90.0))
+    assert first(engine, "G5")
+
+
+def test_a_penalised_reward_that_falls_while_scores_rise_is_raised_and_ends() -> None:
+    engine = play(120, Algorithm.PPO, reward_final=ramp(1.0, -1.0, 10, 100), score_mean=ramp(1.0, 3.0, 10, 100))
+    assert "KL penalty costs more than is gained" in first(engine, "R20").message
+    engine = play(120, Algorithm.PPO, reward_final=ramp(1.0, 2.0, 10, 100), score_mean=ramp(1.0, 3.0, 10, 100))
+    assert not alarms(engine, "R20")
+    engine = play(120, Algorithm.PPO, reward_final=ramp(1.0, -1.0, 10, 100), score_mean=ramp(2.0, 1.0, 10, 100))
+    assert not alarms(engine, "R20"), "a score that falls too is R1's"
+
+
+def test_accuracy_is_judged_where_it_is_the_only_measure_of_success() -> None:
+    engine = play(80, Algorithm.UNKNOWN, success_frac=lambda record: noisy(0.7 if record < 50 else 0.05)(record))
+    assert first(engine, "R1").message.startswith("success rate")
+
+
+def test_accuracy_beside_a_reward_is_not() -> None:
+    engine = play(80, success_frac=lambda record: noisy(0.7 if record < 50 else 0.05)(record), reward_mean=learning)
+    assert not alarms(engine, "R1")
+
+
+def value_loss(record: int) -> float:
+    return noisy(2.0 if record < 60 else 1e-6, 0.2)(record)
+
+
+def test_a_value_loss_of_nothing_while_rewards_vary_is_raised() -> None:
+    engine = play(
+        120, Algorithm.PPO, traits={"has_critic": True}, value_loss=value_loss, reward_std=0.4, reward_mean=noisy(0.5)
+    )
+    assert first(engine, "C6").record < 75
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {"explained_var": noisy(0.95, 0.01), "reward_std": 0.4, "reward_mean": noisy(0.5)},
+        {"reward_std": 0.0, "reward_mean": 0.5},
+        {"reward_mean": noisy(0.5)},
+    ],
+    ids=["explains the returns", "nothing to explain", "spread unknown"],
+)
+def test_a_critic_that_is_done_is_no_alarm(healthy: dict) -> None:
+    assert not alarms(play(120, Algorithm.PPO, traits={"has_critic": True}, value_loss=value_loss, **healthy), "C6")
+
+
+def tenth(record: int, slow: float = 270.0, every: int = 10) -> float:
+    return noisy(slow if record % every == 0 else 30.0, 0.03)(record)
+
+
+def test_every_tenth_step_is_named_with_its_share() -> None:
+    event = first(play(60, time_step=tenth, reward_mean=learning), "P17")
+    assert event.message.startswith("every 10th step takes 9.02×: 44.5 % of the time")
+
+
+def test_the_periodic_cost_ends() -> None:
+    engine = play(90, time_step=lambda record: tenth(record) if record < 62 else noisy(30.0, 0.03)(record))
+    assert first(engine, "P17")
+    assert not [verdict for verdict in engine.verdicts if verdict.rule == "P17" and verdict.recovered_step is None]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"time_save": lambda record: 240.0 if record % 10 == 0 else None},
+        {"val_score": lambda record: 0.5 if record % 10 == 0 else None},
+        {"val_score": lambda record: 0.5 if record % 10 == 9 else None},
+        {"response_len_mean": lambda record: 300.0 if record % 10 == 0 else None},
+        {"time_gen": lambda record: 240.0 if record % 10 == 0 else 0.0},
+    ],
+    ids=["checkpoint", "evaluation", "evaluation before", "only these have rollouts", "only these generate"],
+)
+def test_a_periodic_cost_that_is_explained_is_no_alarm(other: dict) -> None:
+    assert not alarms(play(90, time_step=tenth, **other), "P17")
+
+
+def test_slow_steps_at_odd_distances_are_not_periodic() -> None:
+    odd = {12, 19, 31, 34, 50, 57, 71, 82}
+    engine = play(90, time_step=lambda record: noisy(270.0 if record in odd else 30.0, 0.03)(record))
+    assert not alarms(engine, "P17")
+
+
+def test_a_small_periodic_cost_is_a_note() -> None:
+    engine = play(90, time_step=lambda record: tenth(record, slow=120.0))
+    assert not alarms(engine, "P17")
+    assert next(event.level for event in engine.events if event.rule == "P17") is Level.INFO
+
+
+def test_a_saturated_task_says_since_when_and_what_it_costs() -> None:
+    engine = play(
+        120,
+        reward_mean=lambda record: min(1.0, 0.2 + record / 50),
+        zero_std_frac=lambda record: 0.0 if record < 40 else 1.0,
+        time_step=noisy(30.0),
+    )
+    (verdict,) = [one for one in engine.verdicts if one.rule == "R4"]
+    assert verdict.level is Level.INFO
+    assert "since step 40" in verdict.headline
+    assert "67.5 % of the step time so far taught nothing" in verdict.headline
+
+
+def grow(record: int) -> float:
+    """A Q loss that doubles every eleven records."""
+    return noisy(7.0 * 10 ** (8 * min(1.0, record / 300)), 0.1)(record)
+
+
+def test_a_q_loss_that_grows_by_eight_orders_of_magnitude_is_critical() -> None:
+    engine = play(320, Algorithm.UNKNOWN, loss=grow, reward_mean=noisy(20.0, 0.2))
+    assert [event.level for event in alarms(engine, "C7")] == [Level.WARN, Level.CRIT]
+
+
+def test_a_loss_that_grows_with_the_returns_is_expected() -> None:
+    """CartPole: returns of 1 become 500, and their squared error with them."""
+    engine = play(320, Algorithm.UNKNOWN, loss=ramp(0.2, 30_000, 20, 300), reward_mean=ramp(1, 500, 20, 300))
+    assert not alarms(engine, "C7")
+
+
+def test_a_loss_around_zero_has_no_orders_of_magnitude() -> None:
+    engine = play(320, loss=lambda record: 1e-7 if record < 20 else noisy(0.3, 0.5)(record), reward_mean=learning)
+    assert not alarms(engine, "C7")
+
+
+def falling_entropy(record: int) -> float:
+    return noisy(max(0.15, 3.0 - record / 12), 0.03)(record)
+
+
+SIGNS = {
+    "repetition": {"repetition_frac": ramp(0.02, 0.8, 10, 40)},
+    "length": {"response_len_mean": ramp(400, 40, 10, 40)},
+    "one length": {"response_len_mean": noisy(400.0), "response_len_std": ramp(120, 2, 10, 40)},
+    "evaluation": {"val_score": lambda record: 0.31 if record % 10 == 0 else None},
+}
+
+
+@pytest.mark.parametrize("sign", SIGNS.values(), ids=SIGNS)
+def test_entropy_spent_with_a_sign_of_a_hack_is_raised(sign: dict) -> None:
+    engine = play(80, entropy=falling_entropy, reward_mean=ramp(0.2, 0.95, 5, 50, 0.03), **sign)
+    assert "reward hack?" in first(engine, "E8").message
+
+
+def test_entropy_spent_while_a_component_stays_at_nothing_is_raised() -> None:
+    from rltop.rules.engine import Engine
+    from tests.observations import identity, series
+
+    engine = Engine(identity())
+    reward = ramp(0.2, 0.95, 5, 50, 0.03)
+    for one in series(80, entropy=falling_entropy, reward_mean=reward):
+        parts = {"compilable": reward(one.record), "correctness": 0.003}
+        engine.observe(one._replace(instances={"reward_component": parts}))
+    assert "reward component correctness stayed at 0.003" in first(engine, "E8").message
+
+
+def test_entropy_spent_on_a_reward_is_a_note() -> None:
+    engine = play(
+        80,
+        entropy=falling_entropy,
+        reward_mean=ramp(0.2, 0.95, 5, 50, 0.03),
+        response_len_mean=noisy(300.0),
+        val_score=lambda record: 0.3 + record / 200 if record % 10 == 0 else None,
+    )
+    assert not alarms(engine, "E8")
+    assert [event.level for event in engine.events if event.rule == "E8"] == [Level.INFO]
+
+
+def test_a_solved_task_has_short_and_equal_completions() -> None:
+    engine = play(
+        80,
+        entropy=falling_entropy,
+        reward_mean=lambda record: min(1.0, 0.3 + record / 30),
+        zero_std_frac=lambda record: min(1.0, record / 25),
+        response_len_mean=ramp(200, 5, 5, 30),
+        response_len_std=ramp(80, 0.1, 5, 30),
+    )
+    assert not alarms(engine, "E8")
+
+
+def sparse(record: int) -> float:
+    return -190.0 if record == 7 else -200.0
+
+
+def test_a_run_that_never_leaves_the_lowest_reward_is_raised_and_ends() -> None:
+    engine = play(150, Algorithm.PPO, reward_mean=sparse, entropy=noisy(1.09, 0.001))
+    assert first(engine, "R21").record <= 120
+
+    def late(record: int) -> float:
+        return sparse(record) if record < 160 else noisy(-150.0)(record)
+
+    engine = play(190, Algorithm.PPO, reward_mean=late, entropy=noisy(1.09, 0.001))
+    assert not [verdict for verdict in engine.verdicts if verdict.rule == "R21" and verdict.recovered_step is None]
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        {"reward_mean": sparse, "entropy": ramp(1.09, 0.6, 20, 150)},
+        {"reward_mean": sparse},
+        {"reward_mean": noisy(-200.0, 0.01), "entropy": noisy(1.09, 0.001)},
+    ],
+    ids=["entropy moves", "nothing else logged", "no floor, noise"],
+)
+def test_a_low_reward_alone_is_no_alarm(healthy: dict) -> None:
+    assert not alarms(play(150, Algorithm.PPO, **healthy), "R21")
+
+
+def test_a_reward_that_never_gets_far_from_its_floor_is_raised() -> None:
+    """Episodes end at -10 on failure: means of a hundred are -10, -9.91, -9.82 from the first record to the last."""
+
+    def near(record: int) -> float:
+        return -10.0 + 0.09 * (record * 7 % 5)
+
+    assert first(play(100, Algorithm.PPO, reward_mean=near), "R21")
+    assert not alarms(play(100, Algorithm.PPO, reward_mean=lambda record: near(record) + record / 100), "R21")
+    assert not alarms(play(100, Algorithm.PPO, reward_mean=lambda record: 20.0 + near(record)), "R21")

@@ -1,0 +1,101 @@
+"""Classic RL: whose file it is, which algorithm, and what its keys mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.catalog.dialect import Identity
+from rltop.model import Algorithm
+from rltop.trainers.identify import identify
+
+SB3 = ["rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "time/iterations", "time/time_elapsed"]
+SB3_PPO = [
+    *SB3, "train/approx_kl", "train/clip_fraction", "train/clip_range", "train/entropy_loss", "train/loss",
+    "train/explained_variance", "train/policy_gradient_loss", "train/value_loss", "train/learning_rate",
+]  # fmt: skip
+SB3_A2C = [*SB3, "train/entropy_loss", "train/explained_variance", "train/policy_loss", "train/value_loss"]
+SB3_SAC = [*SB3, "train/actor_loss", "train/critic_loss", "train/ent_coef", "train/ent_coef_loss"]
+SB3_TD3 = [*SB3, "train/actor_loss", "train/critic_loss", "train/n_updates"]
+SB3_DQN = [*SB3, "rollout/exploration_rate", "train/loss"]
+RLLIB = ["episode_reward_mean", "episode_len_mean", "timesteps_total", "time_this_iter_s", "episodes_total"]
+LEARNER = "info/learner/default_policy/learner_stats"
+CLEANRL = ["charts/episodic_return", "charts/SPS", "losses/approx_kl", "losses/clipfrac", "losses/value_loss"]
+
+
+def found(keys: list[str]) -> Identity:
+    return identify(keys, {})
+
+
+def read(identity: Identity, metric: str, raw: float) -> tuple[str, float]:
+    signal = identity.primary(metric)
+    assert signal is not None, f"nothing is read as {metric}"
+    return signal.key, signal.read(raw)
+
+
+@pytest.mark.parametrize(
+    ("keys", "dialect", "algorithm"),
+    [
+        (SB3_PPO, "Stable-Baselines3", Algorithm.PPO),
+        (SB3_A2C, "Stable-Baselines3", Algorithm.A2C),
+        (SB3_SAC, "Stable-Baselines3", Algorithm.SAC),
+        (SB3_TD3, "Stable-Baselines3", Algorithm.UNKNOWN),
+        (SB3_DQN, "Stable-Baselines3", Algorithm.DQN),
+        (SB3, "Stable-Baselines3", Algorithm.UNKNOWN),
+        (RLLIB, "RLlib", Algorithm.UNKNOWN),
+        ([*RLLIB, f"{LEARNER}/cur_kl_coeff", f"{LEARNER}/vf_loss"], "RLlib", Algorithm.PPO),
+        ([*RLLIB, f"{LEARNER}/alpha_value", f"{LEARNER}/critic_loss"], "RLlib", Algorithm.SAC),
+        ([*RLLIB, f"{LEARNER}/mean_q", f"{LEARNER}/cur_lr"], "RLlib", Algorithm.DQN),
+        ([*RLLIB, f"{LEARNER}/mean_q", f"{LEARNER}/actor_loss"], "RLlib", Algorithm.UNKNOWN),
+        ([f"ray/tune/{key}" for key in [*RLLIB, f"{LEARNER}/policy_entropy"]], "RLlib", Algorithm.A2C),
+        (CLEANRL, "CleanRL", Algorithm.PPO),
+        ([*CLEANRL[:2], "losses/td_loss", "losses/q_values"], "CleanRL", Algorithm.DQN),
+        (["r", "l", "t"], "Baselines", Algorithm.UNKNOWN),
+        (["mean 100 episode reward", "policy loss", "value loss", "kl"], "Baselines", Algorithm.UNKNOWN),
+        (["mean 100 episode reward", "% time spent exploring", "episodes"], "Baselines", Algorithm.DQN),
+        (["epsilon", "loss", "episode_reward"], "generic", Algorithm.DQN),
+        (["actor_loss", "critic_loss", "alpha_loss", "reward"], "generic", Algorithm.SAC),
+    ],
+)
+def test_each_is_known_with_its_algorithm(keys: list[str], dialect: str, algorithm: Algorithm) -> None:
+    identity = found(keys)
+    assert (identity.dialect.name, identity.algorithm) == (dialect, algorithm)
+
+
+def test_the_entropy_loss_of_stable_baselines3_is_minus_the_entropy() -> None:
+    assert read(found(SB3_PPO), "action_entropy", -1.38) == ("train/entropy_loss", 1.38)
+    assert "entropy" not in found(SB3_PPO).signals, "it is not that of tokens, and falls to 0 where a task is solved"
+
+
+@pytest.mark.parametrize(
+    ("keys", "metric", "key"),
+    [
+        (SB3_PPO, "episode_len", "rollout/ep_len_mean"),
+        (SB3_PPO, "samples_per_s", "time/fps"),
+        ([*SB3_PPO, "rollout/success_rate"], "success_frac", "rollout/success_rate"),
+        ([*SB3_PPO, "eval/mean_reward"], "val_return", "eval/mean_reward"),
+        ([f"ray/tune/{key}" for key in RLLIB], "reward_mean", "ray/tune/episode_reward_mean"),
+        ([f"ray/tune/{key}" for key in RLLIB], "time_step", "ray/tune/time_this_iter_s"),
+        (["env_runners/episode_return_mean", "time_this_iter_s"], "reward_mean", "env_runners/episode_return_mean"),
+        ([*RLLIB, f"{LEARNER}/grad_gnorm"], "grad_norm", f"{LEARNER}/grad_gnorm"),
+        (
+            ["episode_reward_mean", "time_this_iter_s", f"{LEARNER}/kl", f"{LEARNER}/vf_loss"],
+            "value_loss",
+            f"{LEARNER}/vf_loss",
+        ),
+        (["charts/episodic_return", "losses/grad_norm"], "grad_norm", "losses/grad_norm"),
+        (["reward", "eval/reward", "eval/aime/reward"], "val_score", "eval/reward"),
+        (["reward", "rollout_train_kl"], "off_policy_kl", "rollout_train_kl"),
+        (["r", "l", "t"], "episode_return", "r"),
+        (["r", "l", "t"], "episode_len", "l"),
+        (["mean 100 episode reward", "value loss"], "value_loss", "value loss"),
+    ],
+)
+def test_what_the_keys_mean(keys: list[str], metric: str, key: str) -> None:
+    assert read(found(keys), metric, 1.0)[0] == key
+
+
+@pytest.mark.parametrize("keys", [SB3_SAC, SB3_TD3, [*RLLIB, f"{LEARNER}/alpha_value", f"{LEARNER}/critic_loss"]])
+def test_the_losses_of_a_q_function_are_no_losses_of_ppo(keys: list[str]) -> None:
+    identity = found(keys)
+    assert not identity.traits.has_critic
+    assert {"value_loss", "policy_loss"}.isdisjoint(identity.signals)
