@@ -17,6 +17,7 @@ from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from rltop.app.aids import Aids
 from rltop.app.bindings import BINDINGS as KEY_BINDINGS
 from rltop.app.bindings import binding_ids, normal_keymap, spell
 from rltop.app.commands import Act, Command, RltopPalette, SetTheme, commands, provider_of
@@ -25,7 +26,6 @@ from rltop.app.options import UiOptions
 from rltop.app.pace import LinkPing, Pace, is_multiplexed
 from rltop.app.page_screen import PageScreen
 from rltop.app.plot_pane import paint_chart
-from rltop.app.routes import Routes
 from rltop.app.styles import textual_theme
 from rltop.app.textual_shim import KeysInOrder
 from rltop.app.themes import Themes
@@ -57,7 +57,7 @@ ASK_GAP = 300.0
 """What asking takes is left to others so many times over: the ages of a thousand runs take a while to work out."""
 
 
-class RltopApp(KeysInOrder, Routes, Themes, inherit_bindings=False):
+class RltopApp(KeysInOrder, Aids, Themes, inherit_bindings=False):
     """`top` for one run or several."""
 
     TITLE = "rltop"

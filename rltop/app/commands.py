@@ -91,6 +91,7 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     for key in KEYS[Where.EVERYWHERE]:
         if key.id not in _NOT_OFFERED:
             yield Command(key.tooltip, "", Act(action_of(key)))
+    yield Command("Copy the command that opens this run", "", Act("copy_command"))
     for name in themes:
         yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))
     for run in moment.runs if len(moment.runs) > 1 else ():

@@ -33,6 +33,8 @@ from rltop.structs import replace
 MAX_FILTER_CHARS = 256
 """Longer than the name of any metric; of a paste that is longer, the beginning is taken."""
 
+PROMPT = "a step: 1200, +50, -50, live; or a window for a chart: 300-350"
+
 
 class Host(Protocol):
     """What a screen asks of the application."""
@@ -54,8 +56,17 @@ class Host(Protocol):
         """The page on top."""
         ...
 
+    @property
+    def told(self) -> str:
+        """What the last key has to say; may be empty."""
+        ...
+
     def carry_out(self, effect: Effect) -> None:
         """Do what a page wants."""
+        ...
+
+    def go_to(self, text: str) -> None:
+        """Go to the step or the window that was typed."""
         ...
 
     def offer(self) -> None:
@@ -100,7 +111,7 @@ class PageScreen(Screen[None]):
     @property
     def is_typing(self) -> bool:
         """Whether the keys go into a text field."""
-        return self.focused is not None and self.focused.id == "filter"
+        return isinstance(self.focused, Input)
 
     @property
     def has_filter(self) -> bool:
@@ -136,7 +147,15 @@ class PageScreen(Screen[None]):
     def _status_rows(self, width: int, height: int) -> Sequence[Row]:
         board, has_counts = self.board, not self.page.tells_counts
         board.settle()
-        row = paint_status(self._host.moment, board.target, width, self.keys, has_counts=has_counts, below=board.below)
+        row = paint_status(
+            self._host.moment,
+            board.target,
+            width,
+            self.keys,
+            has_counts=has_counts,
+            below=board.below,
+            told=self._host.told,
+        )
         # With nothing to say the line is left as it is: at first the early frame may have said something there.
         return [row][:height] if any(text.strip() for text, _ in row.line) else []
 
@@ -150,6 +169,10 @@ class PageScreen(Screen[None]):
             board.draw()
         if isinstance(self.page, ListPage) and self.page.chosen is not None:
             self.board.select(self.page.chosen)
+
+    def draw_status(self) -> None:
+        """Paint the line above the footer."""
+        self.status.draw()
 
     def set_palette(self) -> None:
         """Draw in the application's present theme."""
@@ -180,10 +203,14 @@ class PageScreen(Screen[None]):
     @property
     def has_something_to_close(self) -> bool:
         """Whether Escape closes a part of the page rather than the page."""
-        return (self.has_filter and bool(self.filter.display)) or self.page.has_something_to_close
+        has_open_filter = self.has_filter and bool(self.filter.display)
+        return bool(self.query("#prompt")) or has_open_filter or self.page.has_something_to_close
 
     def close_something(self) -> None:
-        """Clear and hide the filter, and whatever else the page narrows down."""
+        """Put the prompt away; else clear and hide the filter, and whatever else the page narrows down."""
+        if self.query("#prompt"):
+            self._answered()
+            return
         if self.has_filter:
             self.filter.value = ""
             self.filter.display = False
@@ -231,6 +258,26 @@ class PageScreen(Screen[None]):
             self.carry_out(self.page.sort_by(Sorting.of(target.name)))
         else:
             self.carry_out(self.page.open(target, self.moment))
+
+    # -- the prompt ----------------------------------------------------------------------------------------------
+
+    async def ask(self) -> None:
+        """Ask for a step or a window, in a line of its own above the footer."""
+        if not self.query("#prompt"):
+            prompt = FilterInput(placeholder=PROMPT, id="prompt", compact=True)
+            await self.mount(prompt, before=self.status)
+            # At once: `Widget.focus` is put off, and the next key would go to the list.
+            self.set_focus(prompt)
+
+    def _answered(self) -> None:
+        self.query("#prompt").remove()
+        self.set_focus(self.board)
+
+    @on(Input.Submitted, "#prompt")
+    def _prompt_submitted(self, message: Input.Submitted) -> None:
+        message.stop()
+        self._answered()
+        self._host.go_to(message.value)
 
     # -- the filter ----------------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ class Routes(TimeTravel):
     palette: Palette
     session: Session
     picked: str | None = None
+    told: str = ""
     _followed: Run
 
     def add_standing_pages(self) -> None:
@@ -66,6 +67,10 @@ class Routes(TimeTravel):
     @abstractmethod
     def shown_verdicts(self) -> Sequence[Verdict]:
         """What stands at the step that is shown, worst first."""
+
+    @abstractmethod
+    def go_to(self, text: str) -> None:
+        """Go to the step or the window that was typed."""
 
     @abstractmethod
     def offer(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from rltop import units
 from rltop.model import Counts, Label
 from rltop.pages.moment import Moment
-from rltop.rows.cells import RowBuilder, clip_middle
+from rltop.rows.cells import RowBuilder, clip, clip_middle
 from rltop.rows.keys import KeyNames
 from rltop.rows.rows import Row, Target
 from rltop.rows.selection import target_text
@@ -27,7 +27,14 @@ _SKIPPED = (
 
 
 def paint_status(
-    moment: Moment, target: Target | None, width: int, keys: KeyNames, *, has_counts: bool = True, below: int = 0
+    moment: Moment,
+    target: Target | None,
+    width: int,
+    keys: KeyNames,
+    *,
+    has_counts: bool = True,
+    below: int = 0,
+    told: str = "",
 ) -> Row:
     """The status line as a row of `width` cells.
 
@@ -38,7 +45,10 @@ def paint_status(
         keys: those to name.
         has_counts: say what was not understood; a page that does so itself leaves it out.
         below: rows of the page that are out of sight under the last one.
+        told: what the last key has to say, which for now is all there is to read.
     """
+    if told:
+        return RowBuilder(width, moment.glyphs).add(" ").add(clip(told, width - 2), "strong").row()
     right: list[tuple[str, str]] = []
     if moment.left_out:
         right.append((left_out_text(moment.left_out, width // 2), "warn"))

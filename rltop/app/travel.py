@@ -6,11 +6,51 @@ step is the page's business.
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
+from typing import NamedTuple
 
 from rltop.app.textual_shim import FaultKeeper
 from rltop.pages.moment import travelled
 from rltop.run.run import Run
+
+_STEPS = re.compile(r"(?P<first>[+-]?\d[\d,_ ]*)(?:(?:-|–|\.\.)(?P<last>\d[\d,_ ]*))?")
+
+_MOST_DIGITS = 18
+
+
+class Destination(NamedTuple):
+    """Where somebody wants to go.
+
+    Attributes:
+        step: the step to show, the last one of a window; None is live.
+        first: where the window begins; None where one step was asked for.
+    """
+
+    step: int | None
+    first: int | None = None
+
+
+def destination(text: str, at: int) -> Destination:
+    """What was typed, as a place in the run: `1200`, `300-350`, `+50`, `-50`, `live`.
+
+    Args:
+        text: as typed; digits may be grouped.
+        at: the step that is shown, from which signed numbers count.
+
+    Raises:
+        ValueError: it is none; the message says what would be.
+    """
+    if text.strip().lower() in ("live", "end", "$"):
+        return Destination(None)
+    found = _STEPS.fullmatch(text.strip())
+    first, last = (re.sub(r"[,_ ]", "", found[name] or "") for name in ("first", "last")) if found else ("", "")
+    if not first or max(len(first), len(last)) > _MOST_DIGITS or (last and first[0] in "+-"):
+        raise ValueError("no step: type 1200, 300-350, +50, -50 or live")
+    if last:
+        low, high = sorted((int(first), int(last)))
+        return Destination(high, low)
+    return Destination(at + int(first) if first[0] in "+-" else int(first))
 
 
 class TimeTravel(FaultKeeper):

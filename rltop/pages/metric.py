@@ -426,6 +426,15 @@ class MetricPage(Page):
                 self._has_band = not self._has_band
         return Redraw()
 
+    def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
+        """Zoom to these steps."""
+        whole = _whole_run(moment)
+        first, last = max(first, whole.first), min(last, whole.last)
+        if first > last:
+            return None
+        self._show(Zoom(first, last), whole)
+        return Redraw()
+
     def _show(self, zoom: Zoom, whole: Zoom) -> None:
         self._zoom = None if zoom.length >= whole.length else zoom
         self._follows = zoom.last >= whole.last

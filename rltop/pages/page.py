@@ -116,6 +116,22 @@ class Page(ABC):
         self.sorting = sorting
         return Redraw()
 
+    def show_window(self, first: int, last: int, moment: Moment) -> Effect | None:
+        """Show a stretch of steps, both ends inside; None where the page has no chart.
+
+        Args:
+            first: of the stream of the page.
+            last: likewise.
+            moment: what is shown.
+        """
+        del first, last, moment
+        return None
+
+    def text_to_copy(self, moment: Moment) -> str:
+        """The page as text, where it is worth more than one of its rows; else empty."""
+        del moment
+        return ""
+
     def since_step(self, moment: Moment) -> int | None:
         """Where that which the page is about began, in the main stream; None where that is no step."""
         del moment

@@ -330,8 +330,8 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
     now, past = entry.verdict, entry.past
     if entry.worst is not None and now:
         if cell_width(f"{now}{more} · {past}") > cells and entry.attention < Level.WARN:
-            # What was an alert is worth more than what is none.
-            now, more = "", ""
+            # What was an alert is worth more than what is none; milder now, it is named itself.
+            now, more, past = "", "", f"was {_past_name(entry.worst)}"
         elif cell_width(f"{now}{more} · {past}") > cells:
             past = ""
         else:

@@ -29,6 +29,7 @@ from rltop.run.worst import Alert
 
 LEAST = (40, 12)
 _LABEL = 11
+_COPIED_WIDTH = 100
 _NEAR_RECORDS = 32
 """An alert that ended no longer ago than this may have led to the next one."""
 
@@ -249,3 +250,8 @@ class VerdictPage(Page):
         view = build_verdict(self._snapshot(moment), self.rule, width=width)
         is_small = width < LEAST[0] or height < LEAST[1]
         return paint_verdict(view, width, height if is_small else None, moment.glyphs, moment.keys)
+
+    def text_to_copy(self, moment: Moment) -> str:
+        """The whole page, as it reads on 100 columns."""
+        rows = self.rows(moment, _COPIED_WIDTH, LEAST[1])
+        return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows).strip()

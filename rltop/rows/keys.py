@@ -84,6 +84,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
             ),
             Key("leap-back", "less_than_sign", "10 back", "Go back ten steps", action="travel(-10)"),
             Key("leap-on", "greater_than_sign", "10 forward", "Go forward ten steps", action="travel(10)"),
+            Key("go", "colon", "Go to", "Go to a step, or a chart to a window: 1200, 300-350, +50, -50", shown_as=":"),
             Key("pause", "space", "Pause", "Pause the display (reading continues)", is_shown=True, shown_as="Spc"),
             Key(
                 "find",
@@ -112,6 +113,8 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 is_shown=True,
             ),
             Key("unmute", "X", "Unmute", "Unmute all rules"),
+            Key("copy-value", "y", "Copy", "Copy the selected value, alert or path to the clipboard"),
+            Key("copy-row", "Y", "Copy row", "Copy the selected row as text; on the page of an alert, the page"),
             Key(
                 "timing",
                 "t",

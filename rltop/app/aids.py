@@ -1,0 +1,152 @@
+"""What works on whatever is on the screen: go to a step by its number, copy, and the line that answers a key."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import shlex
+
+from rltop import units
+from rltop.app.routes import Routes
+from rltop.app.travel import destination
+from rltop.model import Label
+
+MOST_COPIED = 74_994
+"""Bytes that go to the clipboard at most: xterm takes 100,000 of base64, other terminals as many or more."""
+
+_TMUX_S = 2.0
+
+_NO_CLIPBOARD = frozenset({"", "dumb", "linux", "vt100", "vt220"})
+"""Terminals that have none."""
+
+
+class Aids(Routes):
+    """An application that answers every key, if need be in a line above the footer."""
+
+    def tell(self, text: str) -> None:
+        """Say something in the line above the footer, until the next key.
+
+        Args:
+            text: one line; control characters of it are shown, not sent.
+        """
+        self.told = Label.of(text).display
+        if self.shown is not None:
+            self.shown.draw_status()
+
+    async def run_action(self, *arguments: object, **options: object) -> bool:
+        """Do what a key does; what was said of the key before is over."""
+        had, self.told = self.told, ""
+        is_done = await super().run_action(*arguments, **options)  # type: ignore[arg-type]
+        if had and not self.told and self.shown is not None:
+            self.shown.draw_status()
+        return is_done
+
+    # -- going somewhere -----------------------------------------------------------------------------------------
+
+    async def action_go(self) -> None:
+        """Ask for a step or a window."""
+        if self.shown is not None:
+            await self.shown.ask()
+
+    def go_to(self, text: str) -> None:
+        """Go to the step that was typed, or show the window in the chart of the page.
+
+        Args:
+            text: as typed; says what would do where it is no place.
+        """
+        stream = self.followed.stream
+        first, newest = stream.first_step, stream.last_step
+        if not text.strip():
+            return
+        if first is None or newest is None:
+            self.tell("no step has been read yet")
+            return
+        try:
+            place = destination(text, newest if self.at_step is None else self.at_step)
+        except ValueError as error:
+            self.tell(str(error))
+            return
+        whole = f"{units.step(first)}–{units.step(newest)}"
+        if place.first is not None and place.step is not None:
+            self._show_window(place.first, place.step, whole)
+        elif place.step is not None and not first <= place.step <= newest:
+            self.show_step(max(first, place.step))
+            self.tell(f"step {units.step(place.step)} is outside of {whole}: the nearest one is shown")
+        else:
+            self.show_step(place.step)
+
+    def _show_window(self, first: int, last: int, whole: str) -> None:
+        shown = self.shown
+        effect = None if shown is None else shown.page.show_window(first, last, shown.moment)
+        if effect is not None and shown is not None:
+            shown.carry_out(effect)
+        else:
+            self.show_step(last)
+            self.tell(f"a window is for a chart with these steps in it: step {units.step(last)} of {whole} is shown")
+
+    # -- taking something along ----------------------------------------------------------------------------------
+
+    def action_copy_value(self) -> None:
+        """Copy what is selected: a value as it was logged, the sentence of an alert, the path of a run."""
+        from rltop.pages.copied import value_to_copy  # noqa: PLC0415 - few sessions copy anything
+
+        shown = self.shown
+        if shown is None:
+            return
+        text, what = value_to_copy(shown.board.target, shown.page, shown.moment)
+        if text:
+            self._copy(text, what)
+        else:
+            self.action_copy_row()
+
+    def action_copy_row(self) -> None:
+        """Copy the selected row as text, or the page where it has a text of its own."""
+        from rltop.pages.copied import row_text  # noqa: PLC0415 - few sessions copy anything
+
+        shown = self.shown
+        if shown is None:
+            return
+        page, row = shown.page.text_to_copy(shown.moment), shown.board.selected_row
+        text = page or ("" if row is None else row_text(row))
+        if text:
+            self._copy(text, "the page" if page else "the row")
+        else:
+            self.tell("nothing is selected that could be copied")
+
+    def action_copy_command(self) -> None:
+        """Copy the command that opens the run."""
+        self._copy(f"rltop {shlex.quote(self.followed.path.raw)}", "the command")
+
+    def _copy(self, text: str, what: str) -> None:
+        """Hand a text to the terminal for the clipboard (OSC 52), over SSH too.
+
+        Args:
+            text: without control characters but newlines.
+            what: what it is, for the line that says so.
+        """
+        if os.environ.get("TERM", "") in _NO_CLIPBOARD or self._driver is None:
+            self.tell(f"this terminal has no clipboard; it would be: {text.splitlines()[0]}")
+            return
+        data = text.encode("utf-8", "replace")
+        kept = data[:MOST_COPIED].decode("utf-8", "ignore")
+        self._driver.write(f"\x1b]52;c;{base64.b64encode(kept.encode()).decode('ascii')}\x07")
+        if os.environ.get("TMUX"):
+            self.run_worker(_give_to_tmux(kept), name="clipboard")
+        cut = f" ({units.count(len(kept))} characters of it)" if len(data) > MOST_COPIED else ""
+        first = kept.splitlines()[0] if kept else ""
+        self.tell(f"copied {what}{cut}: {first}{' …' if len(kept) > len(first) else ''}")
+
+
+async def _give_to_tmux(text: str) -> None:
+    """Put a text into tmux's buffer and into its terminal's clipboard; tmux passes OSC 52 on only where it is told to.
+
+    A tmux that is too old for `-w`, or gone, has had the escape code.
+    """
+    with contextlib.suppress(OSError, TimeoutError):
+        none = asyncio.subprocess.DEVNULL
+        tmux = await asyncio.create_subprocess_exec(
+            "tmux", "load-buffer", "-w", "-", stdin=asyncio.subprocess.PIPE, stdout=none, stderr=none
+        )
+        await asyncio.wait_for(tmux.communicate(text.encode()), _TMUX_S)

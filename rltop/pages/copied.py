@@ -1,0 +1,60 @@
+"""What a selected row is as text for the clipboard."""
+
+from __future__ import annotations
+
+import re
+
+from rltop import units
+from rltop.model import Label
+from rltop.pages.metric import MetricPage
+from rltop.pages.moment import Moment
+from rltop.pages.page import Page
+from rltop.rows.rows import Row, Target, TargetKind
+
+_BLANKS = re.compile(r" {3,}")
+
+
+def row_text(row: Row) -> str:
+    """A row as it reads, columns two blanks apart."""
+    return _BLANKS.sub("  ", "".join(piece.text for piece in row.line).strip())
+
+
+def value_to_copy(target: Target | None, page: Page, moment: Moment) -> tuple[str, str]:
+    """What is selected, as somebody wants to have it elsewhere, and what it is in a few words.
+
+    Args:
+        target: what is selected, in the stream that it names.
+        page: the page on which it is selected; the chart of a metric stands for its value.
+        moment: what is shown, in the stream of the page.
+
+    Returns:
+        Two empty texts where the row itself is all there is.
+    """
+    if target is None and isinstance(page, MetricPage):
+        target = Target(TargetKind.METRIC, page.key, stream=page.stream)
+    if target is None:
+        return "", ""
+    match target.kind:
+        case TargetKind.METRIC:
+            return _value(target, moment)
+        case TargetKind.VERDICT:
+            found = (*moment.snapshot.verdicts.standing, *moment.snapshot.verdicts.set_aside)
+            for verdict in found:
+                if verdict.rule == target.name and verdict.stream == target.stream:
+                    return Label.of(verdict.headline).display, f"alert {verdict.rule}"
+        case TargetKind.RUN:
+            return Label.of(target.name).display, "the path"
+        case TargetKind.STEP if target.step is not None:
+            return str(target.step), "the step"
+    return "", ""
+
+
+def _value(target: Target, moment: Moment) -> tuple[str, str]:
+    """The newest value of a key up to the step that is shown, with every digit that was logged."""
+    part = moment.within(target.stream) if target.stream else moment
+    stream, at = part.snapshot.stream, part.at_step
+    series = stream.series(target.name)
+    for step, value in zip(reversed(series.steps), reversed(series.values), strict=True):
+        if value == value and (at is None or step <= at):
+            return repr(value), f"{Label.of(target.name).display} of step {units.step(step)}"
+    return "", ""

@@ -1,0 +1,180 @@
+"""Going to a step by its number, copying, and the line that answers a key."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from screens import RECORDED, app_over, page_text, press, screen_of, status_text, write_rows
+from textual.pilot import Pilot
+
+from rltop.app.aids import MOST_COPIED
+from rltop.app.app import RltopApp
+from rltop.app.travel import Destination, destination
+from rltop.pages.metric import MetricPage
+from rltop.pages.page import Push
+from rltop.rows.rows import Target, TargetKind
+
+SIZE = (120, 40)
+
+
+def clipboard(app: RltopApp, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What goes to the clipboard of the terminal from now on, as the terminal understands it."""
+    texts: list[str] = []
+    driver = app._driver
+    assert driver is not None
+    write = driver.write
+
+    def hear(data: str) -> None:
+        texts.extend(base64.b64decode(one).decode() for one in re.findall(r"\x1b\]52;c;([^\x07]*)\x07", data))
+        write(data)
+
+    monkeypatch.setattr(driver, "write", hear)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("TMUX", raising=False)
+    return texts
+
+
+async def go(pilot: Pilot[int], text: str) -> None:
+    await press(pilot, "colon", *("minus" if one == "-" else "plus" if one == "+" else one for one in text), "enter")
+
+
+@given(st.integers(0, 10**15), st.integers(0, 10**15))
+def test_a_step_and_a_window_are_read_as_they_are_written(first: int, last: int) -> None:
+    assert destination(f" {first:,} ", at=7) == Destination(first)
+    low, high = sorted((first, last))
+    for between in ("-", "–", ".."):
+        assert destination(f"{first}{between}{last}", at=7) == Destination(high, low)
+    assert destination(f"+{first}", at=7) == Destination(7 + first)
+    assert destination(f"-{first}", at=7) == Destination(7 - first)
+
+
+@given(st.text(max_size=30))
+def test_whatever_is_typed_is_a_place_or_refused_in_words(text: str) -> None:
+    try:
+        place = destination(text, at=7)
+    except ValueError as error:
+        assert "type 1200" in str(error)
+    else:
+        assert place.first is None or (place.step is not None and place.first <= place.step)
+
+
+async def test_a_number_leads_to_its_step() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await go(pilot, "120")
+        assert app.at_step == 120
+        await go(pilot, "-20")
+        assert app.at_step == 100
+        await go(pilot, "live")
+        assert app.is_live
+        assert "at step" not in status_text(app)
+
+
+async def test_a_number_beyond_the_run_leads_to_its_end_and_says_so() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await go(pilot, "99999")
+        assert app.is_live
+        assert "step 99,999 is outside of" in status_text(app)
+        await press(pilot, "j")
+        assert "outside" not in status_text(app)
+
+
+async def test_what_is_no_place_is_answered_and_escape_leaves_the_prompt() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await go(pilot, "abc")
+        assert "type 1200, 300-350" in status_text(app)
+        await press(pilot, "colon", "1", "escape")
+        assert not app.screen.query("#prompt")
+        assert app.is_live
+        assert app.screen.focused is screen_of(app).board
+
+
+async def test_a_window_is_shown_in_a_chart_and_elsewhere_its_last_step() -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await go(pilot, "50-90")
+        assert app.at_step == 90
+        assert "a window is for a chart" in status_text(app)
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await pilot.pause()
+        await go(pilot, "50-90")
+        ticks = next(line for line in page_text(app).splitlines() if re.fullmatch(r" +50 .* 90 *", line))
+        assert ticks
+        assert app.at_step == 90
+
+
+async def test_a_value_is_copied_with_every_digit_and_a_row_as_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        texts = clipboard(app, monkeypatch)
+        assert screen_of(app).board.select(Target(TargetKind.METRIC, "actor/entropy"))
+        await press(pilot, "y")
+        assert texts == [repr(app.followed.stream.series("actor/entropy").values[-1])]
+        assert status_text(app).startswith("copied actor/entropy of step")
+        await press(pilot, "Y")
+        assert "actor/entropy" in texts[-1]
+        assert "\n" not in texts[-1]
+
+
+async def test_an_alert_is_copied_as_its_sentence_and_its_page_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        texts = clipboard(app, monkeypatch)
+        worst = app.shown_verdicts[0]
+        assert screen_of(app).board.select(Target(TargetKind.VERDICT, worst.rule))
+        await press(pilot, "y", "enter", "Y")
+        assert texts[0] == worst.headline
+        assert len(texts[1].splitlines()) > 10
+        assert worst.title in texts[1]
+
+
+async def test_a_terminal_without_a_clipboard_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = app_over(RECORDED)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        texts = clipboard(app, monkeypatch)
+        monkeypatch.setenv("TERM", "linux")
+        await press(pilot, "y")
+        assert not texts
+        assert "no clipboard" in status_text(app)
+
+
+async def test_the_clipboard_gets_no_control_characters_and_not_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_rows(tmp_path / "m.jsonl", ({"step": n, "loss": 1.0, "a\x1b]52;c;eA==\x07": 2.0} for n in range(9)))
+    app = app_over(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        texts = clipboard(app, monkeypatch)
+        app._copy("é" * MOST_COPIED, "it")
+        assert len(texts[-1].encode()) <= MOST_COPIED
+        await press(pilot, "m", "z", "z", "j", "j", "j")
+        for _ in range(6):
+            await press(pilot, "Y", "j")
+        assert len(texts) > 1
+        assert not any("\x1b" in text or "\x07" in text for text in texts)
+
+
+async def test_nothing_to_copy_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("")
+    app = app_over(path)
+    async with app.run_test(size=SIZE) as pilot:
+        await press(pilot, "y")
+        assert status_text(app) == "nothing is selected that could be copied"
+        await go(pilot, "12")
+        assert status_text(app) == "no step has been read yet"
