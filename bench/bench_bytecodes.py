@@ -98,7 +98,7 @@ def per_frame(width: int, height: int) -> float:
         path = Path(folder) / "metrics.jsonl"
         path.write_bytes(b"".join(made[:FRAME_ROWS]))
         found = Found(str(path), name_of(str(path)), path.stat().st_size)
-        session = Session([found], lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock)
+        session = Session([found], lambda path, last: DirectFeed(path, clock=clock, last=last), clock)
         while session.step(1_000.0):
             pass
         run = session.runs[0]

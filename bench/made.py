@@ -1,6 +1,7 @@
 """Files made for load: veRL-shaped, of any size, the same on every machine.
 
     python bench/made.py OUT.jsonl [--keys 300] [--steps 5000] [--repeated]
+    python bench/made.py OUT.wandb|OUT.tfevents|OUT.csv [--keys 300] [--steps 5000]
 
 300 keys make 13 KB a line, with every digit of a value, as trainers write them. Real
 key names come first, then per-rank timings up to the number asked for. The values
@@ -12,11 +13,17 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator
+import struct
+import zlib
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import orjson
+
+from rltop.formats.protobuf import encode_varint
+from rltop.formats.tensorboard.framing import masked_crc32c
+from rltop.formats.wandb.framing import BLOCK_BYTES, MAGIC
 
 DATA = Path(__file__).resolve().parent / "data"
 SEED = 7
@@ -86,6 +93,83 @@ def write_repeated(path: Path, steps: int, keys: int = 300, first_step: int = 1)
             file.write(block)
 
 
+def write_as(path: Path, steps: int, keys: int = 300) -> None:
+    """Write `steps` repeated rows in the format that the suffix of `path` names."""
+    if path.suffix == ".jsonl":
+        return write_repeated(path, steps, keys)
+    rows = [orjson.loads(line)["data"] for line in lines(keys, BLOCK_ROWS)]
+    framed = {".wandb": _as_wandb, ".tfevents": _as_events, ".csv": _as_csv}[path.suffix](rows)
+    with path.open("wb") as file:
+        for step in range(1, steps + 1):
+            file.write(framed(step))
+    return None
+
+
+Rows = list[dict[str, float]]
+
+
+def _as_csv(rows: Rows) -> Callable[[int], bytes]:
+    head = ("step," + ",".join(rows[0]) + "\n").encode()
+    tails = [("," + ",".join(map(repr, row.values())) + "\n").encode() for row in rows]
+    return lambda step: (head if step == 1 else b"") + b"%d" % step + tails[step % BLOCK_ROWS]
+
+
+def _span(number: int, data: bytes) -> bytes:
+    return encode_varint(number << 3 | 2) + encode_varint(len(data)) + data
+
+
+def _as_events(rows: Rows) -> Callable[[int], bytes]:
+    """An event for each value, as `add_scalar` writes them. The checksums of values are not true: nobody looks."""
+    summaries = [
+        [_span(5, _span(1, _span(1, key.encode()) + b"\x15" + struct.pack("<f", value))) for key, value in row.items()]
+        for row in rows
+    ]
+
+    def framed(step: int) -> bytes:
+        head = b"\x09" + struct.pack("<d", 1.7e9 + 10 * step) + b"\x10" + encode_varint(step)
+        events = []
+        for summary in summaries[step % BLOCK_ROWS]:
+            length = len(head) + len(summary)
+            if length not in headers:
+                packed = struct.pack("<Q", length)
+                headers[length] = packed + struct.pack("<I", masked_crc32c(packed))
+            events += (headers[length], head, summary, b"made")
+        return b"".join(events)
+
+    headers: dict[int, bytes] = {}
+    return framed
+
+
+def _as_wandb(rows: Rows) -> Callable[[int], bytes]:
+    """A record of history for each row, in blocks, as W&B writes them offline."""
+    items = [
+        b"".join(_span(1, _span(2, key.encode()) + _span(16, repr(value).encode())) for key, value in row.items())
+        for row in rows
+    ]
+    place = 0
+
+    def framed(step: int) -> bytes:
+        nonlocal place
+        own = _span(1, _span(2, b"_step") + _span(16, b"%d" % step))
+        own += _span(1, _span(2, b"_timestamp") + _span(16, b"%d.5" % (1_700_000_000 + 10 * step)))
+        rest = b"\x08" + encode_varint(step) + _span(2, items[step % BLOCK_ROWS] + own)
+        out = bytearray() if place else bytearray(MAGIC)
+        is_first = True
+        while is_first or rest:
+            room = BLOCK_BYTES - (place + len(out)) % BLOCK_BYTES
+            if room < 7:
+                out += bytes(room)
+                continue
+            part, rest = rest[: room - 7], rest[room - 7 :]
+            sealed = bytes(((1 if is_first else 4) if not rest else (2 if is_first else 3),)) + part
+            out += struct.pack("<IH", zlib.crc32(sealed), len(part)) + sealed
+            is_first = False
+        place += len(out)
+        return bytes(out)
+
+    return framed
+
+
 def made_file(keys: int = 300, steps: int = 5000) -> Path:
     """Path of such a file, made on first use."""
     path = DATA / f"metrics_{keys}x{steps}.jsonl"
@@ -107,6 +191,10 @@ def main() -> None:
         "--repeated", action="store_true", help="the values of 256 rows over and over: large files soon"
     )
     arguments = parser.parse_args()
+    if arguments.out.suffix != ".jsonl":
+        write_as(arguments.out, arguments.steps, arguments.keys)
+        print(f"{arguments.out}: {arguments.out.stat().st_size:,} bytes")
+        return
     rows = repeated_lines if arguments.repeated else lines
     with arguments.out.open("wb") as file:
         file.writelines(rows(arguments.keys, arguments.steps))

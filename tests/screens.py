@@ -28,7 +28,7 @@ def session_over(*paths: Path, clock: FakeClock | None = None, ingest: IngestOpt
     clock = clock or FakeClock()
     ingest = ingest or IngestOptions()
     found = [Found(str(path), name_of(str(path)), path.stat().st_size) for path in paths]
-    return Session(found, lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock, ingest)
+    return Session(found, lambda path, last: DirectFeed(path, clock=clock, last=last), clock, ingest)
 
 
 def app_over(

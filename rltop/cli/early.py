@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.formats.jsonl import JsonlDecoder
-from rltop.formats.kinds import JSONL
+from rltop.formats.kinds import JSONL, Kind
 from rltop.model import Label
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
@@ -22,9 +22,10 @@ from rltop.run.pipeline import Pipeline
 from rltop.run.run import Run
 from rltop.run.run_stream import RunStream
 from rltop.run.snapshot import Snapshot
-from rltop.run.stream_reader import FIRST_ROWS, ReadPath
+from rltop.run.stream_reader import FIRST_ROWS, ReadPath, last_rows
 from rltop.sources.events import Chunk, Reset, TailState, TailStatus
 from rltop.sources.feed import DirectFeed
+from rltop.sources.tail import LastRows
 from rltop.store.stream import Stream
 
 
@@ -58,24 +59,28 @@ class _Once:
 
 
 def early_rows(found: Found, config: Config, clock: Clock, width: int, height: int) -> Sequence[Row]:
-    """The overview of the newest rows; None if they cannot be read without earlier ones."""
-    if found.awaits or (found.kind is not None and found.kind is not JSONL):
+    """The overview of the newest rows; empty if they cannot be read without earlier ones."""
+    kind = found.kind or JSONL
+    last = last_rows(kind, FIRST_ROWS)
+    if found.awaits or last is None:
         return ()
-    run = read_newest(found, config, clock)
+    run = read_newest(found, kind, last, config, clock)
+    if not run.stream.rows and kind is not JSONL:
+        return ()
     view = build_overview(Snapshot(run), width=width, height=height)
     return paint_overview(view, width, height, glyph_set(is_ascii=config.ui.is_ascii), has_counts=False)
 
 
-def read_newest(found: Found, config: Config, clock: Clock) -> Run:
+def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock: Clock) -> Run:
     """The last rows of a file as a run whose history has not been read."""
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
-    decoder = JsonlDecoder(options.jsonl._replace(may_count_rows=False, is_hurried=True))
+    decoder = kind.make(options.jsonl._replace(may_count_rows=False, is_hurried=True))
     size = options.health.group_size
     path = Label.of(found.path)
     unread = Pipeline(JsonlDecoder(options.jsonl._replace(is_hurried=True)), Stream("", options.store), None, size)
-    newest = DirectFeed(found.path, clock=clock, last_lines=FIRST_ROWS)
+    newest = DirectFeed(found.path, clock=clock, last=last)
     main = RunStream(
         path,
         ReadPath(_Unread(found.size), unread),

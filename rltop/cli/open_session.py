@@ -22,6 +22,7 @@ from rltop.run.options import IngestOptions, OpenFeed
 from rltop.run.session import Session
 from rltop.sources.events import ONCE, ONE_SHOT, TailOptions
 from rltop.sources.feed import DirectFeed
+from rltop.sources.tail import LastRows
 
 if TYPE_CHECKING:
     from rltop.run.run import Run
@@ -34,8 +35,8 @@ _SLICE_MS = 1_000.0
 def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
     """Feeds that read when asked; with `ONCE`, no more of a file than it holds when it is first looked at."""
 
-    def open_feed(path: str, last_lines: int | None) -> DirectFeed:
-        return DirectFeed(path, clock=clock, options=options, last_lines=last_lines)
+    def open_feed(path: str, last: LastRows | None) -> DirectFeed:
+        return DirectFeed(path, clock=clock, options=options, last=last)
 
     return open_feed
 
@@ -43,8 +44,8 @@ def direct(clock: Clock, options: TailOptions = ONE_SHOT) -> OpenFeed:
 def threaded(reader: Reader) -> OpenFeed:
     """Feeds that are read by daemon threads: the screen."""
 
-    def open_feed(path: str, last_lines: int | None) -> ThreadedFeed:
-        return reader.follow(path, last_lines=last_lines)
+    def open_feed(path: str, last: LastRows | None) -> ThreadedFeed:
+        return reader.follow(path, last=last)
 
     return open_feed
 

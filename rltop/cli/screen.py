@@ -27,6 +27,7 @@ from rltop.terminal.guard import TerminalGuard, open_guard
 if TYPE_CHECKING:
     from rltop.run.look import Look
     from rltop.run.rescan import Rescanner
+    from rltop.sources.tail import LastRows
 
 Build = Callable[[int, int], Sequence[Row]]
 
@@ -85,8 +86,8 @@ def watch_pipe(pipe: int, config: Config) -> int:
 
     notifier = Notifier()
 
-    def open_feed(path: str, last_lines: int | None) -> PipeFeed:
-        del path, last_lines
+    def open_feed(path: str, last: LastRows | None) -> PipeFeed:
+        del path, last
         return PipeFeed(pipe, notifier.notify)
 
     with _terminal(config, lambda _width, _height: ()) as guard:
@@ -99,8 +100,8 @@ def play(found: Found, config: Config, *, speed: float, warm_start: float) -> in
 
     clock = SystemClock()
 
-    def open_feed(path: str, last_lines: int | None) -> ReplayFeed:
-        del last_lines
+    def open_feed(path: str, last: LastRows | None) -> ReplayFeed:
+        del last
         return ReplayFeed(path, speed, clock, ReplayOptions(warm_start=warm_start))
 
     with _terminal(config, lambda _width, _height: ()) as guard:

@@ -9,7 +9,7 @@ out twice.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rltop.formats.decoder import Envelope
 from rltop.formats.lines import LineFramer
@@ -31,6 +31,8 @@ class CsvDecoder:
 
     Args:
         step_key: the column that holds the step; empty: the documented list.
+        may_count_rows: rows of a table without a step are numbered; off where reading begins in the middle,
+            behind the head: a line may stand inside quotes there, until one has been a row.
     """
 
     is_rewritten = True
@@ -38,7 +40,7 @@ class CsvDecoder:
     failure = ""
     stopped = ""
 
-    def __init__(self, step_key: str = "") -> None:
+    def __init__(self, step_key: str = "", *, may_count_rows: bool = True) -> None:
         self.counts = Counts()
         self.envelope: Envelope = ""
         self._step_key = step_key
@@ -53,7 +55,17 @@ class CsvDecoder:
         self._delimiter = ","
         self._has_step = False
         self._row_number = 0
+        self._may_count_rows = may_count_rows
+        self._is_in_the_middle = False
         self._generation = 0
+
+    def take_head(self, data: bytes) -> None:
+        """Learn the names of the columns; what follows stands later in the file."""
+        self.feed(data, 0, 0)
+        self._framer.reset()
+        self._open.clear()
+        self._repeated.rewind()
+        self._is_in_the_middle = True
 
     def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
         """Decode every record that `data` completes."""
@@ -84,11 +96,16 @@ class CsvDecoder:
         self._open.clear()
         self._header = []
         self._row_number = 0
+        self._is_in_the_middle = False
         self._repeated.rewind()
 
     def _take_line(self, line: bytes, start: int, *, is_ended: bool = True) -> Iterator[Record]:
         """One line: a record, or a part of one whose quotes are still open."""
         self.counts.lines += 1
+        if self._is_in_the_middle:
+            if not self._is_row_alone(line):
+                return
+            self._is_in_the_middle = False
         if not self._open:
             self._open_start, self._open_bytes, self._is_quoted = start, 0, False
         self._open.append(line)
@@ -122,6 +139,14 @@ class CsvDecoder:
         elif record is not None:
             self.counts.rows -= 1
 
+    def _is_row_alone(self, line: bytes) -> bool:
+        """Is a line for certain a row by itself, and no part of a quoted cell?"""
+        cells = None if line.count(b'"') % 2 else self._cells(line.decode("utf-8", "replace").removesuffix("\r"))
+        if cells is None or len(cells) != len(self._header) or not self._has_step:
+            return False
+        row = dict(zip(self._header, cells, strict=True))
+        return any(step_of(row[key]) is not None for key in self._step_keys if key in row)
+
     def _is_new_header(self, cells: list[str]) -> bool:
         return len(cells) == len(self._header) and _is_header(cells) and not any(_is_number(cell) for cell in cells)
 
@@ -139,6 +164,9 @@ class CsvDecoder:
         self._row_number += 1
         if self._has_step:
             return self._builder.from_row(row, position)
+        if not self._may_count_rows:
+            self.counts.no_step_lines += 1
+            return None
         self.counts.numbered_rows += 1
         return self._builder.build(self._row_number, row, position)
 
@@ -149,10 +177,13 @@ class CsvDecoder:
             self._refuse("not a CSV header")
             return
         self._header = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
-        wanted = (self._step_key,) if self._step_key else STEP_KEYS
-        self._has_step = any(key in self._header for key in wanted)
+        self._has_step = any(key in self._header for key in self._step_keys)
         self._builder = RecordBuilder(self.counts, self._step_key)
         self.envelope = self.envelope or "flat"
+
+    @property
+    def _step_keys(self) -> Sequence[str]:
+        return (self._step_key,) if self._step_key else STEP_KEYS
 
     def _cells(self, text: str) -> list[str] | None:
         """The cells of a record; None if they are none."""

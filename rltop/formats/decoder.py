@@ -80,6 +80,19 @@ class HasGroupSize(Protocol):
 
 
 @runtime_checkable
+class Headed(Protocol):
+    """A decoder that needs the beginning of a file to read rows at its end."""
+
+    def take_head(self, data: bytes) -> None:
+        """Learn from the first bytes, cut anywhere; the rows in them are not given out, and what follows stands later.
+
+        Args:
+            data: the beginning of the file, at most `Kind.head_bytes` of it.
+        """
+        ...
+
+
+@runtime_checkable
 class Piecemeal(Protocol):
     """A decoder that may have more to give of what it was fed than there is time for in one call.
 

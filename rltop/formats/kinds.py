@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -72,6 +72,9 @@ class Kind(NamedTuple):
         is_sign: whether the first bytes (up to `HEAD_BYTES`) can only be of this format.
         note: what a person should know about how fresh its rows are; empty if they are.
         is_line_based: its last lines can be read without the ones before.
+        row_starts: the same for rows that are no lines: the offsets at which rows begin in a piece of a file, which
+            is given with its own offset; None where there is no way to tell.
+        head_bytes: how much of the beginning is needed to read the last rows (`decoder.Headed`).
         has_sequels: a run that is resumed goes on in another file of the same folder.
         has_spans: it says when stages began and ended, worker by worker.
         has_metrics: it holds more than times; else it is shown beside the run in whose folder it lies.
@@ -84,6 +87,8 @@ class Kind(NamedTuple):
     is_sign: Callable[[bytes], bool] = _no_sign
     note: str = ""
     is_line_based: bool = False
+    row_starts: Callable[[bytes, int], Sequence[int]] | None = None
+    head_bytes: int = 0
     has_sequels: bool = False
     has_spans: bool = False
     has_metrics: bool = True
@@ -101,6 +106,18 @@ def _wandb(options: JsonlOptions) -> Decoder:
 
     del options
     return WandbDecoder()
+
+
+def _event_starts(data: bytes, offset: int) -> Sequence[int]:
+    from rltop.formats.tensorboard.framing import row_starts  # noqa: PLC0415
+
+    return row_starts(data, offset)
+
+
+def _wandb_starts(data: bytes, offset: int) -> Sequence[int]:
+    from rltop.formats.wandb.framing import row_starts  # noqa: PLC0415
+
+    return row_starts(data, offset)
 
 
 def _is_wandb(head: bytes) -> bool:
@@ -122,7 +139,7 @@ def _whole_json(options: JsonlOptions) -> Decoder:
 def _csv(options: JsonlOptions) -> Decoder:
     from rltop.formats.csv import CsvDecoder  # noqa: PLC0415
 
-    return CsvDecoder(options.step_key)
+    return CsvDecoder(options.step_key, may_count_rows=options.may_count_rows)
 
 
 def _trace(options: JsonlOptions) -> Decoder:
@@ -150,6 +167,9 @@ def _is_telescope(head: bytes) -> bool:
     return head.startswith(_ZIP) and head[30 : 30 + size] in _FIRST_TABLES
 
 
+HEAD_OF_ROWS = 64 * 1024
+"""The names of 2,000 columns, or the settings of a run and its first rows: about a millisecond."""
+
 JSONL = Kind("jsonl", "JSON lines", JsonlDecoder, r"\.(jsonl|ndjson)\Z", is_line_based=True)
 TELESCOPE = Kind(
     "telescope",
@@ -160,8 +180,10 @@ TELESCOPE = Kind(
     note="the timing of a step is known once the next begins",
     has_spans=True,
 )
-TENSORBOARD = Kind("tensorboard", "TensorBoard events", _tensorboard, "tfevents", has_sequels=True)
-CSV = Kind("csv", "CSV", _csv, r"\.csv\Z")
+TENSORBOARD = Kind(
+    "tensorboard", "TensorBoard events", _tensorboard, "tfevents", has_sequels=True, row_starts=_event_starts
+)
+CSV = Kind("csv", "CSV", _csv, r"\.csv\Z", is_line_based=True, head_bytes=HEAD_OF_ROWS)
 WANDB = Kind(
     "wandb",
     "W&B run",
@@ -170,6 +192,8 @@ WANDB = Kind(
     is_sign=_is_wandb,
     note="W&B writes 32 KiB at a time: the newest steps may lag",
     has_sequels=True,
+    row_starts=_wandb_starts,
+    head_bytes=HEAD_OF_ROWS,
 )
 CONSOLE = Kind("console", "console log", _console, r"\.(log|out|txt)\Z", is_line_based=True)
 WHOLE_JSON = Kind(

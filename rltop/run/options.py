@@ -11,10 +11,11 @@ from typing import NamedTuple
 from rltop.formats.jsonl import JsonlOptions
 from rltop.rules.options import EngineOptions
 from rltop.sources.feed import Feed
+from rltop.sources.tail import LastRows
 from rltop.store.series import StoreOptions
 
-OpenFeed = Callable[[str, int | None], Feed]
-"""Follow a path from its beginning, or (with a number) from that many lines before its end."""
+OpenFeed = Callable[[str, LastRows | None], Feed]
+"""Follow a path from its beginning, or from its last rows on."""
 
 
 class IngestOptions(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from rltop.catalog.dialect import Identity
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder, HasGroupSize, Piecemeal, SpanSource
+from rltop.formats.decoder import Decoder, HasGroupSize, Headed, Piecemeal, SpanSource
 from rltop.model import Record, TimedSpan
 from rltop.run.margins import Margins
 from rltop.sources.events import Chunk, Reset, ResetReason, TailState
@@ -130,6 +130,11 @@ class Pipeline:
     def _take_slice(self, event: Chunk | Reset, clock: Clock) -> None:
         if isinstance(event, Reset):
             self.take_reset(event)
+            self._waiting.popleft()
+            return
+        if event.is_head:
+            if isinstance(self.decoder, Headed):
+                self.decoder.take_head(event.data)
             self._waiting.popleft()
             return
         began_s = clock.monotonic()

@@ -23,7 +23,7 @@ from rltop.run.recall import Recaller
 from rltop.run.rule_runner import RuleRunner
 from rltop.run.run import Run
 from rltop.run.run_stream import RunStream
-from rltop.run.stream_reader import FIRST_ROWS, ReadPath
+from rltop.run.stream_reader import FIRST_ROWS, ReadPath, last_rows
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
 from rltop.store.stream import Stream
 
@@ -159,13 +159,13 @@ class Session:
         is_jsonl = found.kind in (None, JSONL) and not found.earlier and is_file
         previews = []
         shown_kind = found.kind or JSONL
-        has_lines = shown_kind.is_line_based and not found.earlier and is_file
-        if self.options.has_preview and has_lines and found.size >= PREVIEW_FROM_BYTES:
-            rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
-            # The fewest first: they are there at once, and stand until more of them are.
-            for count in (FIRST_ROWS, PREVIEW_ROWS):
+        may_show = self.options.has_preview and is_file and not found.earlier and found.size >= PREVIEW_FROM_BYTES
+        # The fewest first: they are there at once, and stand until more of them are.
+        for last in (last_rows(shown_kind, FIRST_ROWS), last_rows(shown_kind, PREVIEW_ROWS)):
+            if last is not None and may_show:
+                rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
                 shown = self._judged(shown_kind.make(rows), Stream("", self.options.store))
-                previews.append(shown(self._open_feed(found.path, count)))
+                previews.append(shown(self._open_feed(found.path, last)))
         whole = self._judged(AutoDecoder(found.path, self.options.jsonl), Stream(found.role, self._share))
         return RunStream(
             Label.of(found.path),

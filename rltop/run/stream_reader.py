@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rltop.clock import Clock
+from rltop.formats.kinds import Kind
 from rltop.model import Counts
 from rltop.run.pipeline import Budget, Pipeline
 from rltop.run.recall import Recaller
 from rltop.sources.events import TailState
 from rltop.sources.feed import AwaitedFeed, Feed, SequenceFeed
+from rltop.sources.tail import LastRows
 
 if TYPE_CHECKING:
     from rltop.run.rule_runner import RuleRunner
@@ -22,6 +24,18 @@ FIRST_ROWS = 32
 """Rows at the end that are shown first of all: the steps of the timing strip, and about 10 ms."""
 SETTLE_S = 0.2
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
+
+
+def last_rows(kind: Kind, rows: int) -> LastRows | None:
+    """The last rows of a file of this kind, to be shown before its history; None where they need all before them.
+
+    Args:
+        kind: of the file.
+        rows: how many.
+    """
+    if not kind.is_line_based and kind.row_starts is None:
+        return None
+    return LastRows(rows, kind.row_starts, kind.head_bytes)
 
 
 class ReadPath(NamedTuple):
@@ -78,7 +92,7 @@ class StreamReader:
         """Take in what has come; True if there was anything."""
         has_moved = self._take_recalled()
         for preview in self.previews:
-            has_moved = preview.pipeline.advance(preview.feed, self._clock, budget) or has_moved
+            has_moved = self._take_newest(preview, budget) or has_moved
         # Where the previews have used up the time, nobody has asked yet whether there is more.
         has_moved = budget.is_spent() or self._take_in(budget) or has_moved
         self._note_progress()
@@ -105,8 +119,15 @@ class StreamReader:
         """Take in the newest rows of a long file, as far as they are there at once."""
         while self.previews and not budget.is_spent():
             preview = self.previews[0]
-            if not preview.pipeline.advance(preview.feed, self._clock, budget) or preview.is_read:
+            if not self._take_newest(preview, budget) or preview.is_read:
                 return
+
+    def _take_newest(self, preview: ReadPath, budget: Budget) -> bool:
+        """Decode what has come of the last rows; the newest one is shown as far as it goes, without a wait."""
+        has_moved = preview.pipeline.advance(preview.feed, self._clock, budget)
+        if preview.is_read:
+            preview.pipeline.flush()
+        return has_moved
 
     def _take_in(self, budget: Budget) -> bool:
         """Decode what has come; after a moment without anything, show the newest row as far as it goes.
@@ -168,6 +189,8 @@ class StreamReader:
             is_exhausted = feed.is_exhausted and feed.status.state is not TailState.STUCK
             self.has_caught_up = self.whole.is_read or (is_exhausted and not self._pipeline.has_waiting)
         while self.previews and self._is_superseded(self.previews[0].pipeline):
+            # Without it the step on the screen would go back, where the newest row is not known to be whole.
+            self._pipeline.flush()
             self.previews.pop(0).feed.close()
         while len(self.previews) > 1 and self.previews[1].is_read:
             self.previews.pop(0).feed.close()

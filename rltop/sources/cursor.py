@@ -138,7 +138,9 @@ class Cursor:
 
     def anchor(self, handle: int) -> bool:
         """Learn the file it begins in; False if that does not reach so far."""
-        return self._fingerprint.load(self._fs, handle, self.offset)
+        is_known = self._fingerprint.load(self._fs, handle, self.offset)
+        self._is_binary = self._is_binary or is_binary(self._fingerprint.head)
+        return is_known
 
     def reset(self, reason: ResetReason, *, is_restart: bool) -> None:
         """Begin at offset 0 of another file; silent if nothing had been passed.

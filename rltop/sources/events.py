@@ -20,11 +20,13 @@ class Chunk(NamedTuple):
         data: at least one byte.
         offset: where `data[0]` stands in the file.
         generation: how many resets came before.
+        is_head: the beginning of a file of which only the end follows, behind a gap; always in one piece.
     """
 
     data: bytes
     offset: int
     generation: int
+    is_head: bool = False
 
 
 class ResetReason(enum.StrEnum):

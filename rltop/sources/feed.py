@@ -13,7 +13,7 @@ from typing import Protocol
 from rltop.clock import Clock, SystemClock
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem
-from rltop.sources.tail import FolderTail, Tail, find_tail_start, folder_at
+from rltop.sources.tail import FolderTail, LastRows, Tail, find_tail_start, folder_at
 
 
 class Feed(Protocol):
@@ -63,9 +63,9 @@ class DirectFeed:
         clock: Clock | None = None,
         options: TailOptions = ONE_SHOT,
         start: int = 0,
-        last_lines: int | None = None,
+        last: LastRows | None = None,
     ) -> None:
-        """Looks at the file only if `last_lines` is given.
+        """Looks at the file only if `last` is given.
 
         Args:
             path: the file.
@@ -73,20 +73,24 @@ class DirectFeed:
             clock: the system's if None.
             options: see `TailOptions`.
             start: offset to begin at, the beginning of a line.
-            last_lines: begin this many lines before the end instead.
+            last: begin with these rows before the end instead.
         """
         fs = fs or LocalFileSystem()
         self.start = start
-        if last_lines is not None:
-            # A file that cannot be opened has no last lines; the tail says why.
+        head = b""
+        if last is not None:
+            # A file that cannot be opened has no last rows; the tail says why.
             with suppress(OSError):
-                self.start = find_tail_start(fs, os.fspath(path), last_lines)
+                self.start, head = find_tail_start(fs, os.fspath(path), last)
+        self._head = [Chunk(head, 0, 0, is_head=True)] if head else []
         self._fs, self._clock, self._is_once = fs, clock or SystemClock(), options.is_once
         self._tail: Tail | FolderTail = Tail(path, fs, clock, options, self.start)
         self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:
         """Look at the file now and read at most `max_bytes`; nothing comes only where nothing more is to be had."""
+        if self._head:
+            return [self._head.pop()]
         if self._is_once and self._is_exhausted:
             return []
         events = self._tail.poll(max_bytes)
@@ -177,7 +181,7 @@ class EventQueue:
         return taken
 
     def _part(self, chunk: Chunk, size: int) -> Chunk:
-        begin, end = self._taken, min(len(chunk.data), self._taken + size)
+        begin, end = self._taken, len(chunk.data) if chunk.is_head else min(len(chunk.data), self._taken + size)
         if end == len(chunk.data):
             self._events.popleft()
             self._taken = 0

@@ -20,7 +20,7 @@ from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
-from rltop.sources.tail import FolderTail, Tail, find_tail_start, folder_at
+from rltop.sources.tail import FolderTail, LastRows, Tail, find_tail_start, folder_at
 from rltop.sources.watch import Watcher
 
 RESOLVE_S = 60.0
@@ -67,7 +67,7 @@ class Follow:
     read_bytes: int
     asked_at: float
     start: int | None
-    last_lines: int | None = None
+    last: LastRows | None = None
     status: TailStatus = field(default_factory=lambda: TailStatus(TailState.WAITING, "not looked at yet"))
     mount: Mount | None = None
     thread: MountThread | None = None
@@ -82,7 +82,7 @@ class Follow:
     next_watch: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.last_lines is not None:
+        if self.last is not None:
             self.start = None
 
     @property
@@ -283,9 +283,10 @@ class MountThread:
         return False
 
     def _open(self, follow: Follow) -> bool:
-        if follow.start is None:
+        if follow.start is None and follow.last is not None:
+            head = b""
             try:
-                start = find_tail_start(self._fs, follow.path, follow.last_lines or 0)
+                start, head = find_tail_start(self._fs, follow.path, follow.last)
             except OSError as error:
                 if not is_missing(error):
                     follow.status = unreachable(error, 0).as_status()
@@ -294,7 +295,8 @@ class MountThread:
                     return False
                 start = 0
             follow.start = start
-        follow.tail = Tail(follow.path, self._fs, self._clock, self._tail_options, follow.start)
+            follow.queue.put([Chunk(head, 0, 0, is_head=True)] if head else [])
+        follow.tail = Tail(follow.path, self._fs, self._clock, self._tail_options, follow.start or 0)
         return True
 
     def _watch(self, follow: Follow, watcher: Watcher, now: float) -> None:
@@ -351,7 +353,7 @@ class ThreadedFeed:
 
     @property
     def start(self) -> int | None:
-        """Offset of the first byte of generation 0; None until the last lines have been found."""
+        """Offset of the first byte of generation 0; None until the last rows have been found."""
         return self._follow.start
 
     @property
@@ -448,7 +450,7 @@ class Reader:
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def follow(self, path: str | os.PathLike[str], *, start: int = 0, last_lines: int | None = None) -> ThreadedFeed:
+    def follow(self, path: str | os.PathLike[str], *, start: int = 0, last: LastRows | None = None) -> ThreadedFeed:
         """Begin to read a file and to follow it.
 
         Touches no file system: even its links are resolved by the thread.
@@ -456,11 +458,11 @@ class Reader:
         Args:
             path: the file, which need not exist yet.
             start: offset to begin at, the beginning of a line.
-            last_lines: begin this many lines before the end instead.
+            last: begin with these rows before the end instead.
         """
         absolute = os.path.abspath(path)  # noqa: PTH100 - must not resolve symlinks
         queue = EventQueue(self._options.queue_bytes)
-        follow = Follow(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last_lines)
+        follow = Follow(absolute, queue, self._options.read_bytes, self._clock.monotonic(), start, last)
         # Links may lead anywhere, so resolving them may hang like any read; on a thread of
         # its own because until that is done it is not known whose files would have to wait.
         try:

@@ -11,8 +11,9 @@ import errno
 import os
 import posixpath
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import cannot_read, reason_of
@@ -36,21 +37,40 @@ MAX_BYTES = 64 * 1024 * 1024
 """Enough of the file: beyond this, fewer lines than asked for will do."""
 
 
-def find_tail_start(fs: FileSystem, path: str, lines: int, max_bytes: int = MAX_BYTES) -> int:
-    """Find where the last `lines` complete lines of a file begin.
+FEW_ROWS = 4
+"""So many rows tell how long a row is, and so where many more of them begin."""
+
+
+class LastRows(NamedTuple):
+    """Which end of a file is wanted, to show its newest rows before its history has been read.
+
+    Attributes:
+        rows: how many; about as many, where they are no lines.
+        row_starts: offsets at which a row begins in a piece of the file, oldest first; the piece is cut
+            anywhere, `(bytes, their offset)`. None: every line is a row.
+        head_bytes: how much of the beginning is given out first: what names the columns, or the run.
+    """
+
+    rows: int
+    row_starts: Callable[[bytes, int], Sequence[int]] | None = None
+    head_bytes: int = 0
+
+
+def find_tail_start(fs: FileSystem, path: str, last: LastRows, max_bytes: int = MAX_BYTES) -> tuple[int, bytes]:
+    """Find where the last rows of a file begin, and read the head that is wanted with them.
 
     Reads backwards in blocks, so the cost does not depend on the length of the
-    file. An unfinished last line comes on top of the `lines`.
+    file. An unfinished last row comes on top of the others.
 
     Args:
         fs: where the file lives.
         path: the file.
-        lines: how many line ends to go back.
+        last: the rows that are wanted.
         max_bytes: past this distance from the end the earliest line start seen so far is taken.
 
     Returns:
-        Byte offset of the beginning of a line; 0 if the file has no more lines, its end
-        if there is none in its last `MAX_BYTES`.
+        Byte offset of the beginning of a row: 0 if the file has no more rows, its end if none begins in its last
+        `MAX_BYTES`; and the first bytes of the file, as far as they stand before it.
 
     Raises:
         OSError: the file cannot be opened or read.
@@ -58,29 +78,66 @@ def find_tail_start(fs: FileSystem, path: str, lines: int, max_bytes: int = MAX_
     handle = fs.open(path)
     try:
         end = fs.stat(handle).size
-        missing = lines + 1
-        earliest = None
-        upper, block = end, FIRST_BLOCK
-        while upper > 0:
-            lower = max(0, upper - block)
-            data = read_fully(fs, handle, upper - lower, lower)
-            found = data.count(b"\n")
-            if found >= missing:
-                return lower + _nth_from_end(data, missing) + 1
-            if found and (first := lower + data.index(b"\n") + 1) < end:
-                earliest = first
-            if earliest is not None and end - lower >= max_bytes:
-                return earliest
-            nuls = leading_nuls(data)
-            if HOLE_BYTES <= nuls < len(data):
-                return lower + nuls
-            if end - lower >= MAX_BYTES:
-                return end
-            missing -= found
-            upper, block = lower, min(block * 2, MOST_BLOCK)
-        return 0
+        if last.row_starts is None:
+            start = _line_start(fs, handle, end, last.rows, max_bytes)
+        else:
+            start = _row_start(fs, handle, end, last.rows, last.row_starts)
+        return start, read_fully(fs, handle, min(start, last.head_bytes), 0)
     finally:
         fs.close(handle)
+
+
+def _line_start(fs: FileSystem, handle: int, end: int, lines: int, max_bytes: int) -> int:
+    missing = lines + 1
+    earliest = None
+    upper, block = end, FIRST_BLOCK
+    while upper > 0:
+        lower = max(0, upper - block)
+        data = read_fully(fs, handle, upper - lower, lower)
+        found = data.count(b"\n")
+        if found >= missing:
+            return lower + _nth_from_end(data, missing) + 1
+        if found and (first := lower + data.index(b"\n") + 1) < end:
+            earliest = first
+        if earliest is not None and end - lower >= max_bytes:
+            return earliest
+        nuls = leading_nuls(data)
+        if HOLE_BYTES <= nuls < len(data):
+            return lower + nuls
+        if end - lower >= MAX_BYTES:
+            return end
+        missing -= found
+        upper, block = lower, min(block * 2, MOST_BLOCK)
+    return 0
+
+
+def _row_start(
+    fs: FileSystem, handle: int, end: int, count: int, row_starts: Callable[[bytes, int], Sequence[int]]
+) -> int:
+    """Where about `count` rows begin: the last few tell how long a row is, so only two places are looked at."""
+    lower, block, data = end, FIRST_BLOCK, b""
+    starts: Sequence[int] = ()
+    while len(starts) < min(count, FEW_ROWS) and lower > 0 and end - lower < MAX_BYTES:
+        upper, lower = lower, max(0, lower - block)
+        data = read_fully(fs, handle, upper - lower, lower) + data
+        starts = row_starts(data, lower)
+        block = min(block * 2, MOST_BLOCK)
+    if len(starts) >= count:
+        return starts[-count]
+    if not lower:
+        return 0
+    if not starts:
+        return end
+    guess = max(end - (end - starts[0]) * count // len(starts), end - MAX_BYTES)
+    if guess <= 0:
+        return 0
+    block = FIRST_BLOCK
+    while guess + block < starts[0]:
+        found = row_starts(read_fully(fs, handle, block, guess), guess)
+        if found:
+            return found[0]
+        block = min(block * 2, MAX_BYTES)
+    return starts[0]
 
 
 def _nth_from_end(data: bytes, count: int) -> int:
@@ -93,6 +150,7 @@ def _nth_from_end(data: bytes, count: int) -> int:
 __all__ = [
     "ONE_SHOT",
     "Chunk",
+    "LastRows",
     "Reset",
     "ResetReason",
     "Tail",

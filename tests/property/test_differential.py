@@ -104,7 +104,7 @@ def equal_however_it_arrives(path: Path, monkeypatch) -> None:
     clock = FakeClock()
     feeds = []
 
-    def replayed(path, _last_lines):
+    def replayed(path, _last):
         feeds.append(ReplayFeed(path, 1.0, clock, ReplayOptions(warm_start=0.3)))
         return feeds[-1]
 
@@ -145,7 +145,7 @@ def test_the_preview_is_shown_until_history_has_caught_up(tmp_path, monkeypatch)
     path.write_text("".join(f'{{"step": {step}, "loss": {step / 7}}}\n' for step in range(1, 50_001)))
     session = Session(
         [Found(str(path), name_of(str(path)), path.stat().st_size)],
-        lambda path, last_lines: DirectFeed(path, last_lines=last_lines),
+        lambda path, last: DirectFeed(path, last=last),
         FakeClock(),
     )
     run = session.runs[0]

@@ -123,7 +123,7 @@ async def test_batches_of_the_explorer_are_shown_at_the_trainers_step_by_time(tm
     write_sqlite(job / "buffer" / "explorer_output.db", range(1, 91)).close()
     clock = FakeClock()
     found = discover([str(job)]).found
-    session = Session(found, lambda path, last: DirectFeed(path, clock=clock, last_lines=last), clock)
+    session = Session(found, lambda path, last: DirectFeed(path, clock=clock, last=last), clock)
     session.drain()
     app = RltopApp(session, UiOptions(themes_folder=NO_THEMES), clock=clock)
     async with app.run_test(size=(100, 30)) as pilot:

@@ -107,7 +107,7 @@ async def test_a_single_run_is_shown_at_once(tmp_path: Path) -> None:
 def folder_app(folder: Path) -> RltopApp:
     clock = FakeClock()
     runs = discover([str(folder)]).found
-    return app_of(Session(runs, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock))
+    return app_of(Session(runs, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock))
 
 
 async def test_a_metric_of_another_stream_is_shown_on_its_own_steps(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ class _Growing:
         self._looked: list[Found] | None = None
         self.session = Session(
             discover([str(folder)]).found,
-            lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines),
+            lambda path, lines: DirectFeed(path, clock=clock, last=lines),
             clock,
         )
         self.session.look_again = self._take
@@ -193,7 +193,7 @@ async def test_the_run_on_the_screen_stays_when_a_stream_joins_it_and_when_other
 async def test_every_page_can_be_opened_while_there_is_no_file_yet(tmp_path: Path) -> None:
     clock = FakeClock()
     found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
-    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock)
+    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     app = app_of(session)
     for size in ((40, 12), (80, 24), (200, 60)):
         async with app.run_test(size=size) as pilot:
@@ -230,7 +230,7 @@ async def test_what_cannot_be_read_is_named_on_every_page(tmp_path: Path) -> Non
 async def test_of_several_runs_that_come_where_one_waited_a_list_is_shown(tmp_path: Path) -> None:
     clock = FakeClock()
     found = [awaited([str(tmp_path)], discover([str(tmp_path)]))]
-    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock)
+    session = Session(found, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     app = app_of(session)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()

@@ -9,7 +9,9 @@ Source: tensorflow/core/lib/io/record_writer.h.
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
@@ -57,6 +59,73 @@ def record_length(header: bytes) -> int | None:
     if length >= _MAX_LENGTH or masked_crc32c(header[:8]) != crc:
         return None
     return int(length)
+
+
+_SIGN = re.compile(rb"(?s)(?=(?!\0{4}).{4}\0{4})")
+"""Where a length below 2^32 may stand."""
+_WALL_TIME, _STEP, _SUMMARY = 0x09, 0x10, 0x2A
+_STEP_AT = 9
+"""An event begins with its wall time; the step follows, unless it is 0, and then what the event holds."""
+_CONTINUES = 0x80
+
+
+def row_starts(data: bytes, offset: int) -> Sequence[int]:
+    """Where the step of the events changes.
+
+    The first record is found by the checksum of its length; from there on records follow
+    each other, as they do for whoever decodes them.
+
+    Args:
+        data: a piece of a file, cut anywhere.
+        offset: where it stands in the file.
+
+    Returns:
+        Offsets in the file of the first events of a step, in order; the first step in `data` may have begun before.
+    """
+    found: list[int] = []
+    pos: int | None = _next_record(data, 0)
+    step: bytes | None = None
+    lengths: dict[bytes, int | None] = {}
+    while pos is not None and len(data) - pos >= HEADER_BYTES:
+        header = data[pos : pos + HEADER_BYTES]
+        if header not in lengths:
+            lengths[header] = record_length(header)
+        length = lengths[header]
+        if length is None:
+            pos = _next_record(data, pos) if header == _ZERO_HEADER else None
+            continue
+        end = pos + FRAME_BYTES + length
+        if end > len(data):
+            break
+        now = _step_field(data, pos + HEADER_BYTES, end)
+        if now is not None and now != step:
+            if step is not None:
+                found.append(offset + pos)
+            step = now
+        pos = end
+    return found
+
+
+def _next_record(data: bytes, pos: int) -> int | None:
+    """Where the next record begins at `pos` or behind it; None where there is none."""
+    for sign in _SIGN.finditer(data, pos):
+        at = sign.start()
+        if len(data) - at >= HEADER_BYTES and record_length(data[at : at + HEADER_BYTES]) is not None:
+            return at
+    return None
+
+
+def _step_field(data: bytes, pos: int, end: int) -> bytes | None:
+    """The bytes that hold the step of an event with a summary; None for anything else."""
+    if end - pos <= _STEP_AT or data[pos] != _WALL_TIME:
+        return None
+    begin = stop = pos + _STEP_AT
+    if data[begin] == _STEP:
+        stop += 1
+        while stop < end and data[stop] & _CONTINUES:
+            stop += 1
+        stop += 1
+    return data[begin:stop] if stop < end and data[stop] == _SUMMARY else None
 
 
 class Reader(Protocol):

@@ -26,7 +26,7 @@ from rltop.formats.rows import (
     step_of,
     time_of,
 )
-from rltop.formats.wandb.framing import BlockLogFramer
+from rltop.formats.wandb.framing import MAGIC, BlockLogFramer
 from rltop.formats.wandb.run import RunInfo, read_config
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.keys import STEP_KEYS, is_bookkeeping_key
@@ -104,8 +104,6 @@ class ItemReader:
         return key, text
 
 
-MAGIC = b":W&B\xe1\xbe\x00"
-"""Name, magic number 0xBEE1 big-endian, version 0."""
 SYSTEM = "system/"
 
 _HISTORY, _CONFIG, _STATS, _RUN, _EXIT = 2, 5, 7, 17, 18
@@ -209,6 +207,14 @@ class WandbDecoder:
             except MalformedMessageError as error:
                 self._refuse(str(error), line)
         return records
+
+    def take_head(self, data: bytes) -> None:
+        """Learn the settings of the run, and which key has its steps; what follows stands later in the file."""
+        self.feed(data, 0, 0)
+        self._framer.reset()
+        self._held.clear()
+        self._samples.clear()
+        self._last_step = None
 
     def flush(self) -> list[Record]:
         """Nothing: rows are given out as they come."""

@@ -11,17 +11,78 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator, Sequence
 
 from rltop.formats.pending_bytes import Window
 from rltop.model import Counts
 
 BLOCK_BYTES = 32 * 1024
+MAGIC = b":W&B\xe1\xbe\x00"
+"""What a file begins with: name, magic number 0xBEE1 big-endian, version 0."""
+MAGIC_BYTES = len(MAGIC)
 MAX_RECORD_BYTES = 16 * 1024 * 1024
 """A longer record is passed over and counted."""
 
 _CHUNK = struct.Struct("<IHB")
 _CHUNK_BYTES = _CHUNK.size
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_NUMBER, _HISTORY = 0x08, 0x12
+"""The fields that a record of history begins with: its number, which may be missing, and the row."""
+_CONTINUES = 0x80
+
+
+def row_starts(data: bytes, offset: int) -> Sequence[int]:
+    """Where rows of history begin, with what was written between the row before and them.
+
+    Checksums are left to whoever decodes: only the heads of chunks are looked at.
+
+    Args:
+        data: a piece of a file, cut anywhere.
+        offset: where it stands in the file.
+
+    Returns:
+        Offsets in the file, in order; of the rows in `data` all but the first, before which more may belong to it.
+    """
+    found: list[int] = []
+    behind_row: int | None = None
+    is_row = False
+    for pos, end, kind in _chunks(data, offset):
+        if kind in (_FULL, _FIRST):
+            is_row = _is_history(data, pos + _CHUNK_BYTES, end)
+            if is_row and behind_row is not None:
+                found.append(offset + behind_row)
+        if is_row and kind in (_FULL, _LAST):
+            behind_row = end
+    return found
+
+
+def _chunks(data: bytes, offset: int) -> Iterator[tuple[int, int, int]]:
+    """Beginning, end and type of every whole chunk in `data`, from the first block that begins in it."""
+    pos, size = -offset % BLOCK_BYTES or (0 if offset else MAGIC_BYTES), len(data)
+    while size - pos >= _CHUNK_BYTES:
+        block_end = pos + BLOCK_BYTES - (offset + pos) % BLOCK_BYTES
+        if block_end - pos < _CHUNK_BYTES:
+            pos = block_end
+            continue
+        _, length, kind = _CHUNK.unpack_from(data, pos)
+        end = pos + _CHUNK_BYTES + length
+        if not _FULL <= kind <= _LAST or end > block_end:
+            pos = block_end
+            continue
+        if end > size:
+            return
+        yield pos, end, kind
+        pos = end
+
+
+def _is_history(data: bytes, pos: int, end: int) -> bool:
+    """Does the record that begins at `pos` hold a row of history?"""
+    if pos < end and data[pos] == _NUMBER:
+        pos += 1
+        while pos < end and data[pos] & _CONTINUES:
+            pos += 1
+        pos += 1
+    return pos < end and data[pos] == _HISTORY
 
 
 class BlockLogFramer:

@@ -34,9 +34,7 @@ class Awaiting:
         self.clock = FakeClock()
         found = [awaited(paths, discover(paths))]
         self.scanner = Rescanner(paths, found, self.clock, lambda: None)
-        self.session = Session(
-            found, lambda path, lines: DirectFeed(path, clock=self.clock, last_lines=lines), self.clock
-        )
+        self.session = Session(found, lambda path, lines: DirectFeed(path, clock=self.clock, last=lines), self.clock)
         self.session.look_again = self.scanner.take
 
     def look(self) -> None:

@@ -26,7 +26,7 @@ def header(path: Path, rows: list[dict[str, float]]) -> HeaderView:
     clock = FakeClock(BEGUN_S)
     session = Session(
         [Found(str(path), name_of(str(path)))],
-        lambda each, lines: DirectFeed(each, clock=clock, last_lines=lines),
+        lambda each, lines: DirectFeed(each, clock=clock, last=lines),
         clock,
         IngestOptions(total_steps=TOTAL),
     )

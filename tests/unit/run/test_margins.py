@@ -40,9 +40,7 @@ def pairs(count: int = 120, sign: float = 1.0) -> Rows:
 
 def read(path: Path) -> Run:
     clock = FakeClock()
-    session = Session(
-        discover([str(path)]).found, lambda each, lines: DirectFeed(each, clock=clock, last_lines=lines), clock
-    )
+    session = Session(discover([str(path)]).found, lambda each, lines: DirectFeed(each, clock=clock, last=lines), clock)
     session.drain()
     return session.runs[0]
 

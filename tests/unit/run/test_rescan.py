@@ -33,9 +33,7 @@ class Follower:
         found = discover([str(folder)]).found
         self.rang = 0
         self.scanner = Rescanner([str(folder)], found, self.clock, self._ring)
-        self.session = Session(
-            found, lambda path, lines: DirectFeed(path, clock=self.clock, last_lines=lines), self.clock
-        )
+        self.session = Session(found, lambda path, lines: DirectFeed(path, clock=self.clock, last=lines), self.clock)
         self.session.look_again = self.scanner.take
         self.read()
 
@@ -237,7 +235,7 @@ def test_a_first_look_that_takes_long_says_how_far_it_is_and_goes_on(tmp_path, m
     found = [still_looking([str(tmp_path)], look.so_far)]
     has_news = threading.Event()
     scanner = Rescanner([str(tmp_path)], found, SystemClock(), has_news.set, first=look)
-    session = Session(found, lambda path, lines: DirectFeed(path, last_lines=lines), SystemClock())
+    session = Session(found, lambda path, lines: DirectFeed(path, last=lines), SystemClock())
     session.look_again = scanner.take
     slowly.let_through(3, look)
     scanner.start()
@@ -283,7 +281,7 @@ def test_a_slow_look_at_a_file_that_is_not_there_goes_on_until_it_is(tmp_path, m
     has_news = threading.Event()
     found = [still_looking([str(path)], look.so_far)]
     scanner = Rescanner([str(path)], found, SystemClock(), has_news.set, first=look)
-    session = Session(found, lambda path, lines: DirectFeed(path, last_lines=lines), SystemClock())
+    session = Session(found, lambda path, lines: DirectFeed(path, last=lines), SystemClock())
     session.look_again = scanner.take
     scanner.start()
     for _ in range(200):

@@ -31,7 +31,7 @@ ROW = json.dumps({"step": 1, "loss": 0.5, "reward": 0.25, "kl": 0.1}).encode() +
 def opened(path: Path) -> Session:
     clock = SystemClock()
     found = Found(str(path), path.name, path.stat().st_size if path.is_file() else 0)
-    return Session([found], lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock, IngestOptions())
+    return Session([found], lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock, IngestOptions())
 
 
 def longest_slice_s(session: Session, most: int) -> float:

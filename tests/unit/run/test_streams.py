@@ -113,7 +113,7 @@ def read(folder, feed=DirectFeed, order=None):
     if order is not None:
         runs = [order(run) for run in runs]
     clock = FakeClock()
-    session = Session(runs, lambda path, lines: feed(path, clock=clock, last_lines=lines), clock)
+    session = Session(runs, lambda path, lines: feed(path, clock=clock, last=lines), clock)
     session.drain()
     (run,) = session.runs
     return run
@@ -165,7 +165,7 @@ def test_a_rank_that_stopped_writing_long_ago_does_not_hold_up_the_others(tmp_pa
     gone.rename(folder / "worker_logs/EnvGroup/rank_7")
     runs = discover([str(folder)]).found
     clock = FakeClock()
-    session = Session(runs, lambda path, lines: DirectFeed(path, clock=clock, last_lines=lines), clock)
+    session = Session(runs, lambda path, lines: DirectFeed(path, clock=clock, last=lines), clock)
     while session.step(1_000.0):
         pass
     assert session.runs[0].ranks.last_step == 37

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rltop.sources.events import ONCE, Chunk, Reset, ResetReason, TailState
 from rltop.sources.feed import DirectFeed, EventQueue
+from rltop.sources.tail import LastRows
 
 
 @given(st.lists(st.one_of(st.binary(min_size=1, max_size=30), st.none())), st.lists(st.integers(1, 20)))
@@ -78,12 +79,12 @@ def test_direct_feed_ends_although_there_are_holes(tmp_path: Path) -> None:
 
 def test_direct_feed_of_the_last_lines(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a\nbb\nccc\n")
-    feed = DirectFeed(tmp_path / "f", last_lines=2)
+    feed = DirectFeed(tmp_path / "f", last=LastRows(2))
     assert (feed.start, drain(feed)) == (2, b"bb\nccc\n")
 
 
 def test_direct_feed_without_a_file(tmp_path: Path) -> None:
-    feed = DirectFeed(tmp_path / "no", last_lines=2)
+    feed = DirectFeed(tmp_path / "no", last=LastRows(2))
     assert drain(feed) == b""
     assert feed.status.state is TailState.WAITING
 

@@ -12,6 +12,7 @@ from fake_filesystem import FakeFileSystem, os_error
 
 from rltop.sources.events import Chunk, Reset, TailOptions, TailState
 from rltop.sources.reader import Reader, ReaderOptions, ThreadedFeed
+from rltop.sources.tail import LastRows
 
 TABLE = """\
 1 0 0:1 / / rw - ext4 /dev/vda rw
@@ -114,13 +115,13 @@ def test_a_file_that_is_not_looked_at_yet_is_not_exhausted(fs: GatedFileSystem, 
 
 def test_the_last_lines_first(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     fs.write("/run/a", b"one\ntwo\nthree\n")
-    feed = make().follow("/run/a", last_lines=2)
+    feed = make().follow("/run/a", last=LastRows(2))
     assert take_all(feed, 10) == b"two\nthree\n"
     assert feed.start == 4
 
 
 def test_the_last_lines_of_a_file_that_comes_later(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
-    feed = make().follow("/run/a", last_lines=2)
+    feed = make().follow("/run/a", last=LastRows(2))
     until(lambda: feed.is_exhausted)
     fs.write("/run/a", b"one\n")
     assert take_all(feed, 4) == b"one\n"
@@ -130,7 +131,7 @@ def test_the_last_lines_of_a_file_that_comes_later(fs: GatedFileSystem, make: Ca
 def test_the_last_lines_are_sought_again_after_an_error(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     fs.write("/dead/a", b"one\ntwo\n")
     fs.errors = [os_error(errno.EIO)]
-    feed = make().follow("/dead/a", last_lines=1)
+    feed = make().follow("/dead/a", last=LastRows(1))
     assert take_all(feed, 4) == b"two\n"
 
 

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from rltop.sources import tail
 from rltop.sources.file import LocalFileSystem
-from rltop.sources.tail import find_tail_start
+from rltop.sources.tail import LastRows
+from rltop.sources.tail import find_tail_start as find_tail
+
+
+def find_tail_start(fs: LocalFileSystem, path: str, lines: int, max_bytes: int = tail.MAX_BYTES) -> int:
+    return find_tail(fs, path, LastRows(lines), max_bytes)[0]
 
 
 def expected(data: bytes, lines: int) -> int:
