@@ -261,6 +261,10 @@ class WandbDecoder:
         number = _step_in(cells.pop(_ROW_NUMBER, None))
         if number is None:
             number = _outer_step(payload, start, stop)
+        # Also of a row that waits for its step: a sample is of the time before the row that it stands before.
+        for key, (total, count) in self._samples.items():
+            cells[SYSTEM + key] = total / count
+        self._samples.clear()
         return _Row(cells, number, position)
 
     def _take_texts(self, items: Iterable[tuple[str, bytes]], cells: Row) -> None:
@@ -347,9 +351,6 @@ class WandbDecoder:
         cells = row.cells
         time_s = time_of(cells.pop(_ROW_TIME, None))
         self._last_step = step
-        for key, (total, count) in self._samples.items():
-            cells[SYSTEM + key] = total / count
-        self._samples.clear()
         records.append(self._builder.of_cells(step, time_s, self._in_order(cells), row.position, self.run.total_steps))
         self.envelope = "flat"
 

@@ -148,3 +148,27 @@ def test_rows_that_are_numbered_are_counted_and_so_is_a_step_that_cannot_be_one(
 def test_a_step_that_stays_0_gives_way_to_that_of_the_writer() -> None:
     records, _ = decode("step,_step,loss\n" + "".join(f"0,{at},0.5\n" for at in range(6)))
     assert [record.step for record in records] == [0, 0, 0, 3, 4, 5]
+
+
+def test_rows_of_the_end_have_the_names_of_the_head():
+    decoder = CsvDecoder(may_count_rows=False)
+    decoder.take_head(b"step,note,loss\n1,a,0.5\n2,b,0.4\n3,c")
+    # A line that stands inside quotes is no row, although the quotes in it are even and the cells enough.
+    tail = b'said ""yes"", and no\n9,""loud"" talk\nthe end",0.25\n100,d,0.1\n101,"two\nlines",0.2\n'
+    records = decoder.feed(tail, 5_000, 0)
+    assert [(record.step, row(record)) for record in records] == [(100, {"loss": 0.1}), (101, {"loss": 0.2})]
+
+
+def test_a_table_without_steps_has_no_rows_that_can_be_read_from_its_end():
+    decoder = CsvDecoder(may_count_rows=False)
+    decoder.take_head(b"loss,lr\n0.5,1\n")
+    assert decoder.feed(b"0.4,1\n0.3,1\n", 5_000, 0) == []
+
+
+def test_a_file_that_begins_anew_has_its_own_names():
+    decoder = CsvDecoder(may_count_rows=False)
+    decoder.take_head(b"step,loss\n1,0.5\n")
+    (last,) = decoder.feed(b"9,0.1\n", 5_000, 0)
+    decoder.reset()
+    (first,) = decoder.feed(b"step,reward\n1,2.5\n", 0, 1)
+    assert (last.step, row(last), first.step, row(first)) == (9, {"loss": 0.1}, 1, {"reward": 2.5})

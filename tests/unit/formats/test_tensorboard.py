@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recorded import REASON, runs_root
 
 from rltop.formats.tensorboard.decoder import TensorBoardDecoder
-from rltop.formats.tensorboard.framing import MAX_RECORD_BYTES, masked_crc32c
+from rltop.formats.tensorboard.framing import MAX_RECORD_BYTES, masked_crc32c, row_starts
 from rltop.model import NonFinite
 from rltop.store.stream import Stream
 
@@ -356,3 +356,27 @@ def test_a_trl_run_says_the_same_in_both_formats(name):
                 assert found == pytest.approx(wanted, rel=1e-6, abs=1e-38, nan_ok=True), (line["step"], key)
                 compared += 1
     assert compared > 3000
+
+
+def test_a_row_begins_where_the_step_changes():
+    steps = [scalar_events(*((step, tag, 1.0) for tag in ("a", "b", "c"))) for step in (0, 1, 300, 70_000)]
+    picture = frame(span(4, bytes(5_000)))
+    data = frame(version_event()) + steps[0] + picture + b"".join(steps[1:])
+    starts = [data.index(step) for step in steps[1:]]
+    assert row_starts(data, 0) == starts
+    for cut in range(0, starts[0] + 1, 7):
+        assert row_starts(data[cut:], cut) in (starts, starts[1:])
+    # A torn end and zeros that are not written yet begin no row.
+    torn = scalar_events((80_000, "a", 1.0))
+    assert row_starts(data + torn[:-1], 0) == starts
+    assert row_starts(data + bytes(100) + torn, 0) == [*starts, len(data) + 100]
+    assert row_starts(data + bytes(100), 0) == starts
+
+
+def test_no_row_begins_behind_damage_at_which_reading_stops():
+    good = scalar_events((1, "a", 1.0), (2, "a", 1.0))
+    data = good + b"damage" * 10 + scalar_events((3, "a", 1.0), (4, "a", 1.0))
+    assert row_starts(data, 0) == [len(good) // 2]
+    records, decoder = decode(data)
+    assert [record.step for record in records] == [1, 2]
+    assert decoder.stopped

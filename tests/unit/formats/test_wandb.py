@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recorded import REASON, runs_root
 
 from rltop.formats.wandb.decoder import WandbDecoder
-from rltop.formats.wandb.framing import MAX_RECORD_BYTES
+from rltop.formats.wandb.framing import MAX_RECORD_BYTES, row_starts
 from rltop.model import NonFinite
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "wandb"
@@ -361,3 +361,48 @@ def test_timings_that_repeat_at_step_0_leave_the_trainers_step_alone():
     rows = [{"_step": at, "train/global_step": 0, "profiling/x": 1.0} for at in range(8)]
     records, _ = rows_of(*rows, {"_step": 8, "train/global_step": 1, "train/loss": 0.5})
     assert [record.step for record in records] == [0] * 8 + [1]
+
+
+def test_rows_begin_with_the_samples_before_them():
+    first, second, sample, third = history({"a": 1}), history({"a": 2}), stats(gpu=1.0), history({"a": 3})
+    data = block_log(run_record({}), first, second, sample, third, sample)
+    starts = [data.index(second) - 7, data.index(sample) - 7]
+    assert row_starts(data, 0) == starts
+    # A piece that begins inside a block says nothing of that block.
+    assert row_starts(data[9:], 9) == []
+
+
+def test_rows_are_found_behind_a_damaged_block_and_across_blocks():
+    rows = [history({"a": number, "long": "x" * 9_000}) for number in range(20)]
+    data = bytearray(block_log(*rows))
+    whole = row_starts(bytes(data), 0)
+    assert len(whole) == 19
+    data[BLOCK : BLOCK + 3_000] = b"?" * 3_000
+    found = row_starts(bytes(data), 0)
+    assert found == [at for at in whole if at < BLOCK or at >= 2 * BLOCK]
+    assert row_starts(bytes(data[5_000:]), 5_000) == [at for at in found if at >= 2 * BLOCK][1:]
+
+
+def test_rows_of_the_end_have_the_settings_and_the_steps_of_the_head():
+    settings_of_run = {"max_steps": 90, "num_generations": 8}
+    rows = [history({"train/global_step": 10 * n, "loss": n}, num=n) for n in range(5)]
+    evaluation = history({"eval/loss": 1.0}, num=5)
+    head, whole = (
+        block_log(run_record(settings_of_run), *rows),
+        block_log(run_record(settings_of_run), *rows, evaluation),
+    )
+    decoder = WandbDecoder()
+    decoder.take_head(head[:-1])
+    start = whole.index(rows[4]) - 7
+    records = decoder.feed(whole[start:], start, 0)
+    assert [(record.step, record.total_steps) for record in records] == [(40, 90), (40, 90)]
+    assert decoder.group_size == 8
+    # What stands before the first step is of a step that nobody knows here.
+    decoder.take_head(head)
+    assert decoder.feed(whole[whole.index(evaluation) - 7 :], whole.index(evaluation) - 7, 0) == []
+
+
+def test_samples_before_a_row_that_waits_for_its_step_are_of_that_row():
+    rows = [history({"loss": n}, num=n) for n in range(3)]
+    records, _ = decode(block_log(rows[0], rows[1], stats(gpu=5.0), rows[2]))
+    assert [cells(record).get("system/gpu") for record in records] == [None, None, 5.0]

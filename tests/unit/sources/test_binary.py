@@ -34,3 +34,11 @@ def test_every_byte_of_a_binary_file_is_given_out(tmp_path, name, data):
         got += b"".join(chunk.data for chunk in feed.take(1 << 20) if isinstance(chunk, Chunk))
     assert got == data + bytes(10)
     assert feed.status.nul_bytes == 0
+
+
+def test_the_end_of_a_binary_file_of_any_name_keeps_its_nul_bytes(tmp_path):
+    path = tmp_path / "renamed.bin"
+    path.write_bytes(EVENTS + bytes(100))
+    feed = DirectFeed(path, start=len(EVENTS))
+    got = b"".join(chunk.data for _ in range(5) for chunk in feed.take(1 << 20) if isinstance(chunk, Chunk))
+    assert (got, feed.status.nul_bytes) == (bytes(100), 0)

@@ -83,6 +83,13 @@ def test_direct_feed_of_the_last_lines(tmp_path: Path) -> None:
     assert (feed.start, drain(feed)) == (2, b"bb\nccc\n")
 
 
+def test_direct_feed_gives_the_head_first(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\nbb\nccc\n")
+    feed = DirectFeed(tmp_path / "f", last=LastRows(1, head_bytes=3))
+    assert feed.take(100) == [Chunk(b"a\nb", 0, 0, is_head=True)]
+    assert feed.take(100) == [Chunk(b"ccc\n", 5, 0)]
+
+
 def test_direct_feed_without_a_file(tmp_path: Path) -> None:
     feed = DirectFeed(tmp_path / "no", last=LastRows(2))
     assert drain(feed) == b""

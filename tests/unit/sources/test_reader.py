@@ -120,6 +120,20 @@ def test_the_last_lines_first(fs: GatedFileSystem, make: Callable[..., Reader]) 
     assert feed.start == 4
 
 
+def test_the_head_comes_before_the_last_lines(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
+    fs.write("/run/a", b"names\n1\n2\n3\n")
+    feed = make().follow("/run/a", last=LastRows(1, head_bytes=6))
+    events: list[Chunk | Reset] = []
+
+    def has_all() -> bool:
+        # A head comes in one piece, however little is asked for.
+        events.extend(feed.take(2))
+        return sum(len(event.data) for event in events if isinstance(event, Chunk)) == 8
+
+    until(has_all)
+    assert events == [Chunk(b"names\n", 0, 0, is_head=True), Chunk(b"3\n", 10, 0)]
+
+
 def test_the_last_lines_of_a_file_that_comes_later(fs: GatedFileSystem, make: Callable[..., Reader]) -> None:
     feed = make().follow("/run/a", last=LastRows(2))
     until(lambda: feed.is_exhausted)

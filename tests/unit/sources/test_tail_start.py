@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from pathlib import Path
 
 import pytest
@@ -78,3 +80,58 @@ def test_a_hole_at_the_end_is_not_read_to_its_beginning(tmp_path: Path) -> None:
         file.write(b"row\n")
         file.truncate(1 << 40)
     assert find_tail_start(LocalFileSystem(), str(path), 32) == 1 << 40
+
+
+SIZED = 8
+"""Bytes that the rows below begin with: a sign and their length."""
+
+
+def sized_rows(rng: random.Random, count: int, longest: int) -> tuple[bytes, list[int]]:
+    """Rows that say how long they are, and where each begins."""
+    rows = [
+        b"<row" + len(body).to_bytes(4, "little") + body
+        for body in (bytes(rng.randint(0, longest)) for _ in range(count))
+    ]
+    return b"".join(rows), list(itertools.accumulate((len(row) for row in rows[:-1]), initial=0)) if rows else []
+
+
+def sized_starts(data: bytes, offset: int) -> list[int]:
+    """Where such rows begin in a piece of them; the last one in it may be cut off."""
+    found, at = [], data.find(b"<row")
+    while 0 <= at < len(data):
+        found.append(offset + at)
+        at += SIZED + int.from_bytes(data[at + 4 : at + SIZED], "little")
+    return found
+
+
+@given(st.integers(0, 2**32), st.integers(0, 80), st.integers(1, 90), st.integers(16, 3_000), st.integers(0, 300))
+def test_rows_that_are_no_lines(seed: int, count: int, wanted: int, block: int, head_bytes: int) -> None:
+    data, starts = sized_rows(random.Random(seed), count, 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tail, "FIRST_BLOCK", block)
+        start, head = find_tail(Memory(data), "f", LastRows(wanted, sized_starts, head_bytes))
+    assert start in {*starts, 0}
+    assert head == data[: min(start, head_bytes)]
+    least = min(wanted, tail.FEW_ROWS, count)
+    assert sum(at >= start for at in starts) >= least
+    if block >= len(data):
+        assert start == (starts[-wanted] if wanted <= count else 0)
+
+
+def test_rows_of_even_length_are_found_in_two_looks() -> None:
+    row = b"<row" + (92).to_bytes(4, "little") + bytes(92)
+    data = row * 100_000
+    looked: list[tuple[int, int]] = []
+
+    def starts(piece: bytes, offset: int) -> list[int]:
+        looked.append((offset, len(piece)))
+        return sized_starts(piece, offset)
+
+    start, _ = find_tail(Memory(data), "f", LastRows(50_000, starts))
+    assert start == len(data) - 50_000 * len(row)
+    assert looked == [(len(data) - tail.FIRST_BLOCK, tail.FIRST_BLOCK), (start, tail.FIRST_BLOCK)]
+
+
+def test_where_no_row_begins_the_end_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail, "MAX_BYTES", 2_000_000)
+    assert find_tail(Memory(bytes(9_000_000)), "f", LastRows(4, sized_starts)) == (9_000_000, b"")
