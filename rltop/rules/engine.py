@@ -32,12 +32,119 @@ _HELD_CHECKPOINTS = 64
 _TWO_WRITERS = "two writers in one file: steps go back and forth every few rows; give each writer its own file"
 
 
-class Engine:
-    """The rules at work on one run.
+class Selection:
+    """Which rules apply to a run, and with which thresholds.
 
     Attributes:
         identity: what the stream turned out to be.
         profiles: whose thresholds hold, and why.
+    """
+
+    def __init__(self, identity: Identity, options: EngineOptions) -> None:
+        """Choose the profiles.
+
+        Args:
+            identity: what the stream turned out to be.
+            options: what the user says about rules.
+        """
+        self.identity, self._options = identity, options
+        self.profiles = profiles.active(identity, options.profiles)
+        self._names = [profile.name for profile in self.profiles]
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt: what the user says, else what the stream does."""
+        return self._options.group_size or self.identity.group_size
+
+    def is_enabled(self, rule: str) -> bool:
+        """Is the rule with this id not switched off?"""
+        return self._options.is_enabled(rule, self._names)
+
+    def thresholds(self, rule: str) -> dict[str, float]:
+        """The thresholds of the rule with this id, by name."""
+        return self._options.thresholds(rule, self._names)
+
+    def applies(self, spec: RuleSpec) -> bool:
+        """Does a rule apply to the algorithm, and is it enabled?"""
+        return spec.applies(self.identity.algorithm, self.identity.traits) and self.is_enabled(spec.id)
+
+    def logs(self, spec: RuleSpec) -> bool:
+        """Does the stream log what a rule is about?"""
+        return spec.runs_always or any(name in self.identity.signals for name in spec.metrics)
+
+    def keeps(self, spec: RuleSpec, before: Selection) -> bool:
+        """Whether a rule goes on with its state: it applies, and its thresholds have not moved.
+
+        Args:
+            spec: the rule.
+            before: the selection under which it ran so far.
+        """
+        if not self.applies(spec) or not self.logs(spec):
+            return False
+        settings = self._options.settings
+        return before.profiles == self.profiles or settings(spec.id, before._names) == settings(spec.id, self._names)
+
+
+class _Announcer:
+    """Says once which profiles' thresholds apply, and which guesses were given up: neither changes silently."""
+
+    def __init__(self) -> None:
+        self.has_told, self._dropped = False, 0
+
+    def is_due(self, rules: Selection) -> bool:
+        """Is there something that has not been told?"""
+        return not self.has_told or len(rules.identity.refused) > self._dropped
+
+    def tell(self, observation: Observation, rules: Selection) -> list[Event]:
+        """The facts that have not been told.
+
+        Args:
+            observation: the row at which they are told.
+            rules: which of them apply.
+        """
+        told: list[Event] = []
+        refused = rules.identity.refused
+        if not self.has_told and rules.is_enabled(profiles.RULE):
+            told += [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in rules.profiles]
+        if rules.is_enabled(facts.IMPOSSIBLE):
+            sentences = (facts.not_that(one.key, one.metric, one.value) for one in refused[self._dropped :])
+            told += [_fact(observation, facts.IMPOSSIBLE, sentence) for sentence in sentences]
+        self.has_told, self._dropped = True, len(refused)
+        return told
+
+    def clone(self) -> _Announcer:
+        """One that has told the profiles, and the guesses that this one has."""
+        twin = _Announcer()
+        twin.has_told, twin._dropped = True, self._dropped
+        return twin
+
+
+class _Checkpoints:
+    """Steps of which a checkpoint is known: what lies on disk, and what took the time to write one."""
+
+    def __init__(self, on_disk: tuple[int, ...] = (), logged: tuple[int, ...] = ()) -> None:
+        self.on_disk, self._logged = on_disk, logged
+
+    def note(self, observation: Observation) -> None:
+        """Take in a row."""
+        save = observation.values.get("time_save")
+        if save is not None and save > SAVE_SHARE * observation.values.get("time_step", 0.0):
+            self._logged = (*self._logged[1 - _HELD_CHECKPOINTS :], observation.step)
+
+    def before(self, step: int) -> int | None:
+        """The last one before a step; None where none is known."""
+        return max((saved for saved in (*self._logged, *self.on_disk) if saved < step), default=None)
+
+    def clone(self) -> _Checkpoints:
+        """An independent copy."""
+        return _Checkpoints(self.on_disk, self._logged)
+
+
+class Engine:
+    """The rules at work on one run.
+
+    Attributes:
+        rules: which of them apply, and with which thresholds.
         events: every transition so far, in the order of the file.
     """
 
@@ -48,50 +155,31 @@ class Engine:
             identity: what the stream turned out to be.
             options: what the user says about rules; None for nothing.
         """
-        self.identity = identity
-        self.options = options or EngineOptions()
+        self._options = options or EngineOptions()
+        self.rules = Selection(identity, self._options)
         self.events: list[Event] = []
-        self.profiles = profiles.active(identity, self.options.profiles)
-        self._has_told = not self.profiles
-        self._dropped_told = 0
+        self._announcer = _Announcer()
         self._muted: set[str] = set()
-        self._checkpoints: tuple[int, ...] = ()
-        self._saved: tuple[int, ...] = ()
+        self._checkpoints = _Checkpoints()
         self._incidents = Incidents()
-        self._context = RuleContext(identity.algorithm, identity.traits, self._group_size(identity))
+        self._context = RuleContext(identity.algorithm, identity.traits, self.rules.group_size)
         self._segment: int | None = None
         self._crossing = Crossing()
         self._states = self._all_fresh()
         self._select()
 
-    def _group_size(self, identity: Identity) -> int | None:
-        return self.options.group_size or identity.group_size
-
-    def _names(self) -> list[str]:
-        return [profile.name for profile in self.profiles]
-
-    def _applies(self, spec: RuleSpec) -> bool:
-        if not spec.applies(self.identity.algorithm, self.identity.traits):
-            return False
-        return self.options.is_enabled(spec.id, self._names())
-
     def _fresh(self, spec: RuleSpec) -> AlertState:
-        state = AlertState(spec, self.options.thresholds(spec.id, self._names()))
-        if self._checkpoints:
-            state.detector.take_checkpoints(self._checkpoints)
+        state = AlertState(spec, self.rules.thresholds(spec.id))
+        if self._checkpoints.on_disk:
+            state.detector.take_checkpoints(self._checkpoints.on_disk)
         return state
 
     def _all_fresh(self) -> list[AlertState]:
-        return [self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+        return [self._fresh(spec) for spec in registry.SPECS if self.rules.applies(spec)]
 
     def _select(self) -> None:
         """Leave out the rules whose metrics the stream does not log."""
-        signals = self.identity.signals
-        self._logged = [
-            state
-            for state in self._states
-            if state.spec.runs_always or any(name in signals for name in state.spec.metrics)
-        ]
+        self._logged = [state for state in self._states if self.rules.logs(state.spec)]
 
     def observe(self, observation: Observation) -> list[Event]:
         """Judge one closed step; returns the transitions that it caused, in order.
@@ -106,11 +194,10 @@ class Engine:
             if self._segment is not None:
                 happened = self.restart(observation)
             self._segment = observation.segment
-        if not self._has_told or len(self.identity.refused) > self._dropped_told:
-            happened += self._tell(observation)
+        happened += self._told(observation)
         context = self._context
         context.advance(observation)
-        self._note_save(observation)
+        self._checkpoints.note(observation)
         if context.phase.moves:
             happened += self._begin_anew()
         for state in self._logged:
@@ -121,8 +208,7 @@ class Engine:
 
     def _observe_late(self, observation: Observation) -> list[Event]:
         """Pass a row to the rules that take late ones; no other rule sees it."""
-        is_told = self._has_told and len(self.identity.refused) == self._dropped_told
-        happened = [] if is_told else self._tell(observation)
+        happened = self._told(observation)
         context = self._context.clone()
         context.observation, context.values = observation, observation.values
         for state in self._logged:
@@ -131,11 +217,10 @@ class Engine:
                 happened.append(self._note(event, state))
         return happened
 
-    def _note_save(self, observation: Observation) -> None:
-        """Remember the steps that took the time to write a checkpoint."""
-        save = observation.values.get("time_save")
-        if save is not None and save > SAVE_SHARE * observation.values.get("time_step", 0.0):
-            self._saved = (*self._saved[1 - _HELD_CHECKPOINTS :], observation.step)
+    def _told(self, observation: Observation) -> list[Event]:
+        told = self._announcer.tell(observation, self.rules) if self._announcer.is_due(self.rules) else []
+        self.events += told
+        return told
 
     def _begin_anew(self) -> list[Event]:
         """A new phase: baselines from before it no longer apply, and nothing is settled any more."""
@@ -144,33 +229,12 @@ class Engine:
             if state.is_settled:
                 happened.append(self._note(state.recover(self._context, "; a new phase began"), state))
             if state.spec.resets_on_phase:
-                state.begin_anew(self.options.thresholds(state.spec.id))
+                state.begin_anew(self.rules.thresholds(state.spec.id))
         return happened
-
-    def _tell(self, observation: Observation) -> list[Event]:
-        """Log once which profiles' thresholds apply, and which guesses were given up: neither changes silently."""
-        told: list[Event] = []
-        if not self._has_told and self.options.is_enabled(profiles.RULE, self._names()):
-            told += [_fact(observation, profiles.RULE, profiles.sentence(profile)) for profile in self.profiles]
-        self._has_told = True
-        new, self._dropped_told = self.identity.refused[self._dropped_told :], len(self.identity.refused)
-        if self.options.is_enabled(facts.IMPOSSIBLE, self._names()):
-            told += [
-                _fact(observation, facts.IMPOSSIBLE, facts.not_that(one.key, one.metric, one.value)) for one in new
-            ]
-        self.events += told
-        return told
-
-    def _subject(self, state: AlertState) -> tuple[str, str]:
-        """What the verdict of a rule is about: the metric, and the trainer's key."""
-        subject = state.detector.subject(state.finding) if state.finding is not QUIET else None
-        if subject is None:
-            return self.identity.subject(state.spec.metrics)
-        return self.identity.subject((subject.metric, *state.spec.metrics), subject.instance)
 
     def _note(self, event: Event, state: AlertState) -> Event:
         """Log a transition with its subject and its incident, and remember it for composite rules."""
-        metric, key = self._subject(state)
+        metric, key = _subject(state, self.rules.identity)
         if event.is_alarm:
             if not state.incident:
                 state.incident = self._incidents.join(state.spec.id, state.since_record, state.since_step)
@@ -196,7 +260,7 @@ class Engine:
         was_crossing = self._crossing.is_certain
         is_crossing = self._crossing.note(observation.step, self._context.record - 1)
         # Two writers are reported once.
-        if not (is_crossing and was_crossing) and self.options.is_enabled(RESTART_RULE, self._names()):
+        if not (is_crossing and was_crossing) and self.rules.is_enabled(RESTART_RULE):
             message = _TWO_WRITERS if is_crossing else _restart_message(self._context, observation)
             happened.append(_fact(observation, RESTART_RULE, message))
         ended = self._context.clone()
@@ -216,39 +280,27 @@ class Engine:
         self._context.restart()
         self._segment = observation.segment
         for name, state in kept.items():
-            state.begin_anew(self.options.thresholds(name, self._names()), keeps_level=True)
+            state.begin_anew(self.rules.thresholds(name), keeps_level=True)
         self._states = [kept.get(state.spec.id, state) for state in self._all_fresh()]
         self._select()
         return happened
 
     def identified(self, identity: Identity) -> list[Event]:
         """Apply what the stream turned out to be; rules that still apply keep their state."""
-        self.identity = identity
-        before, self.profiles = self.profiles, profiles.active(identity, self.options.profiles)
+        before, self.rules = self.rules, Selection(identity, self._options)
         context = self._context
         context.algorithm, context.traits = identity.algorithm, identity.traits
-        context.group_size = self._group_size(identity)
+        context.group_size = self.rules.group_size
         known = {state.spec.id: state for state in self._states}
-        kept = {name: state for name, state in known.items() if self._stays(state.spec, before)}
+        kept = {name: state for name, state in known.items() if self.rules.keeps(state.spec, before)}
         happened = [state.recover(context) for name, state in known.items() if state.is_firing and name not in kept]
-        self._has_told = self._has_told and before == self.profiles
+        self._announcer.has_told = self._announcer.has_told and before.profiles == self.rules.profiles
         self.events += happened
         for event in happened:
             context.forget(event)
-        self._states = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self._applies(spec)]
+        self._states = [kept.get(spec.id) or self._fresh(spec) for spec in registry.SPECS if self.rules.applies(spec)]
         self._select()
         return happened
-
-    def _stays(self, spec: RuleSpec, before: Sequence[profiles.ActiveProfile]) -> bool:
-        """Whether a rule goes on with its state: it applies, and its thresholds have not moved."""
-        if not self._applies(spec):
-            return False
-        if not spec.runs_always and not any(name in self.identity.signals for name in spec.metrics):
-            return False
-        if before == self.profiles:
-            return True
-        names = [profile.name for profile in before]
-        return self.options.settings(spec.id, names) == self.options.settings(spec.id, self._names())
 
     def mute(self, rule: str, is_muted: bool = True) -> None:
         """Take a rule's verdicts out of `verdicts`, or put them back.
@@ -277,9 +329,9 @@ class Engine:
 
     def take_checkpoints(self, steps: Sequence[int]) -> None:
         """Steps of which a checkpoint lies on disk; a collapse names the last one before it."""
-        self._checkpoints = tuple(steps)
+        self._checkpoints.on_disk = tuple(steps)
         for state in self._states:
-            state.detector.take_checkpoints(self._checkpoints)
+            state.detector.take_checkpoints(self._checkpoints.on_disk)
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -304,13 +356,9 @@ class Engine:
         return shown
 
     def _verdict(self, state: AlertState) -> Verdict:
-        found = verdict_of(state, *self._subject(state), self._context)
+        found = verdict_of(state, *_subject(state, self.rules.identity), self._context)
         found = found._replace(incident=self._incidents.get(state.incident))
-        return advise(found, self.checkpoint_before(state.since_step))
-
-    def checkpoint_before(self, step: int) -> int | None:
-        """The last checkpoint before a step that the log or the disk shows, or None."""
-        return max((saved for saved in (*self._saved, *self._checkpoints) if saved < step), default=None)
+        return advise(found, self._checkpoints.before(state.since_step))
 
     @property
     def active(self) -> Sequence[RuleSpec]:
@@ -326,17 +374,25 @@ class Engine:
     def clone(self) -> Engine:
         """An independent copy of the state; the event log of the copy begins empty."""
         twin = Engine.__new__(Engine)
-        twin.identity, twin.options, twin.events = self.identity, self.options, []
-        twin.profiles, twin._has_told, twin._dropped_told = self.profiles, True, self._dropped_told
-        twin._muted, twin._checkpoints = self._muted.copy(), self._checkpoints
+        twin.rules, twin._options, twin.events = self.rules, self._options, []
+        twin._announcer, twin._checkpoints = self._announcer.clone(), self._checkpoints.clone()
+        twin._muted = self._muted.copy()
         twin._context = self._context.clone()
-        twin._incidents, twin._saved = self._incidents.clone(), self._saved
+        twin._incidents = self._incidents.clone()
         twin._segment, twin._crossing = self._segment, self._crossing.clone()
         logged = set(map(id, self._logged))
         # A rule that is never asked never changes.
         twin._states = [state.clone() if id(state) in logged else state for state in self._states]
         twin._select()
         return twin
+
+
+def _subject(state: AlertState, identity: Identity) -> tuple[str, str]:
+    """What the verdict of a rule is about: the metric, and the trainer's key."""
+    subject = state.detector.subject(state.finding) if state.finding is not QUIET else None
+    if subject is None:
+        return identity.subject(state.spec.metrics)
+    return identity.subject((subject.metric, *state.spec.metrics), subject.instance)
 
 
 def _fact(observation: Observation, rule: str, message: str) -> Event:

@@ -87,7 +87,7 @@ class RuleRunner:
         if self._engine is None or self._observer is None:
             self._engine = self._new_engine(identity)
             self._observer = Observer(stream, identity)
-        elif len(stream.keys) != self._known_keys or identity is not self._engine.identity:
+        elif len(stream.keys) != self._known_keys or identity is not self._engine.rules.identity:
             self._observer.use(identity)
             self._engine.identified(identity)
             self._date_events(self._last_time_s)
@@ -131,7 +131,7 @@ class RuleRunner:
     @property
     def profiles(self) -> Sequence[ActiveProfile]:
         """Whose thresholds hold, and why."""
-        return () if self._engine is None else self._engine.profiles
+        return () if self._engine is None else self._engine.rules.profiles
 
     @property
     def events(self) -> Sequence[Event]:

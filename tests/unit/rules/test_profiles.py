@@ -81,7 +81,7 @@ def test_a_profile_that_new_keys_give_away_moves_only_the_rules_that_it_changes(
     for one in series(20, grad_norm=0.1, off_policy_kl=0.001):
         engine.observe(one)
     engine.identified(with_keys(first, MOE_KEYS))
-    assert [one.name for one in engine.profiles] == ["moe"]
+    assert [one.name for one in engine.rules.profiles] == ["moe"]
     told = engine.observe(observation(21, {"grad_norm": 0.1}))
     assert [event.rule for event in told if event.rule == "F5"] == ["F5"]
 
@@ -102,16 +102,16 @@ def home(folder: Path, text: str = "") -> dict[str, str]:
 
 
 def test_profiles_come_from_flag_and_file(tmp_path: Path) -> None:
-    health = load({"profile": "moe, gspo"}, home(tmp_path, "[profiles.moe.M1]\nwarn = 0.03\n")).ingest.health
+    health = load({"profile": "moe, gspo"}, home(tmp_path, "[profiles.moe.M1]\nwarn = 0.03\n")).ingest.rules
     assert health.profiles == ("moe", "gspo")
     assert health.thresholds("M1", ("moe",))["warn"] == 0.03
     assert not health.is_enabled("O6", ("moe", "gspo"))
-    assert load({}, home(tmp_path)).ingest.health.profiles is None
-    assert load({"profile": "none"}, home(tmp_path)).ingest.health.profiles == ()
+    assert load({}, home(tmp_path)).ingest.rules.profiles is None
+    assert load({"profile": "none"}, home(tmp_path)).ingest.rules.profiles == ()
 
 
 def test_a_rule_is_muted_for_one_profile_only(tmp_path: Path) -> None:
-    health = load({}, home(tmp_path, "[profiles.moe.M1]\nmute = true\n")).ingest.health
+    health = load({}, home(tmp_path, "[profiles.moe.M1]\nmute = true\n")).ingest.rules
     assert health.is_enabled("M1")
     assert not health.is_enabled("M1", ("moe",))
 
@@ -146,3 +146,12 @@ def test_what_the_settings_silence_is_the_users_own_and_not_the_profiles() -> No
     assert options.silenced(["moe"]) == {"M1"}
     assert options.silenced(["embodied"]) == {"O1"}
     assert EngineOptions().silenced(["embodied"]) == frozenset()
+
+
+def test_thresholds_of_a_profile_hold_after_a_new_phase_too() -> None:
+    slower = {"time_step": lambda r: 40.0 if r < 80 else 80.0, "total_tokens": lambda r: 1e6 if r < 80 else 2e6}
+    for limit, expected in ((1.3, ["P2"]), (9.0, [])):
+        options = EngineOptions(profiles=("moe",), by_profile={"moe": {"P2": {"info": limit}}})
+        engine = Engine(identity(names=["curriculum_level", *slower]), options)
+        run(engine, curriculum_level=lambda r: float(r >= 40), **slower)
+        assert [event.rule for event in engine.events if event.rule == "P2"][:1] == expected
