@@ -338,9 +338,9 @@ def _packed(tables: dict[str, bytes]) -> bytes:
 def anything(data: bytes) -> None:
     """Bytes of which nobody says what they are."""
     from rltop.formats.auto import AutoDecoder
-    from rltop.formats.jsonl import JsonlOptions
+    from rltop.formats.decoder import DecoderOptions
 
-    _same_in_pieces(lambda: AutoDecoder("x", JsonlOptions()), data, has_places=False)
+    _same_in_pieces(lambda: AutoDecoder("x", DecoderOptions()), data, has_places=False)
 
 
 PROMISES: dict[str, Callable[[bytes], None]] = {

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rltop.app.options import UiOptions
 from rltop.errors import ConfigError
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.resources import config_folder, folder, is_file, toml_files
 from rltop.rules.options import EngineOptions, check_profiles
 from rltop.run.options import IngestOptions
@@ -91,9 +91,9 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             use_watcher=values["watch"],
         ),
         ingest=IngestOptions(
-            jsonl=JsonlOptions(step_key=values["step_key"]),
+            decoder=DecoderOptions(step_key=values["step_key"]),
             store=StoreOptions(memory_bytes=values["memory_mb"] * _MEBIBYTE),
-            health=_health(found),
+            rules=_rule_options(found),
             total_steps=values["total_steps"],
             rollouts=values["rollouts"],
         ),
@@ -140,7 +140,7 @@ def _check_theme(found: Gathered, own: Path) -> None:
     )
 
 
-def _health(found: Gathered) -> EngineOptions:
+def _rule_options(found: Gathered) -> EngineOptions:
     """The rules' options; what the rules refuse is said with the file's name.
 
     Raises:

@@ -12,7 +12,8 @@ from typing import Any
 
 from rltop.catalog.dialect import Identity
 from rltop.catalog.ranges import NONE, Ranges
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import Counts, Event, EventState, Evidence, Label, Level, RunState, Unit, Verdict, VerdictState
 from rltop.rules.options import EngineOptions
 from rltop.run.memo import Memo
@@ -94,7 +95,7 @@ def run_of(data: bytes, name: str = "qwen2.5-7b-gsm8k", **settings: Any) -> Fake
     stream = Stream("", settings.pop("options", None))
     stream.total_steps = settings.pop("total_steps", None)
     rules = RuleRunner(EngineOptions())
-    pipeline = Pipeline(JsonlDecoder(JsonlOptions()), stream, rules)
+    pipeline = Pipeline(JsonlDecoder(DecoderOptions()), stream, rules)
     pipeline.take_bytes(data, 0, 0)
     pipeline.finish()
     counts = Counts()

@@ -128,7 +128,6 @@ class Dialect(Struct, eq=False):
         hidden: patterns that are bookkeeping (step copies, run totals), listed last.
         training_keys: patterns of keys that the optimiser's own row carries; a
             row that repeats them at a step already passed is a restart.
-        evaluation_keys: patterns of keys written by evaluation, which may come late.
         prefixes: (written, plain) beginnings by which the same keys appear in other
             sinks of the trainer: `train/loss` is `loss`, `eval/loss` is `eval_loss`.
         traits: what single keys say about the run.
@@ -147,7 +146,6 @@ class Dialect(Struct, eq=False):
     timing: TimingPlan | None = None
     hidden: tuple[str, ...] = ()
     training_keys: tuple[str, ...] = ()
-    evaluation_keys: tuple[str, ...] = ()
     prefixes: tuple[tuple[str, str], ...] = ()
     traits: tuple[TraitEvidence, ...] = ()
     group_size_keys: tuple[str, ...] = ()

@@ -119,7 +119,7 @@ def _text(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot, *
 
 def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snapshot | None) -> str:
     """The table of rules, or one rule, in general or as evaluated in a run."""
-    options = config.ingest.health
+    options = config.ingest.rules
     if arguments.json:
         from rltop.report.document import check_document
         from rltop.report.explain import profiles_of, rule_document
@@ -134,7 +134,7 @@ def _about_rules(arguments: Namespace, config: Config, spec: Any, snapshot: Snap
                 for name in ("verdicts", "events"):
                     about[name] = [each for each in judged[name] if each["rule"] == spec.id]
         return _json(about)
-    from rltop.report.check_text import explain_text, rules_text
+    from rltop.report.explain import explain_text, rules_text
 
     has_color, is_ascii, width = _has_color(config), _is_ascii(config), text_width(arguments.width)
     if spec is None:

@@ -76,10 +76,10 @@ def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock:
     options = config.ingest
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
-    decoder = kind.make(options.jsonl._replace(may_count_rows=False, is_hurried=True))
-    size = options.health.group_size
+    decoder = kind.make(options.decoder._replace(may_count_rows=False, is_hurried=True))
+    size = options.rules.group_size
     path = Label.of(found.path)
-    unread = Pipeline(JsonlDecoder(options.jsonl._replace(is_hurried=True)), Stream("", options.store), None, size)
+    unread = Pipeline(JsonlDecoder(options.decoder._replace(is_hurried=True)), Stream("", options.store), None, size)
     newest = DirectFeed(found.path, clock=clock, last=last)
     main = RunStream(
         path,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rltop.errors import DecodeError, SourceError, refusing
-from rltop.formats.decoder import Decoder, Envelope, HasGroupSize, Piecemeal, SpanSource
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import Decoder, DecoderOptions, Envelope, HasGroupSize, Piecemeal, SpanSource
 from rltop.formats.kinds import MAGIC_BYTES, Codec, Kind, codec_of, kind_of
 from rltop.model import Counts, Record, TimedSpan
 
@@ -25,7 +24,7 @@ class AutoDecoder:
         kind: what it turned out to be, or None so far.
     """
 
-    def __init__(self, name: str, options: JsonlOptions, layers: int = 0) -> None:
+    def __init__(self, name: str, options: DecoderOptions, layers: int = 0) -> None:
         """Nothing is known yet.
 
         Args:

@@ -1,13 +1,28 @@
-"""The protocol of all decoders."""
+"""The protocol of all decoders, and their options."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from rltop.model import Counts, Record, TimedSpan
 
 Envelope = Literal["", "flat", "nested"]
 """How rows are wrapped: `nested` is {"step": N, "data": {…}}, `flat` is one object; empty: no row yet."""
+
+
+class DecoderOptions(NamedTuple):
+    """How a file is decoded; every kind takes what concerns it.
+
+    Attributes:
+        step_key: the key that holds the step; empty: the documented list.
+        may_count_rows: a file whose rows have no step is numbered by row; off
+            where reading begins in the middle.
+        is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
+    """
+
+    step_key: str = ""
+    may_count_rows: bool = True
+    is_hurried: bool = False
 
 
 class Decoder(Protocol):

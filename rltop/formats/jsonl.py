@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Generator
-from typing import NamedTuple, NoReturn, cast
+from typing import NoReturn, cast
 
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.lines import LineFramer
 from rltop.formats.rows import RecordBuilder, Row, number_of, take_time, total_of, unwrapped
 from rltop.model import Counts, FilePosition, Record
@@ -216,21 +216,6 @@ _IMPLICIT_AFTER = 3
 """Rows without a step, in a row, before their number is taken for the step."""
 
 
-class JsonlOptions(NamedTuple):
-    """How rows are read.
-
-    Attributes:
-        step_key: the key that holds the step; empty: the documented list.
-        may_count_rows: a file whose rows have no step is numbered by row; off
-            where reading begins in the middle.
-        is_hurried: a few rows are read, and somebody waits for them: see `json_text`.
-    """
-
-    step_key: str = ""
-    may_count_rows: bool = True
-    is_hurried: bool = False
-
-
 class JsonlDecoder:
     """Rows of `{"step": N, "data": {…}}` or of flat objects."""
 
@@ -239,8 +224,8 @@ class JsonlDecoder:
     failure = ""
     stopped = ""
 
-    def __init__(self, options: JsonlOptions | None = None) -> None:
-        self.options = options or JsonlOptions()
+    def __init__(self, options: DecoderOptions | None = None) -> None:
+        self.options = options or DecoderOptions()
         self.counts = Counts()
         self.envelope: Envelope = ""
         self._loads = ready_loads() if self.options.is_hurried else fast_loads()

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import NamedTuple
 
-from rltop.formats.decoder import Decoder
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions, ready_loads
+from rltop.formats.decoder import Decoder, DecoderOptions
+from rltop.formats.jsonl import JsonlDecoder, ready_loads
 from rltop.formats.lines import BOM
 
 MAGIC_BYTES = 4
@@ -82,7 +82,7 @@ class Kind(NamedTuple):
 
     name: str
     title: str
-    make: Callable[[JsonlOptions], Decoder]
+    make: Callable[[DecoderOptions], Decoder]
     file_name: str
     is_sign: Callable[[bytes], bool] = _no_sign
     note: str = ""
@@ -94,14 +94,14 @@ class Kind(NamedTuple):
     has_metrics: bool = True
 
 
-def _tensorboard(options: JsonlOptions) -> Decoder:
+def _tensorboard(options: DecoderOptions) -> Decoder:
     from rltop.formats.tensorboard.decoder import TensorBoardDecoder  # noqa: PLC0415
 
     del options
     return TensorBoardDecoder()
 
 
-def _wandb(options: JsonlOptions) -> Decoder:
+def _wandb(options: DecoderOptions) -> Decoder:
     from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
 
     del options
@@ -124,25 +124,25 @@ def _is_wandb(head: bytes) -> bool:
     return head.startswith(b":W&B")
 
 
-def _console(options: JsonlOptions) -> Decoder:
-    from rltop.formats.console.decoder import ConsoleDecoder, ConsoleOptions  # noqa: PLC0415
+def _console(options: DecoderOptions) -> Decoder:
+    from rltop.formats.console.decoder import ConsoleDecoder  # noqa: PLC0415
 
-    return ConsoleDecoder(ConsoleOptions(may_count_rows=options.may_count_rows))
+    return ConsoleDecoder(options)
 
 
-def _whole_json(options: JsonlOptions) -> Decoder:
+def _whole_json(options: DecoderOptions) -> Decoder:
     from rltop.formats.json_document import DocumentDecoder  # noqa: PLC0415
 
     return DocumentDecoder(options.step_key)
 
 
-def _csv(options: JsonlOptions) -> Decoder:
+def _csv(options: DecoderOptions) -> Decoder:
     from rltop.formats.csv import CsvDecoder  # noqa: PLC0415
 
     return CsvDecoder(options.step_key, may_count_rows=options.may_count_rows)
 
 
-def _trace(options: JsonlOptions) -> Decoder:
+def _trace(options: DecoderOptions) -> Decoder:
     from rltop.formats.trace import ChromeTraceDecoder  # noqa: PLC0415
 
     del options
@@ -154,7 +154,7 @@ def _is_trace(head: bytes) -> bool:
     return text.startswith((b"[", b"{")) and _TRACE.match(text) is not None
 
 
-def _telescope(options: JsonlOptions) -> Decoder:
+def _telescope(options: DecoderOptions) -> Decoder:
     from rltop.formats.telescope.decoder import TelescopeDecoder  # noqa: PLC0415
 
     del options

@@ -1,12 +1,13 @@
 """Completions of a step: what every dump of rollouts comes down to.
 
-Owns the words (`Completion`, `TextPlace`, `RolloutSource`) and what the length of a
-completion is; how a dump is laid out is its reader's business. Texts stay in the
+Owns the words (`Completion`, `TextPlace`, `RolloutSource`), what the length of a
+completion is and how uneven lengths are measured; how a dump is laid out is its reader's business. Texts stay in the
 file: a completion knows its first words and where the rest stands.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -211,3 +212,29 @@ def _continued(first: Completion, more: Completion) -> Completion:
         discarded=first.discarded or more.discarded,
         places=(*first.places, *more.places),
     )
+
+
+def length_ratio(lengths: Sequence[float]) -> float | None:
+    """Max over median of one group; 1 if all are empty, None if only the median is 0.
+
+    The median of an even number of completions is the mean of the two in the middle.
+    """
+    if not lengths:
+        return None
+    ordered = sorted(lengths)
+    longest, middle = ordered[-1], (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
+    if middle > 0:
+        return longest / middle
+    return 1.0 if longest == 0 else None
+
+
+def gini(values: Sequence[float]) -> float:
+    """Gini coefficient: 0 if all values are equal, or their sum is not positive, towards 1 if one has everything.
+
+    sum_ij |x_i - x_j| / (2 n^2 mean), computed from ranks; no small-sample correction.
+    """
+    total, count = math.fsum(values), len(values)
+    if count < 2 or not total > 0.0:
+        return 0.0
+    ranked = math.fsum(rank * value for rank, value in enumerate(sorted(values), 1))
+    return 2.0 * ranked / (count * total) - (count + 1) / count

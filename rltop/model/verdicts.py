@@ -29,7 +29,6 @@ class VerdictState(enum.StrEnum):
     A settled one has stayed at another level: nothing came back, and nothing moves.
     """
 
-    PENDING = "pending"
     FIRING = "firing"
     SETTLED = "settled"
     RECOVERED = "recovered"
@@ -107,7 +106,7 @@ POISON_FAMILY = "nonfinite"
 
 
 _ORDER = {
-    VerdictState.FIRING: 0, VerdictState.SETTLED: 1, VerdictState.PENDING: 2, VerdictState.RECOVERED: 2,
+    VerdictState.FIRING: 0, VerdictState.SETTLED: 1, VerdictState.RECOVERED: 2,
 }  # fmt: skip
 _CRIT_ORDER = {POISON_FAMILY: 0, "collapse": 1}
 

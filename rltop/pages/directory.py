@@ -39,9 +39,10 @@ def _verdict_of_event(target: Target, moment: Moment) -> Page:
 
 def _rollouts(target: Target, moment: Moment) -> Page:
     del target, moment
-    from rltop.pages.rollouts import RolloutsPage  # noqa: PLC0415 - few runs have any
+    from rltop.pages.completions import CompletionsPage  # noqa: PLC0415 - few runs have any
+    from rltop.pages.rollouts import RolloutsPage  # noqa: PLC0415
 
-    return RolloutsPage()
+    return RolloutsPage(CompletionsPage)
 
 
 OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType(

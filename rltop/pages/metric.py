@@ -247,21 +247,6 @@ def paint_metric_title(view: MetricView, width: int, glyphs: Glyphs) -> Row:
     return builder.row()
 
 
-def paint_metric(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
-    """The page without its chart: title, numbers, meaning, relatives.
-
-    Two columns where there is room, else one below the other.
-    """
-    if width < LEAST[0]:
-        return too_small(width, height or 1, glyphs, LEAST)
-    title = paint_metric_title(view, width, glyphs)
-    if width >= 90:
-        return fill([title, *_beside(view, width, glyphs)], height)
-    numbers = _paint_statistics(view, width, glyphs)
-    meaning = _paint_meaning(view, width, glyphs)
-    return fill([title, *numbers, Row(()), *meaning], height)
-
-
 def paint_metric_details(view: MetricView, width: int, height: int | None, glyphs: Glyphs) -> list[Row]:
     """Numbers, meaning and relatives, for the space under the chart."""
     if width >= 90:

@@ -6,7 +6,7 @@ Pure; knows texts, not where they come from.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -482,6 +482,15 @@ class RolloutsPage(RolloutPage):
     )
     sorting: Sorting | None = BY_RATIO
 
+    def __init__(self, page_of: Callable[[str, Sorting | None], Page]) -> None:
+        """The groups of the step on the screen.
+
+        Args:
+            page_of: makes the page of a group from its name and the order of the groups.
+        """
+        super().__init__()
+        self._page_of = page_of
+
     def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
         """The groups of the step that is shown; what is not known yet has been asked for."""
         view = build_rollouts(moment.snapshot, self.sorting)
@@ -490,10 +499,8 @@ class RolloutsPage(RolloutPage):
 
     def open(self, target: Target, moment: Moment) -> Effect | None:
         """A group opens its completions."""
-        from rltop.pages.completions import CompletionsPage  # noqa: PLC0415 - it is about a group of this page
-
         if target.kind is TargetKind.GROUP:
-            return Push(CompletionsPage(target.name, self.sorting))
+            return Push(self._page_of(target.name, self.sorting))
         return super().open(target, moment)
 
     def neighbour(self, by: int, moment: Moment) -> Effect | None:

@@ -14,15 +14,12 @@ from rltop.pages.events import paint_events
 from rltop.pages.header import count_words
 from rltop.pages.past_alerts import alert_role, worse_before, worst_words
 from rltop.pages.streams import build_streams, paint_streams
-from rltop.report.text import PALETTE, rows_text
+from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
 from rltop.rows.glyphs import LEVEL_ROLES, Glyphs, glyph_set
 from rltop.rows.rows import Row
 from rltop.rows.table import Column, Kind, Table, TablePainter
-from rltop.rows.themes import load_palette
 from rltop.rules.diagnosis import next_steps
-from rltop.rules.options import EngineOptions
-from rltop.rules.rule import RuleSpec
 from rltop.run.snapshot import Snapshot
 
 WIDTH = 100
@@ -77,7 +74,7 @@ def check_text(
     if notes:
         lines = [line for note in notes for line in wrap(note, width - 2, 3)]
         rows += [Row(()), *(text_row(line, width, glyphs, "dim") for line in lines)]
-    return _as_text(rows, use_color=use_color)
+    return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 
 def _died(snapshot: Snapshot, width: int, glyphs: Glyphs) -> list[Row]:
@@ -112,44 +109,6 @@ def _explains(event: Event, since: int | None) -> bool:
     if event.state is not EventState.FACT or event.rule in _ROUTINE:
         return False
     return since is None or event.step >= since
-
-
-def explain_text(
-    spec: RuleSpec,
-    options: EngineOptions,
-    snapshot: Snapshot | None = None,
-    *,
-    use_color: bool = False,
-    is_ascii: bool = False,
-    width: int = WIDTH,
-) -> str:
-    """A rule explained, and with a run what it found there; lines of text without a last newline."""
-    from rltop.report import explain  # noqa: PLC0415 - rarely needed
-
-    glyphs = glyph_set(is_ascii=is_ascii)
-    rows = explain.rule_rows(spec, options, width, glyphs, explain.profiles_of(options, snapshot))
-    if snapshot is not None:
-        rows += explain.saw_rows(snapshot, spec, width, glyphs)
-    return _as_text(rows, use_color=use_color)
-
-
-def rules_text(
-    options: EngineOptions,
-    snapshot: Snapshot | None = None,
-    *,
-    use_color: bool = False,
-    is_ascii: bool = False,
-    width: int = WIDTH,
-) -> str:
-    """The table of all rules, and with a run which were evaluated; text without a last newline."""
-    from rltop.report import explain  # noqa: PLC0415 - rarely needed
-
-    rows = explain.table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
-    return _as_text(rows, use_color=use_color)
-
-
-def _as_text(rows: Sequence[Row], *, use_color: bool) -> str:
-    return rows_text(rows, load_palette(PALETTE) if use_color else None).removesuffix("\n")
 
 
 def _title(snapshot: Snapshot, width: int, glyphs: Glyphs) -> Row:

@@ -15,9 +15,10 @@ from rltop.errors import RltopError
 from rltop.model import Algorithm, EventState, Label, Level, Signal, Traits
 from rltop.pages.events import paint_events
 from rltop.pages.signals import baseline_of
-from rltop.report.check_text import evidence_words
+from rltop.report.check_text import WIDTH, evidence_words
+from rltop.report.text import rows_text
 from rltop.rows.cells import RowBuilder, text_row, wrap
-from rltop.rows.glyphs import Glyphs
+from rltop.rows.glyphs import Glyphs, glyph_set
 from rltop.rows.rows import Row
 from rltop.rules import registry
 from rltop.rules.diagnosis import reason
@@ -235,6 +236,36 @@ def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) ->
     if spec.metrics and not spec.runs_always and not any(snapshot.identity.signals.get(name) for name in spec.metrics):
         return "not evaluated: its metrics are not logged"
     return f"evaluated; {said}"
+
+
+def explain_text(
+    spec: RuleSpec,
+    options: EngineOptions,
+    snapshot: Snapshot | None = None,
+    *,
+    use_color: bool = False,
+    is_ascii: bool = False,
+    width: int = WIDTH,
+) -> str:
+    """A rule explained, and with a run what it found there; lines of text without a last newline."""
+    glyphs = glyph_set(is_ascii=is_ascii)
+    rows = rule_rows(spec, options, width, glyphs, profiles_of(options, snapshot))
+    if snapshot is not None:
+        rows += saw_rows(snapshot, spec, width, glyphs)
+    return rows_text(rows, use_color=use_color).removesuffix("\n")
+
+
+def rules_text(
+    options: EngineOptions,
+    snapshot: Snapshot | None = None,
+    *,
+    use_color: bool = False,
+    is_ascii: bool = False,
+    width: int = WIDTH,
+) -> str:
+    """The table of all rules, and with a run which were evaluated; text without a last newline."""
+    rows = table_rows(options, width, glyph_set(is_ascii=is_ascii), snapshot)
+    return rows_text(rows, use_color=use_color).removesuffix("\n")
 
 
 def rule_document(spec: RuleSpec, options: EngineOptions, profiles: Sequence[str] = ()) -> Mapping[str, Any]:

@@ -38,17 +38,23 @@ def once_text(
 
     view = build_overview(snapshot, width=width, height=height if height is not None else 40)
     rows = paint_overview(view, width, height, glyph_set(is_ascii=is_ascii))
-    return rows_text(rows, load_palette(PALETTE) if use_color else None)
+    return rows_text(rows, use_color=use_color)
 
 
 def runs_text(entries: Sequence[RunEntry], width: int, *, use_color: bool = False, is_ascii: bool = False) -> str:
     """Several runs as lines of text, one each, under a title and column heads."""
     rows = paint_runs(entries, width, None, glyph_set(is_ascii=is_ascii))
-    return rows_text(rows, load_palette(PALETTE) if use_color else None)
+    return rows_text(rows, use_color=use_color)
 
 
-def rows_text(rows: Sequence[Row], palette: Palette | None = None) -> str:
-    """Rows as lines, without blanks at their ends; coloured if there is a palette."""
+def rows_text(rows: Sequence[Row], *, use_color: bool = False) -> str:
+    """Rows as lines, each ended by a newline, without blanks at their ends.
+
+    Args:
+        rows: as painted.
+        use_color: write escape codes.
+    """
+    palette = load_palette(PALETTE) if use_color else None
     lines = [_coloured(row, palette) if palette is not None else _plain(row) for row in rows]
     return "".join(f"{line}\n" for line in lines)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.rules.options import EngineOptions
 from rltop.sources.feed import Feed
 from rltop.sources.tail import LastRows
@@ -22,15 +22,15 @@ class IngestOptions(NamedTuple):
     """How runs are read and judged.
 
     Attributes:
-        jsonl, store, health: options of those rooms.
+        decoder, store, rules: options of formats, store and rules.
         total_steps: how many steps the run wants to make, where the user knows.
         has_preview: show the last rows of a large file while history is read.
         rollouts: file, folder or glob of the rollouts; empty looks beside each run.
     """
 
-    jsonl: JsonlOptions = JsonlOptions()
+    decoder: DecoderOptions = DecoderOptions()
     store: StoreOptions = StoreOptions()
-    health: EngineOptions = EngineOptions()
+    rules: EngineOptions = EngineOptions()
     total_steps: int | None = None
     has_preview: bool = True
     rollouts: str = ""

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Mapping
 
 from rltop.files import open_regular
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import FilePosition
 
 MAX_BYTES = 32 * 1024 * 1024
@@ -23,7 +24,7 @@ Row = Mapping[str, float]
 class Recaller:
     """Reads single rows of one file; at most one request at a time, the newest wish wins."""
 
-    def __init__(self, path: str, options: JsonlOptions, on_done: Callable[[], None]) -> None:
+    def __init__(self, path: str, options: DecoderOptions, on_done: Callable[[], None]) -> None:
         self._path = path
         self._options = options
         self._on_done = on_done
@@ -73,12 +74,12 @@ class Recaller:
             self._on_done()
 
 
-def read_row(path: str, step: int, position: FilePosition, options: JsonlOptions) -> Row | None:
+def read_row(path: str, step: int, position: FilePosition, options: DecoderOptions) -> Row | None:
     """All values of the rows of `step` that stand together at `position` or behind it; None if they do not.
 
     The index is sparse: `position` may be that of an earlier step, up to a few hundred rows before.
     """
-    decoder = JsonlDecoder(JsonlOptions(options.step_key, may_count_rows=False))
+    decoder = JsonlDecoder(DecoderOptions(options.step_key, may_count_rows=False))
     row: dict[str, float] = {}
     try:
         with open_regular(path) as file:

@@ -159,11 +159,6 @@ class Run:
         """Is there no file yet, only a place where one is expected?"""
         return self.main.is_awaited
 
-    @property
-    def is_preview(self) -> bool:
-        """Are only the last rows shown, while history is being read?"""
-        return self.main.is_preview
-
     # -- all streams ---------------------------------------------------------------------------------------------
 
     @property

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from rltop.clock import Clock
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.decoder import Decoder
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
 from rltop.run.found import Found
@@ -29,6 +28,7 @@ from rltop.store.stream import Stream
 
 if TYPE_CHECKING:
     from rltop.run.rank_watch import RankWatch
+    from rltop.run.rollouts import RolloutShelf
 
 PREVIEW_ROWS = 1024
 """Rows at the end that are shown while history is being read."""
@@ -126,7 +126,7 @@ class Session:
         name, path = found.name, Label.of(found.path)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
         if found.awaits:
-            whole = self._judged(AutoDecoder(found.path, self.options.jsonl), Stream("", self._share))
+            whole = self._judged(AutoDecoder(found.path, self.options.decoder), Stream("", self._share))
             return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
         main = self._stream(found, is_main=True)
         if not found.beside and not has_spans:
@@ -135,7 +135,7 @@ class Session:
 
         others = [self._stream(each) for each in found.beside if not each.is_rank]
         has_ranks = len(others) < len(found.beside)
-        watch = RankWatch(self.options.health) if has_ranks or has_spans else None
+        watch = RankWatch(self.options.rules) if has_ranks or has_spans else None
         if watch is None:
             return Run(name, path, main, others)
         if not has_ranks:
@@ -147,7 +147,7 @@ class Session:
     def _rank(self, found: Found, watch: RankWatch) -> RunStream:
         """The stream of one rank: its rows are compared with those of the others, and not judged."""
         tap = watch.tap(found.role)
-        pipeline = Pipeline(AutoDecoder(found.path, self.options.jsonl), Stream(found.role, self._share), tap)
+        pipeline = Pipeline(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self._share), tap)
         whole = ReadPath(self._feed(found), pipeline)
         rank = RunStream(Label.of(found.path), whole, self._clock, role=found.role, is_rank=True)
         tap.has_caught_up = partial(_has_caught_up, rank)
@@ -163,10 +163,10 @@ class Session:
         # The fewest first: they are there at once, and stand until more of them are.
         for last in (last_rows(shown_kind, FIRST_ROWS), last_rows(shown_kind, PREVIEW_ROWS)):
             if last is not None and may_show:
-                rows = JsonlOptions(self.options.jsonl.step_key, may_count_rows=False)
+                rows = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
                 shown = self._judged(shown_kind.make(rows), Stream("", self.options.store))
                 previews.append(shown(self._open_feed(found.path, last)))
-        whole = self._judged(AutoDecoder(found.path, self.options.jsonl), Stream(found.role, self._share))
+        whole = self._judged(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self._share))
         return RunStream(
             Label.of(found.path),
             whole(self._feed(found)),
@@ -174,15 +174,15 @@ class Session:
             previews=previews,
             role="" if is_main else found.role,
             modified_s=found.modified_s,
-            recaller=Recaller(found.path, self.options.jsonl, self.notifier.notify) if is_jsonl else None,
+            recaller=Recaller(found.path, self.options.decoder, self.notifier.notify) if is_jsonl else None,
             ranges=found.ranges,
         )
 
     def _judged(self, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
         """Pipeline and rules of a file, but for the feed that brings its bytes."""
         stream.total_steps = self.options.total_steps
-        rules = RuleRunner(self.options.health)
-        pipeline = Pipeline(decoder, stream, rules, self.options.health.group_size)
+        rules = RuleRunner(self.options.rules)
+        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size)
         return partial(ReadPath, pipeline=pipeline, rules=rules)
 
     def _feed(self, found: Found) -> Feed:
@@ -291,34 +291,31 @@ class Session:
     def look_for_rollouts(self, run: Run) -> None:
         """Begin to look for the completions of a run, in a thread; what it finds, `run.rollouts` tells."""
         if run.rollouts is None and not run.is_awaited:
-            from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
-
-            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
-            if not _logs_group_ratio(run):
-                from rltop.run.rollout_watch import RolloutWatch  # noqa: PLC0415 - it brings the rules along
-
-                run.rollout_watch = RolloutWatch(self.options.health)
-                run.rollouts.is_judged = lambda: not _logs_group_ratio(run)
-            run.rollouts.start()
+            shelf = self._shelve(run, is_judged=True)
+            if run.rollout_watch is not None:
+                shelf.is_judged = lambda: not _logs_group_ratio(run)
+            shelf.start()
 
     def read_rollouts(self) -> None:
         """Read the completions of every run's newest step at once, for what is printed and left."""
-        from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415
-
         for run in self.runs:
-            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
-            run.rollouts.settle(run.stream.last_step)
+            self._shelve(run).settle(run.stream.last_step)
 
     def judge_rollouts(self) -> None:
         """Read the completions of every step of every run, and judge their group ratios where none are logged."""
-        from rltop.run.rollout_watch import RolloutWatch  # noqa: PLC0415
-        from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415
-
         for run in self.runs:
-            run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
-            run.rollouts.summarise_all()
-            if not _logs_group_ratio(run):
-                run.rollout_watch = RolloutWatch(self.options.health)
+            self._shelve(run, is_judged=True).summarise_all()
+
+    def _shelve(self, run: Run, *, is_judged: bool = False) -> RolloutShelf:
+        """Give a run a shelf for its completions, and rules for them where the trainer logs no group ratio."""
+        from rltop.run.rollouts import RolloutShelf  # noqa: PLC0415 - only for who looks at a run for a while
+
+        run.rollouts = RolloutShelf(run.path.raw, self.options.rollouts, self.notifier.notify)
+        if is_judged and not _logs_group_ratio(run):
+            from rltop.run.rollout_watch import RolloutWatch  # noqa: PLC0415 - it brings the rules along
+
+            run.rollout_watch = RolloutWatch(self.options.rules)
+        return run.rollouts
 
     @property
     def version(self) -> Hashable:

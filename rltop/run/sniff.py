@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePath
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from rltop.errors import DecodeError
 from rltop.files import open_regular
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import (
     CONSOLE,
     JSONL,
@@ -71,13 +71,13 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     codec = codec_of(head)
     if codec is not None:
         return _kind_of_compressed(path, head, codec, is_all=is_all)
-    return _judge(path, head, tail, JsonlOptions(is_hurried=is_hurried), is_all=is_all)
+    return _judge(path, head, tail, DecoderOptions(is_hurried=is_hurried), is_all=is_all)
 
 
 def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -> tuple[Kind | None, str]:
     from rltop.formats.compressed import CompressedDecoder  # noqa: PLC0415 - most files are not
 
-    decoder = CompressedDecoder(codec, AutoDecoder(path, JsonlOptions(), layers=1))
+    decoder = CompressedDecoder(codec, AutoDecoder(path, DecoderOptions(), layers=1))
     records = decoder.feed(head, 0, 0)
     for _ in range(_UNPACKED_SLICES):
         if records or not decoder.has_more or decoder.unpacked >= _UNPACKED_BYTES:
@@ -98,13 +98,13 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
     """
     if kind not in (TENSORBOARD, WANDB):
         return ""
-    decoder = kind.make(JsonlOptions())
+    decoder = kind.make(DecoderOptions())
     with Path(path).open("rb") as file:
         records = decoder.feed(file.read(_FIRST_RECORD_BYTES), 0, 0)
     return "" if records else decoder.stopped
 
 
-def _judge(path: str, head: bytes, tail: bytes, options: JsonlOptions, *, is_all: bool) -> tuple[Kind | None, str]:
+def _judge(path: str, head: bytes, tail: bytes, options: DecoderOptions, *, is_all: bool) -> tuple[Kind | None, str]:
     """The kind of a file that is not compressed, and why it is no metric stream."""
     kind = kind_of(head, path, is_all=True)
     if kind is JSONL:
@@ -126,11 +126,11 @@ def _last_bytes(file: BinaryIO) -> bytes:
 def _has_rows(data: bytes) -> bool:
     if not data:
         return False
-    decoder = CONSOLE.make(JsonlOptions())
+    decoder = CONSOLE.make(DecoderOptions())
     return bool([*decoder.feed(data, 0, 0), *decoder.finish()])
 
 
-def _why_not_jsonl(head: bytes, options: JsonlOptions, *, is_all: bool) -> str:
+def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str:
     if b"\n" not in head:
         if not is_all:
             return "one line longer than any row of metrics"
@@ -161,47 +161,48 @@ def _repeats(record: Record, seen: set[str]) -> bool:
     return False
 
 
-_SIGNATURES = (
-    (b"SQLite format 3\0", "an SQLite database (Trackio, MLflow or an experience buffer)"),
-    (b"PAR1", "a parquet table: samples or completions"),
-    (b":SWL", "a SwanLab run"),
-    (b"\xfd7zXZ\0", "compressed with xz"),
-    (b"PK\x03\x04", "a zip archive"),
-    (b"\x93NUMPY", "a numpy array"),
+class _Refused(NamedTuple):
+    """A kind of file that no decoder reads.
+
+    Attributes:
+        what: what it is, for a person.
+        signature: its first bytes.
+        suffixes: of its names, where the bytes are not looked at.
+        remedy: what to do instead.
+    """
+
+    what: str
+    signature: bytes
+    suffixes: tuple[str, ...] = ()
+    remedy: str = "pass the file that the trainer logs to"
+
+
+_REFUSED = (
+    _Refused(
+        "an SQLite database (Trackio, MLflow or an experience buffer)",
+        b"SQLite format 3\0",
+        (".db", ".sqlite", ".sqlite3"),
+        "have the trainer write JSON lines or TensorBoard events as well",
+    ),
+    _Refused("a parquet table: samples or completions", b"PAR1", (".parquet",), "pass the metrics file of the run"),
+    _Refused(
+        "a SwanLab run",
+        b":SWL",
+        (".swanlab",),
+        "SwanLab writes its file late: turn on TensorBoard, or a JSON lines logger, as well",
+    ),
+    _Refused("compressed with xz", b"\xfd7zXZ\0", (".xz",), "unpack it: xz -dc FILE | rltop -"),
+    _Refused("a zip archive", b"PK\x03\x04", (".zip",), "unpack it and pass the file inside"),
+    _Refused("a numpy array", b"\x93NUMPY"),
 )
-_REMEDIES = {
-    ".db": "have the trainer write JSON lines or TensorBoard events as well",
-    ".parquet": "pass the metrics file of the run",
-    ".swanlab": "SwanLab writes its file late: turn on TensorBoard, or a JSON lines logger, as well",
-    ".xz": "unpack it: xz -dc FILE | rltop -",
-    ".zip": "unpack it and pass the file inside",
-}
-_SUFFIXES = {
-    ".db": "an SQLite database",
-    ".sqlite": "an SQLite database",
-    ".sqlite3": "an SQLite database",
-    ".parquet": "a parquet table: samples or completions",
-    ".swanlab": "a SwanLab run",
-    ".xz": "compressed with xz",
-    ".zip": "a zip archive",
-}
-_OF_SIGNATURE = {
-    b"SQLite format 3\0": ".db",
-    b"PAR1": ".parquet",
-    b":SWL": ".swanlab",
-    b"\xfd7zXZ\0": ".xz",
-    b"PK\x03\x04": ".zip",
-}
 
 
 def name_refused(name: str) -> str:
     """What a file of this name is that no decoder reads; empty where its name does not tell."""
-    return _SUFFIXES.get(PurePath(name).suffix.lower(), "")
+    suffix = PurePath(name).suffix.lower()
+    return next((one.what for one in _REFUSED if suffix in one.suffixes), "")
 
 
 def why_refused(head: bytes) -> tuple[str, str]:
     """What a file is by its first bytes, and what to do; both empty where it may hold metrics."""
-    for signature, what in _SIGNATURES:
-        if head.startswith(signature):
-            return what, _REMEDIES.get(_OF_SIGNATURE.get(signature, ""), "pass the file that the trainer logs to")
-    return "", ""
+    return next(((one.what, one.remedy) for one in _REFUSED if head.startswith(one.signature)), ("", ""))

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from rltop.stats.rolling import median
+from rltop.model.completions import gini, length_ratio
 
 _SIZES = (1, 4, 8, 16, 64)
 _EVEN = (1.0, 1.4, 1.6, 1.7, 2.1)
@@ -191,31 +191,6 @@ class GroupStatistics(NamedTuple):
     ratio_mean: float
     ratio_max: float
     gini_mean: float
-
-
-def length_ratio(lengths: Sequence[float]) -> float | None:
-    """Max over median of one group; 1 if all are empty, None if only the median is 0.
-
-    The median of an even number of completions is the mean of the two in the middle.
-    """
-    if not lengths:
-        return None
-    longest, middle = max(lengths), median(lengths)
-    if middle > 0:
-        return longest / middle
-    return 1.0 if longest == 0 else None
-
-
-def gini(values: Sequence[float]) -> float:
-    """Gini coefficient of non-negative values: 0 if all are equal or nothing is there.
-
-    sum_ij |x_i - x_j| / (2 n^2 mean), computed from ranks; no small-sample correction.
-    """
-    total, count = math.fsum(values), len(values)
-    if count < 2 or total <= 0.0:
-        return 0.0
-    ranked = math.fsum(rank * value for rank, value in enumerate(sorted(values), 1))
-    return 2.0 * ranked / (count * total) - (count + 1) / count
 
 
 def group_statistics(groups: Sequence[Sequence[float]]) -> GroupStatistics | None:

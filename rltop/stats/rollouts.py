@@ -1,6 +1,6 @@
 """Groups of completions → how uneven they are: one row per group, and the step as a whole.
 
-Owns what is counted over what; the formulas of ratio and Gini are `groups`'. Names
+Owns what is counted over what; the formulas of ratio and Gini are `model.completions`'. Names
 of the aggregates are those of Telescope's interface, whose definitions these are.
 """
 
@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from rltop.model.completions import Completion, StepRollouts
-from rltop.stats.groups import gini, group_statistics, length_ratio
+from rltop.model.completions import Completion, StepRollouts, gini, length_ratio
+from rltop.stats.groups import group_statistics
 from rltop.stats.rolling import median
 
 ZERO_STD = 1e-6
@@ -55,7 +55,6 @@ class StepSummary(NamedTuple):
         group_size: completions per group where all groups are of one size.
         ratio_mean, ratio_max: `group_length_max_median_ratio_mean`, and the same for the worst group.
         gini_mean: `group_length_gini_mean`.
-        reward_gini_mean: None where a group holds a reward that is not known.
         length_mean, reward_mean: over completions.
         cut_fraction: share truncated, 0 to 1.
         zero_std_fraction: share of zero-variance groups.
@@ -70,7 +69,6 @@ class StepSummary(NamedTuple):
     ratio_mean: float | None
     ratio_max: float | None
     gini_mean: float | None
-    reward_gini_mean: float | None
     length_mean: float | None
     reward_mean: float | None
     cut_fraction: float | None
@@ -91,8 +89,7 @@ def summarise(rollouts: StepRollouts) -> StepSummary:
     kept = [found for found in kept if found]
     lengths = [_lengths(found, rollouts) for found in kept]
     statistics = group_statistics(lengths)
-    rewards = [[each.reward for each in found] for found in kept]
-    known = [[reward for reward in found if reward is not None] for found in rewards]
+    known = [[each.reward for each in found if each.reward is not None] for found in kept]
     spreads = [spread for found in known if (spread := deviation(found)) is not None]
     sizes = {len(found) for found in kept}
     return StepSummary(
@@ -103,7 +100,6 @@ def summarise(rollouts: StepRollouts) -> StepSummary:
         ratio_mean=None if statistics is None else statistics.ratio_mean,
         ratio_max=None if statistics is None else statistics.ratio_max,
         gini_mean=None if statistics is None else statistics.gini_mean,
-        reward_gini_mean=_mean(map(signed_gini, known)) if known and known == rewards else None,
         length_mean=_mean(length for found in lengths for length in found),
         reward_mean=_mean(reward for found in known for reward in found),
         cut_fraction=_mean(float(each.is_truncated) for each in trained if each.is_truncated is not None),
@@ -155,16 +151,3 @@ def deviation(values: Sequence[float]) -> float | None:
         return None
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-
-
-def signed_gini(values: Sequence[float]) -> float:
-    """Gini coefficient of values that may be negative; 0 where their mean is 0.
-
-    sum_ij |x_i - x_j| / (2 n^2 mean): with negative values among them it may leave
-    0 to 1, and says little.
-    """
-    total, count = math.fsum(values), len(values)
-    if count < 2 or total == 0.0:
-        return 0.0
-    ranked = math.fsum(rank * value for rank, value in enumerate(sorted(values), 1))
-    return 2.0 * ranked / (count * total) - (count + 1) / count

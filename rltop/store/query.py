@@ -11,10 +11,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter, methodcaller
 
 from rltop.model import GAP, FilePosition
 from rltop.store.ring import Block
-from rltop.store.segment import Segment
+from rltop.store.segment import ReadBlock, Segment
 from rltop.store.series import Bucket, Mark, MarkRegister, Point, Series, Stretch
 
 
@@ -165,7 +166,7 @@ class StreamQueries:
 
     def steps(self, last: int | None = None) -> array[int]:
         """Raw steps still held, oldest first, at most the `last` newest."""
-        return self._join(None, last).steps
+        return self._join(_no_values, last).steps
 
     def series(self, key: str, last: int | None = None) -> Series:
         """Raw points still held, oldest first; NaN where the step did not log the key.
@@ -174,25 +175,12 @@ class StreamQueries:
             key: the trainer's key.
             last: at most so many points, the newest ones; None: all.
         """
-        return self._join(self._columns.get(key), last)
+        column = self._columns.get(key)
+        return self._join(_no_values if column is None else methodcaller("column", column), last)
 
     def times(self, last: int | None = None) -> Series:
         """Seconds since the epoch of each raw row, NaN where the row does not say."""
-        parts: list[tuple[array[int], array[float]]] = []
-        rows = 0
-        for segment, clip in reversed(list(self._visible())):
-            for block in reversed(segment.blocks):
-                if last is not None and rows >= last:
-                    break
-                stop = len(block) if clip is None else bisect_left(block.steps, clip)
-                parts.append((block.steps[:stop], block.times[:stop]))
-                rows += stop
-        steps: array[int] = array("q")
-        times: array[float] = array("d")
-        for part_steps, part_times in reversed(parts):
-            steps.extend(part_steps)
-            times.extend(part_times)
-        return Series(steps, times) if last is None else Series(steps[-last:], times[-last:])
+        return self._join(attrgetter("times"), last)
 
     def head(self, key: str, at_step: int | None = None) -> Series:
         """The first rows (64 by default) of a segment: of the newest whatever was downsampled since, else if still raw.
@@ -304,12 +292,12 @@ class StreamQueries:
                 return segment
         return None
 
-    def _join(self, column: int | None, last: int | None) -> Series:
-        """Raw rows of all segments, clipped; a column of None is all gaps."""
+    def _join(self, read: ReadBlock, last: int | None) -> Series:
+        """Raw rows of all segments, clipped; gaps where a block has no values."""
         parts: list[tuple[array[int], array[float] | None]] = []
         rows = 0
         for segment, clip in reversed(list(self._visible())):
-            for part in segment.raw_columns(column, clip):
+            for part in segment.raw_values(read, clip):
                 parts.append(part)
                 rows += len(part[0])
                 if last is not None and rows >= last:
@@ -322,6 +310,11 @@ class StreamQueries:
             steps.extend(part_steps)
             values.extend(array("d", [GAP]) * len(part_steps) if part_values is None else part_values)
         return Series(steps, values) if last is None else Series(steps[-last:], values[-last:])
+
+
+def _no_values(block: Block) -> None:
+    """What a block holds of a key that was never seen."""
+    del block
 
 
 def _starts_before(segment: Segment, clip: int | None) -> bool:

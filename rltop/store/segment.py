@@ -9,7 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from rltop.model import GAP, FilePosition
 from rltop.store.pyramid import Pyramid
@@ -23,6 +24,10 @@ WIDEN_ROWS = 32
 """A block with fewer rows is widened for a new key; a larger one is closed."""
 INDEX_POSITIONS = 4096
 """Positions of downsampled rows kept for re-reading; every second one is dropped when full."""
+
+
+ReadBlock: TypeAlias = "Callable[[Block], array[float] | None]"
+"""What to read of a block: a value for each of its rows, or None where it has none."""
 
 
 class _PositionIndex:
@@ -278,17 +283,17 @@ class Segment:
         found = self.find(step)
         return self._positions.before(step) if found is None else found[0].position(found[1])
 
-    def raw_columns(self, column: int | None, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
+    def raw_values(self, read: ReadBlock, clip: int | None) -> Iterator[tuple[array[int], array[float] | None]]:
         """(steps, values) of each raw block below step `clip`, newest first.
 
         Args:
-            column: of the key.
+            read: the values of a block, a row each; None where it has none.
             clip: the step behind the last one that may be given; None: no limit.
         """
         for block in reversed(self.blocks):
             if clip is not None and block.steps[0] >= clip:
                 continue
-            steps, values = block.steps, None if column is None else block.column(column)
+            steps, values = block.steps, read(block)
             if clip is not None and steps[-1] >= clip:
                 stop = bisect_left(steps, clip)
                 steps, values = steps[:stop], None if values is None else values[:stop]

@@ -84,7 +84,6 @@ DIALECT = Dialect(
         namespace=("timeperf/",),
     ),
     training_keys=("ppo_actor/*", "dpo/*", "rw/*", "timeperf/train_step"),
-    evaluation_keys=("eval-rollout/*", "timeperf/eval"),
     traits=(
         TraitEvidence("has_critic", _CRITIC),
         TraitEvidence("is_async", (f"{_UPDATE}/version_stats/*", f"{_UPDATE}/behave_approx_kl/avg")),

@@ -53,7 +53,6 @@ DIALECT = Dialect(
     ),
     hidden=("training_step",),
     training_keys=("loss/*", "train/reward", "time/step_trainer_s"),
-    evaluation_keys=("val/*",),
     traits=(TraitEvidence("is_async", ("train/steps_off_policy", "throughput/step_trainer_idle_s")),),
 )
 

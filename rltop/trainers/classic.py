@@ -59,7 +59,6 @@ STABLE_BASELINES3 = Dialect(
     ),
     hidden=("time/*", "train/n_updates", "train/clip_range", "train/clip_range_vf"),
     training_keys=("rollout/*", "train/*"),
-    evaluation_keys=("eval/*",),
     traits=(TraitEvidence("has_critic", ("train/explained_variance",)),),
     misleading=(("train/actor_loss", _ACTOR), ("train/critic_loss", _CRITIC)),
 )
@@ -130,7 +129,6 @@ RLLIB = Dialect(
         *("time_since_restore", "timesteps_since_restore", "iterations_since_restore", "warmup_time"),
     ),
     training_keys=(*_EPISODES, "info/*", "learners/*"),
-    evaluation_keys=("evaluation/*",),
     # The TensorBoard logger of Tune writes the same keys below a name of its own.
     prefixes=(("ray/tune/", ""),),
     traits=(TraitEvidence("has_critic", _any("vf_explained_var")),),
@@ -167,7 +165,6 @@ CLEANRL = Dialect(
         Alias("eval/mean_reward", "val_return"),
     ),
     training_keys=("charts/*", "losses/*"),
-    evaluation_keys=("eval/*",),
     traits=(TraitEvidence("has_critic", ("losses/explained_variance",)),),
     misleading=(("losses/actor_loss", _ACTOR), ("losses/qf*_loss", _CRITIC)),
 )

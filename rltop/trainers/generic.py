@@ -151,7 +151,6 @@ DIALECT = Dialect(
         step_keys=("step_time", "time_per_step", "step_time_s", "time/step", "time/total", "timing/step_total")
     ),
     training_keys=("loss", "policy_loss", "lr", "learning_rate", "grad_norm", "reward", "mean_reward"),
-    evaluation_keys=("eval_*", "eval/*", "val_*", "val-*", "validation/*", "test/*"),
     prefixes=(("train/", ""), ("training/", "")),
     traits=(TraitEvidence("has_critic", _CRITIC),),
     group_size_keys=("group_size", "num_generations", "rollout/n", "samples_per_prompt", "n_samples_per_prompt"),

@@ -48,7 +48,6 @@ DIALECT = Dialect(
     ),
     hidden=("percentage", "epoch", "total_steps", "elapsed_time", "remaining_time"),
     training_keys=("loss", "lr", "learning_rate", "reward"),
-    evaluation_keys=("eval_loss", "predict_loss"),
 )
 
 SETUP_HINT = SetupHint("LLaMA-Factory", "", "<output_dir>/trainer_log.jsonl", note="On by default.")

@@ -113,7 +113,6 @@ DIALECT = Dialect(
         namespace=("timing/train/",),
     ),
     training_keys=("train/loss", "train/grad_norm", "train/lr", "timing/train/*"),
-    evaluation_keys=("validation/*", "timing/validation/*"),
     traits=(TraitEvidence("is_async", ("train/avg_trajectory_age", "timing/train/exposed_generation")),),
     group_size_keys=("num_generations_per_prompt",),
 )

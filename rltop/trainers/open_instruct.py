@@ -116,7 +116,6 @@ DIALECT = Dialect(
     ),
     hidden=("global_step", "training_step"),
     training_keys=("loss/*", "policy/*", "optim/grad_norm", "train_loss"),
-    evaluation_keys=("eval/*",),
     traits=(
         TraitEvidence("is_async", ("num_steps_off_policy",)),
         TraitEvidence("has_critic", ("loss/value_avg",)),

@@ -128,7 +128,6 @@ DIALECT = Dialect(
     ),
     hidden=("train/global_step", "eval/global_step", "eval/epoch"),
     training_keys=("policy_loss", "actor_lr", "loss_mean", "gpt_loss", "timing/ppo_train"),
-    evaluation_keys=("eval/*", "eval_*", "eval gpt_loss"),
     prefixes=(("train/", ""),),
     traits=(
         TraitEvidence("has_critic", _CRITIC),

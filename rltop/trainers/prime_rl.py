@@ -132,7 +132,6 @@ DIALECT = Dialect(
     ),
     hidden=("progress/*",),
     training_keys=("optim/*", "loss/*", "time/forward_backward", "time/pack"),
-    evaluation_keys=("eval/*", "val_reward/*"),
     traits=(TraitEvidence("is_async", ("off_policy/*", "time/wait_for_batch", "batch/off_policy_level/*")),),
 )
 

@@ -182,7 +182,6 @@ DIALECT = Dialect(
     aliases=(*_logged(_UPDATE), *_ROLLOUT, *_ENVIRONMENT, *_TIMES),
     timing=_LANES,
     training_keys=("actor/training/*", "critic/training/*", "train/*"),
-    evaluation_keys=("eval/*",),
     prefixes=(("actor/training/", ""), ("critic/training/", ""), ("train/", "")),
     traits=(
         TraitEvidence("has_critic", _CRITIC),

@@ -109,7 +109,6 @@ DIALECT = Dialect(
     ),
     hidden=("system/step",),
     training_keys=("actor/*", "actor_train/*", "critic/*", "time/step_train"),
-    evaluation_keys=("val_correct/*", "val_score/*", "val/*", "time/val_step"),
     traits=(TraitEvidence("has_critic", ("critic/loss",)), TraitEvidence("kl_is_signed", ("actor/policykl",))),
     group_size_keys=("num_return_sequences_in_group",),
     advantage_keys=("critic/advantages/max", "critic/advantages/min"),

@@ -104,7 +104,6 @@ DIALECT = Dialect(
     ),
     hidden=("trainer/*",),
     training_keys=("policy/*", "timing/step"),
-    evaluation_keys=("eval/*",),
     traits=(
         TraitEvidence("has_critic", _CRITIC),
         TraitEvidence("is_async", ("async/*", "timing/wait_for_generation_buffer")),

@@ -88,7 +88,6 @@ DIALECT = Dialect(
     ),
     hidden=("train/step", "rollout/step", "eval/step"),
     training_keys=("train/*",),
-    evaluation_keys=("eval/*",),
     traits=(TraitEvidence("has_critic", _CRITIC), TraitEvidence("kl_is_signed", ("train/ppo_kl",))),
     group_size_keys=("n_samples_per_prompt",),
 )

@@ -116,7 +116,6 @@ DIALECT = Dialect(
         namespace=("timing_",),
     ),
     training_keys=("grad_norm", "entropy", "kl_divergence_inference", "learning_rate"),
-    evaluation_keys=("eval/*",),
     misleading=(
         (
             "kl_penalty",

@@ -135,7 +135,6 @@ DIALECT = Dialect(
     timing=TIMING,
     hidden=("progress/*", "progress"),
     training_keys=("optim/*", "time/train*", "train_mean_nll", "dpo_loss"),
-    evaluation_keys=("test/*",),
     traits=(TraitEvidence("is_async", ("sampling_client/step_min", "time/sampling_time_max")),),
 )
 

@@ -168,7 +168,6 @@ DIALECT = Dialect(
     timing=_TIMING,
     hidden=("training/global_step", "rollout/model_%/*"),
     training_keys=(*_STEADY, "time/train_step", "rollout/finished_task_count", "experience_pipeline/*"),
-    evaluation_keys=("eval/*", "bench/*", "time/eval", "time/bench"),
     prefixes=tuple((f"{part}/", "") for part in _PARTS),
     traits=(
         TraitEvidence("has_critic", _CRITIC),

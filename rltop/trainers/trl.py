@@ -190,7 +190,6 @@ DIALECT = Dialect(
     timing=TimingPlan(step_keys=("step_time",), namespace=(_PROFILE,)),
     hidden=("epoch", "train_*", "total_flos", "eval_runtime", "eval_*_per_second", "num_input_tokens_seen"),
     training_keys=("loss", "grad_norm", "learning_rate", "lr"),
-    evaluation_keys=("eval_*",),
     prefixes=(("train/", ""), ("eval/", "eval_")),
     traits=(
         TraitEvidence("has_critic", ("loss/value_avg",)),

@@ -287,7 +287,6 @@ DIALECT = Dialect(
     timing=_TIMING,
     hidden=("training/global_step", "training/epoch", "fully_async/count/current_param_version"),
     training_keys=("actor/*", "critic/*", "timing_s/step", "train/loss", "timing/update_actor"),
-    evaluation_keys=("val-core/*", "val-aux/*", "val/test_score/*", "val/loss", "timing_s/testing"),
     traits=(
         TraitEvidence("has_critic", _CRITIC),
         TraitEvidence("is_async", ("fully_async/*", "training/separate_async/*", "separate_async/*")),

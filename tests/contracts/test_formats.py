@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import HEAD_BYTES, KINDS, Kind, kind_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ TARGETS = [name for name in FUZZ["PROMISES"] if name != "anything"]
 
 
 def decoder_class(kind: Kind) -> type:
-    return type(kind.make(JsonlOptions()))
+    return type(kind.make(DecoderOptions()))
 
 
 def is_fed(cls: type, call: Callable[[], object]) -> bool:

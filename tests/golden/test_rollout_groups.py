@@ -36,7 +36,6 @@ def named(summary: StepSummary) -> dict[str, float | None]:
         "group_length_max_median_ratio_mean": summary.ratio_mean,
         "group_length_max_median_ratio_max": summary.ratio_max,
         "group_length_gini_mean": summary.gini_mean,
-        "reward_gini_mean": summary.reward_gini_mean,
         "stop_reason_length_pct": None if summary.cut_fraction is None else 100 * summary.cut_fraction,
         "completion_length_mean": summary.length_mean,
         "reward_mean": summary.reward_mean,

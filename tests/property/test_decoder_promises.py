@@ -16,9 +16,9 @@ from parquet_writer import parquet_bytes
 from rltop.formats.auto import AutoDecoder
 from rltop.formats.console.decoder import ConsoleDecoder
 from rltop.formats.csv import CsvDecoder
-from rltop.formats.decoder import Decoder
+from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.json_document import DocumentDecoder
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.tensorboard.decoder import TensorBoardDecoder
 from rltop.formats.trace import ChromeTraceDecoder
 from rltop.formats.wandb.decoder import MAGIC, WandbDecoder
@@ -125,7 +125,7 @@ def test_a_damaged_table_in_an_archive_is_counted_and_the_others_are_read() -> N
 
 def _rows_of(tables: dict[str, bytes]) -> tuple[list[Record], int]:
     """What an archive of these tables gives, and how much of it was refused."""
-    decoder = AutoDecoder("tail.zip", JsonlOptions())
+    decoder = AutoDecoder("tail.zip", DecoderOptions())
     data = TARGETS["_packed"](tables)
     found = [*decoder.feed(data, 0, 0), *decoder.finish()]
     assert not decoder.stopped
@@ -133,7 +133,7 @@ def _rows_of(tables: dict[str, bytes]) -> tuple[list[Record], int]:
 
 
 def test_a_decoder_that_trips_all_the_same_ends_its_file_and_not_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    decoder = AutoDecoder("metrics.jsonl", JsonlOptions())
+    decoder = AutoDecoder("metrics.jsonl", DecoderOptions())
     row = b'{"step": 1, "loss": 0.5}\n' * 20
     assert decoder.feed(row, 0, 0)
     with monkeypatch.context() as patch:
@@ -181,7 +181,7 @@ MEMORY = {
     "trace": (ChromeTraceDecoder, 40),
     "tensorboard": (TensorBoardDecoder, 3),
     "wandb": (WandbDecoder, 3),
-    "anything": (lambda: AutoDecoder("x", JsonlOptions()), 40),
+    "anything": (lambda: AutoDecoder("x", DecoderOptions()), 40),
 }
 """How many times the size of its input a decoder may hold; a parsed `{}` takes 28 times what it takes on disk."""
 

@@ -151,13 +151,13 @@ def test_the_preview_is_shown_until_history_has_caught_up(tmp_path, monkeypatch)
     run = session.runs[0]
     for _ in range(3):
         run.advance(_One())
-    assert run.is_preview
+    assert run.main.is_preview
     assert run.stream.last_step == 50_000
     assert run.stream.first_step is not None and run.stream.first_step >= 49_990
     assert run.loading is not None and run.loading < 1
     while session.step(1e9):
         pass
-    assert not run.is_preview
+    assert not run.main.is_preview
     assert run.stream.rows == 50_000
     assert run.loading is None
 

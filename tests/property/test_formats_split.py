@@ -12,7 +12,7 @@ import pytest
 from stores import contents
 
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.resources import folder
 from rltop.store.stream import Stream
 
@@ -26,7 +26,7 @@ FILES = sorted(
 
 
 def decoded(name: str, data: bytes, cuts: list[int]):
-    decoder, stream = AutoDecoder(name, JsonlOptions()), Stream()
+    decoder, stream = AutoDecoder(name, DecoderOptions()), Stream()
     edges = sorted({0, len(data), *cuts})
     for start, stop in itertools.pairwise(edges):
         for record in decoder.feed(data[start:stop], start, 0):

@@ -35,8 +35,8 @@ def test_the_usual_file_is_read(tmp_path: Path) -> None:
     )
     assert found.ui.theme == "terminal"
     assert found.ingest.store.memory_bytes == 2 * 1024 * 1024
-    assert found.ingest.jsonl.step_key == "it"
-    assert found.ingest.health.group_size == 8
+    assert found.ingest.decoder.step_key == "it"
+    assert found.ingest.rules.group_size == 8
     assert found.reader.use_watcher is False
     assert found.file == tmp_path / "rltop" / "config.toml"
 
@@ -95,7 +95,7 @@ def test_rules_are_muted_and_their_thresholds_moved(tmp_path: Path) -> None:
     threshold = next(iter(RULE.thresholds), None)
     lines = [f"[rules.{RULE.id}]", "mute = true"] + ([f"{threshold} = 12.5"] if threshold else [])
     found = load({}, home(tmp_path, "\n".join(lines)))
-    settings = found.ingest.health.rules[RULE.id]
+    settings = found.ingest.rules.rules[RULE.id]
     assert settings["enabled"] is False
     assert "mute" not in settings
     if threshold:

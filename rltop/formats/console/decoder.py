@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from rltop.formats.console.lines import ConsoleError, Found, read_error, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import LoopSteps, StepCounter, read_bar
-from rltop.formats.decoder import Envelope
+from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
@@ -27,18 +27,6 @@ _MAX_BAR_BYTES = 1024
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _OWN_STEP_KEYS = ("step", "global_step")
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleOptions:
-    """How a console log is read.
-
-    Attributes:
-        may_count_rows: rows that name no step are numbered; off where reading
-            begins in the middle, where their number means nothing.
-    """
-
-    may_count_rows: bool = True
 
 
 @dataclass(slots=True)
@@ -61,8 +49,8 @@ class ConsoleDecoder:
     is_finished = False
     stopped = ""
 
-    def __init__(self, options: ConsoleOptions | None = None) -> None:
-        self.options = options or ConsoleOptions()
+    def __init__(self, options: DecoderOptions | None = None) -> None:
+        self.options = options or DecoderOptions()
         self.counts = Counts()
         self.envelope: Envelope = ""
         self.last_error: ConsoleError | None = None

@@ -15,6 +15,7 @@ from math import isfinite
 from rltop.formats.parquet.encodings import Value
 from rltop.formats.parquet.table import ParquetTable
 from rltop.formats.rows import MAX_KEY_CHARS
+from rltop.model.completions import gini, length_ratio
 
 
 def summary(name: str, values: Sequence[float]) -> dict[str, float]:
@@ -34,31 +35,6 @@ def summary(name: str, values: Sequence[float]) -> dict[str, float]:
     if len(values) > 1:
         found[f"{name}_std"] = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
     return found
-
-
-def gini(values: Sequence[float]) -> float:
-    """Inequality of the values: 0 if all are the same, towards 1 if one has everything.
-
-    2·Σ(rank·x) / (n·Σx) - (n + 1)/n, with ranks from 1 in ascending order; 0 for a
-    single value, or a sum that is not positive.
-    """
-    count, total = len(values), math.fsum(values)
-    if count < 2 or not total > 0.0:
-        return 0.0
-    weighted = math.fsum(rank * value for rank, value in enumerate(sorted(values), 1))
-    return 2.0 * weighted / (count * total) - (count + 1.0) / count
-
-
-def max_over_median(values: Sequence[float]) -> float | None:
-    """The largest over the median: how much longer a group waits than for a usual answer.
-
-    1 where all are 0; None where the median is 0 and the largest is not.
-    """
-    ordered = sorted(values)
-    middle = (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
-    if middle > 0.0:
-        return ordered[-1] / middle
-    return 1.0 if ordered[-1] == 0.0 else None
 
 
 def variation(values: Sequence[float]) -> float:
@@ -82,7 +58,7 @@ def of_groups(groups: Mapping[object, Sequence[float]]) -> dict[str, float]:
     found = {
         "group_length_cv_mean": mean_over_groups(map(variation, lengths)),
         "group_length_gini_mean": mean_over_groups(map(gini, lengths)),
-        "group_length_max_median_ratio_mean": mean_over_groups(map(max_over_median, lengths)),
+        "group_length_max_median_ratio_mean": mean_over_groups(map(length_ratio, lengths)),
     }
     return {name: value for name, value in found.items() if value is not None}
 

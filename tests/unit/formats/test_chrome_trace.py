@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trace_run import START_US, TraceRun, embodied
 
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.formats.trace import ChromeTraceDecoder, worker_of
 from rltop.model import Record, TimedSpan
 
@@ -131,12 +131,12 @@ def test_a_worker_is_told_by_its_name() -> None:
 
 def test_the_kind_is_found_by_the_first_event() -> None:
     for form in FORMS:
-        decoder = AutoDecoder("trace_events.jsonl", JsonlOptions())
+        decoder = AutoDecoder("trace_events.jsonl", DecoderOptions())
         decoder.feed(written(embodied(range(2)), form), 0, 0)
         assert decoder.kind is not None
         assert decoder.kind.name == "trace", form
     for metrics in (b'{"step": 1, "phase": 3}\n', b'[{"step": 1, "phi": 2}]\n'):
-        decoder = AutoDecoder("metrics.json", JsonlOptions())
+        decoder = AutoDecoder("metrics.json", DecoderOptions())
         decoder.feed(metrics * 300, 0, 0)
         assert decoder.kind is not None
         assert decoder.kind.name != "trace"

@@ -13,7 +13,8 @@ import zstandard
 from rltop.errors import SourceError
 from rltop.formats.auto import MOST_LAYERS, AutoDecoder
 from rltop.formats.compressed import CompressedDecoder
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.formats.kinds import Codec, codec_of
 
 LINES = b"".join(json.dumps({"step": i, "a": i / 7}).encode() + b"\n" for i in range(2000))
@@ -101,7 +102,7 @@ def test_without_its_package_zstd_says_what_to_do(monkeypatch):
 
 def test_a_file_that_cannot_be_unpacked_says_so_is_counted_and_leaves_the_next_one_alone(monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    decoder = AutoDecoder("m.jsonl", JsonlOptions())
+    decoder = AutoDecoder("m.jsonl", DecoderOptions())
     assert feed(decoder, zstandard.ZstdCompressor().compress(LINES), 100) == []
     assert "zstandard cannot be imported" in decoder.stopped
     assert decoder.counts.bad_lines == 1
@@ -115,7 +116,7 @@ def test_so_many_layers_of_compression_are_taken_off_and_no_more(layers):
     packed = LINES
     for _ in range(layers):
         packed = gzip.compress(packed)
-    decoder = AutoDecoder("m.jsonl.gz", JsonlOptions())
+    decoder = AutoDecoder("m.jsonl.gz", DecoderOptions())
     records = decoder.feed(packed, 0, 0) + decoder.finish()
     assert len(records) == (2000 if layers == MOST_LAYERS else 0)
     assert ("compressed more than" in decoder.stopped) is (layers > MOST_LAYERS)
@@ -144,7 +145,7 @@ def test_a_piece_is_decoded_at_a_time(codec):
 
 
 def test_what_is_packed_twice_is_unpacked_piece_by_piece_too():
-    inner = AutoDecoder("x.jsonl.gz.gz", JsonlOptions())
+    inner = AutoDecoder("x.jsonl.gz.gz", DecoderOptions())
     packed = gzip.compress(gzip.compress(LINES * 50))
     calls = [inner.feed(packed, 0, 0)]
     while inner.has_more:

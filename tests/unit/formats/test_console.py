@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rltop.formats.console.decoder import ConsoleDecoder, ConsoleOptions
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.decoder import DecoderOptions
 from rltop.model import NonFinite
 
 PAIRS = "actor/pg_loss:0.25 - critic/score/mean:1.5"
@@ -328,7 +329,7 @@ def test_a_second_training_in_the_same_log_begins_anew():
 
 
 def test_rows_read_from_the_middle_are_not_numbered():
-    records, decoder = decode(hf(0.1), ConsoleOptions(may_count_rows=False))
+    records, decoder = decode(hf(0.1), DecoderOptions(may_count_rows=False))
     assert records == []
     assert decoder.counts.no_step_lines == 1
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.model import NonFinite
 
 
@@ -41,8 +42,8 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
 def test_a_parser_in_a_hurry_reads_the_same(line):
-    fast, fast_counts = decode(line, options=JsonlOptions())
-    soon, soon_counts = decode(line, options=JsonlOptions(is_hurried=True))
+    fast, fast_counts = decode(line, options=DecoderOptions())
+    soon, soon_counts = decode(line, options=DecoderOptions(is_hurried=True))
     assert [row(record) for record in soon] == [row(record) for record in fast]
     assert [kinds(record) for record in soon] == [kinds(record) for record in fast]
     assert (soon_counts.lines, soon_counts.rows, soon_counts.bad_lines) == (
@@ -75,7 +76,7 @@ def test_steps_as_they_are_written(written, step, total):
 
 
 def test_a_step_key_that_was_asked_for_is_the_only_one():
-    (record,), _ = decode({"step": 1, "my/step": 7, "a": 1.0}, options=JsonlOptions(step_key="my/step"))
+    (record,), _ = decode({"step": 1, "my/step": 7, "a": 1.0}, options=DecoderOptions(step_key="my/step"))
     assert record.step == 7
     assert row(record) == {"step": 1.0, "a": 1.0}
 
@@ -247,7 +248,7 @@ def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes, *, is_hurried: 
         b'{"step": 3, "loss": NaN, "note": "\xff", "reward": 1}',
         b'{"step": 4, \xff "loss": 1}',
     ]
-    records, counts = decode(*lines, end=end, options=JsonlOptions(is_hurried=is_hurried))
+    records, counts = decode(*lines, end=end, options=DecoderOptions(is_hurried=is_hurried))
     assert [record.step for record in records] == [1, 2, 3]
     assert row(records[1]) == {"loss": 0.25, "k\\xe9": 3.0, "k\\xe8": 4.0, "data/\\xff/x\\xfe": 5.0}
     assert row(records[2]) == {"reward": 1.0}
@@ -257,7 +258,7 @@ def test_a_byte_that_is_no_utf_8_costs_its_text_only(end: bytes, *, is_hurried: 
 @pytest.mark.parametrize("is_hurried", [False, True])
 def test_control_characters_in_a_text_cost_nothing_else(*, is_hurried: bool) -> None:
     line = b'{"step": 1, "loss": 0.5, "said": "a\tb\x01\x1b[2J"}'
-    (record,), counts = decode(line, options=JsonlOptions(is_hurried=is_hurried))
+    (record,), counts = decode(line, options=DecoderOptions(is_hurried=is_hurried))
     assert row(record) == {"loss": 0.5}
     assert (counts.text_values, counts.bad_lines) == (1, 0)
 
@@ -269,7 +270,7 @@ def test_a_number_of_ten_thousand_digits_costs_its_value_only(*, is_hurried: boo
         b'{"step": 1, "a": %s, "b": -%s, "c": 0.%s, "d": "%s", "e": NaN, "f": 2}' % (digits, digits, digits, digits),
         b'{"step": %s, "a": 1}' % digits,
     ]
-    (record,), counts = decode(*lines, options=JsonlOptions(is_hurried=is_hurried))
+    (record,), counts = decode(*lines, options=DecoderOptions(is_hurried=is_hurried))
     assert row(record) == {"c": 1.0, "f": 2.0}
     assert kinds(record) == {
         "a": NonFinite.POS_INF,

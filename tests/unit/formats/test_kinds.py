@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, WHOLE_JSON, bare_name, kind_of
 
 EVENT = struct.pack("<QI", 24, 0) + b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2" + bytes(20)
@@ -86,7 +86,7 @@ def test_rotation_and_compression_do_not_change_a_name(name, bare):
 def test_rows_behind_a_first_line_that_is_no_row_are_read(first):
     data = first + b'\n{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.5}\n'
     for cuts in ([], range(1, len(data))):
-        decoder = AutoDecoder("m.jsonl", JsonlOptions())
+        decoder = AutoDecoder("m.jsonl", DecoderOptions())
         records = [
             record
             for start, stop in itertools.pairwise([0, *cuts, len(data)])

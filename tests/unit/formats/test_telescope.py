@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from telescope_run import START_S, TelescopeRun
 
 from rltop.formats.auto import AutoDecoder
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.formats.telescope.decoder import TelescopeDecoder
-from rltop.formats.telescope.samples import gini, max_over_median, summary
+from rltop.formats.telescope.samples import summary
 from rltop.model import Record
 
 FIXTURE = Path(__file__).resolve().parents[3] / "fixtures" / "telescope" / "archives"
@@ -174,7 +174,7 @@ def test_rewards_are_split_where_there_is_more_than_one_environment() -> None:
 
 def test_the_kind_is_found_by_the_first_table() -> None:
     for archive in (RUN.steps_zip(), RUN.events_zip()):
-        decoder = AutoDecoder("tail.zip", JsonlOptions())
+        decoder = AutoDecoder("tail.zip", DecoderOptions())
         decoder.feed(archive, 0, 0)
         assert decoder.kind is not None
         assert decoder.kind.name == "telescope"
@@ -200,19 +200,3 @@ def test_a_summary_agrees_with_the_standard_library(values: list[float]) -> None
     assert (found["x_min"], found["x_max"]) == (min(values), max(values))
     if len(values) > 1:
         assert found["x_std"] == pytest.approx(statistics.stdev(values), rel=1e-6, abs=1e-6)
-
-
-@given(VALUES)
-def test_gini_is_the_mean_difference_over_twice_the_mean(values: list[float]) -> None:
-    count, total = len(values), sum(values)
-    if count == 1 or total <= 0:
-        assert gini(values) == 0
-    else:
-        pairs = sum(abs(a - b) for a in values for b in values)
-        assert gini(values) == pytest.approx(pairs / (2 * count * total), abs=1e-6)
-
-
-def test_the_ratio_of_a_group() -> None:
-    assert max_over_median([100, 100, 100, 300]) == 3
-    assert max_over_median([0, 0]) == 1
-    assert max_over_median([0, 0, 5]) is None

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rltop.model import Label, RunState, Verdict
-from rltop.pages.metric import build_metric, paint_metric
+from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import build_tree, index_tree, paint_tree
+from rltop.pages.moment import Moment
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.pages.timing import build_timing_page, paint_timing
@@ -20,6 +21,7 @@ from rltop.report.check_text import check_text
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
+from rltop.rows.cells import fill
 from rltop.rows.glyphs import ASCII, UNICODE, Glyphs
 from rltop.rows.rows import ROLES, Row
 from rltop.rows.widths import cell_width
@@ -101,7 +103,8 @@ def test_no_row_exceeds_the_screen(run: FakeRun, width: int, height: int, glyphs
     view = build_tree(Snapshot(run, at), index_tree(Snapshot(run)), height=height, width=width)
     check(paint_tree(view, width, height, glyphs), width, height, glyphs)
     for key in (*run.stream.keys[:2], "no such key"):
-        check(paint_metric(build_metric(Snapshot(run, at), key), width, height, glyphs), width, height, glyphs)
+        rows = fill([*MetricPage(key).rows(Moment(run, glyphs, at), width, height)], height)
+        check(rows, width, height, glyphs)
 
 
 @given(hostile_runs())

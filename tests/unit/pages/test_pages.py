@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Sequence
 
 import pytest
 from fake_run import FakeRun, a_verdict, firing_run, run_of, verl_lines, verl_rows
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from rltop.model import Action, Advice, Event, EventState, Evidence, Incident, Level, Unit, VerdictState
 from rltop.pages.badges import build_badges
 from rltop.pages.chart import Zoom, build_plot
-from rltop.pages.metric import build_metric, paint_metric, paint_metric_details
+from rltop.pages.metric import MetricPage, build_metric, paint_metric_details
+from rltop.pages.moment import Moment
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.pages.runs import read_entry
@@ -26,7 +28,7 @@ from rltop.rows.rows import Row, TargetKind
 from rltop.run.snapshot import Snapshot
 
 
-def text_of(rows: list[Row]) -> str:
+def text_of(rows: Sequence[Row]) -> str:
     return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
 
 
@@ -65,9 +67,9 @@ def test_a_metric_says_where_it_was_not_finite() -> None:
 
 def test_a_metric_says_what_it_means_and_links_its_relatives(run: FakeRun) -> None:
     view = build_metric(Snapshot(run), "actor/kl_loss")
-    text = text_of(paint_metric(view, 120, None, UNICODE))
-    assert "reference" in text
-    targets = [hot.target for row in paint_metric(view, 120, None, UNICODE) for hot in row.links]
+    rows = MetricPage("actor/kl_loss").rows(Moment(run, UNICODE), 120, 40)
+    assert "reference" in text_of(rows)
+    targets = [hot.target for row in rows for hot in row.links]
     related = {target.name for target in targets if target.kind is TargetKind.METRIC}
     assert related == {reading.signal.key for reading in view.related}
     assert "critic/score/mean" in related
@@ -82,7 +84,7 @@ def test_hot_ranges_stay_in_their_column(run: FakeRun) -> None:
 
 
 def test_an_unknown_key_has_a_page_too(run: FakeRun) -> None:
-    text = text_of(paint_metric(build_metric(Snapshot(run), "no/such/key"), 80, None, UNICODE))
+    text = text_of(MetricPage("no/such/key").rows(Moment(run, UNICODE), 80, 24))
     assert "Not in the catalogue" in text
     assert "—" in text
 
@@ -99,7 +101,7 @@ def test_the_cursor_limits_the_numbers(run: FakeRun) -> None:
 def test_a_step_before_the_first_one_has_no_numbers_and_ends_nothing(run: FakeRun) -> None:
     view = build_metric(Snapshot(run, -1), "critic/score/mean")
     assert [one.name for one in view.statistics if one.name in ("min", "max", "mean")] == []
-    assert paint_metric(view, 120, None, UNICODE)
+    assert MetricPage("critic/score/mean").rows(Moment(run, UNICODE, -1), 120, 40)
 
 
 def test_a_chart_gets_at_most_two_points_a_column_and_keeps_every_extreme(run: FakeRun) -> None:
@@ -305,7 +307,6 @@ def test_pages_keep_to_their_size(run: FakeRun, width: int) -> None:
     from rltop.rows.widths import cell_width
 
     pages = [
-        paint_metric(build_metric(Snapshot(run), "actor/kl_loss"), width, 20, UNICODE),
         paint_timing(build_timing_page(Snapshot(run)), width, 20, UNICODE),
         paint_verdict(build_verdict(Snapshot(run), "O12"), width, 20, UNICODE),
     ]

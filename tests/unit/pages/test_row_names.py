@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from fake_run import FakeRun, run_of
@@ -13,8 +14,9 @@ from rltop.catalog.metrics import CATALOG
 from rltop.model import Signal
 from rltop.model.keys import split_key
 from rltop.pages.key_metrics import metric_layout
-from rltop.pages.metric import build_metric, paint_metric
+from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import build_tree, index_tree, paint_tree
+from rltop.pages.moment import Moment
 from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.pages.signals import formula, key_label
@@ -23,7 +25,7 @@ from rltop.rows.rows import Row
 from rltop.run.snapshot import Snapshot
 
 
-def text_of(rows: list[Row]) -> str:
+def text_of(rows: Sequence[Row]) -> str:
     return "\n".join("".join(piece.text for piece in row.line).rstrip() for row in rows)
 
 
@@ -75,7 +77,7 @@ def test_the_page_of_a_turned_metric_has_the_logged_value() -> None:
     run = run_of(b"".join(json.dumps({"step": step, **logged}).encode() + b"\n" for step in range(60)))
     signals = [] if run.identity is None else run.identity.signals.get("truncated_frac", [])
     assert [signal.key for signal in signals] == ["val/stop_rate"]
-    text = text_of(paint_metric(build_metric(Snapshot(run), "val/stop_rate"), 120, 30, UNICODE))
+    text = text_of(MetricPage("val/stop_rate").rows(Moment(run, UNICODE), 120, 30))
     assert "logged" in text and "0.900" in text and "10.0 %" in text
     assert "shown: 1 − val/stop_rate" in text
 
@@ -90,4 +92,4 @@ def test_no_row_is_without_a_name(key: str) -> None:
     lines = text_of(paint_tree(build_tree(Snapshot(run), index=index), 100, 40, UNICODE)).splitlines()
     (row,) = [line for line in lines if "3.25" in line]
     assert f'"{key}"' in row
-    assert f'"{key}"' in text_of(paint_metric(build_metric(Snapshot(run), key), 120, 30, UNICODE)) or key.strip(" /")
+    assert f'"{key}"' in text_of(MetricPage(key).rows(Moment(run, UNICODE), 120, 30)) or key.strip(" /")

@@ -8,7 +8,8 @@ from fake_run import run_of, verl_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rltop.formats.jsonl import JsonlDecoder, JsonlOptions
+from rltop.formats.decoder import DecoderOptions
+from rltop.formats.jsonl import JsonlDecoder
 from rltop.rows.sparkline import anchored_window
 from rltop.run.memo import Memo
 from rltop.store.series import StoreOptions
@@ -25,7 +26,7 @@ from rltop.trainers import ALL
 @settings(max_examples=60)
 def test_columns_from_memory_are_those_of_the_store(rows: list[tuple[int, str, float | None]], columns: int) -> None:
     stream = Stream("", StoreOptions(memory_bytes=4096))
-    memo, decoder = Memo(stream), JsonlDecoder(JsonlOptions())
+    memo, decoder = Memo(stream), JsonlDecoder(DecoderOptions())
     offset = 0
     for step, key, value in rows:
         line = json.dumps({"step": step, "data": {key: value}}).encode() + b"\n"

@@ -11,7 +11,7 @@ import pytest
 
 from rltop.cli.open_session import direct, threaded
 from rltop.clock import FakeClock, SystemClock
-from rltop.formats.jsonl import JsonlOptions
+from rltop.formats.decoder import DecoderOptions
 from rltop.model import FilePosition, RunState
 from rltop.report.overview_document import once_document
 from rltop.report.text import once_text
@@ -125,14 +125,14 @@ def test_the_newest_row_never_goes_back_when_history_takes_over() -> None:
     preview.write(b"".join(rows[20:28]))
     main.write(b"".join(rows[:10]), TailState.READING)
     session.step(1e9)
-    assert (run.is_preview, run.stream.last_step) == (True, 28)
+    assert (run.main.is_preview, run.stream.last_step) == (True, 28)
     preview.write(rows[28])  # seen by the preview first
     main.write(b"".join(rows[10:28]))
     session.step(1e9)
     assert run.stream.last_step == 29
     main.write(rows[28] + rows[29])
     session.step(1e9)
-    assert (run.is_preview, run.stream.last_step) == (False, 30)
+    assert (run.main.is_preview, run.stream.last_step) == (False, 30)
 
 
 def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> None:
@@ -146,12 +146,12 @@ def test_a_file_that_begins_anew_under_the_preview_is_not_taken_for_read() -> No
     preview.begin_anew()
     preview.write(line(20, reward=1.0))
     session.step(1e9)
-    assert run.is_preview
+    assert run.main.is_preview
     assert run.stream.latest("reward") == (20, 1.0)
     main.begin_anew()
     main.write(line(20, reward=1.0))
     session.step(1e9)
-    assert not run.is_preview
+    assert not run.main.is_preview
     assert run.stream.restarts == (20,)
 
 
@@ -205,8 +205,8 @@ def test_a_step_that_was_never_logged_is_not_made_up(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"".join(line(step) for step in range(0, 100, 10)))
     position = FilePosition(0, 0)
-    assert read_row(str(path), 45, position, JsonlOptions()) is None
-    assert read_row(str(path), 40, position, JsonlOptions()) == {"loss": 40 / 7}
+    assert read_row(str(path), 45, position, DecoderOptions()) is None
+    assert read_row(str(path), 40, position, DecoderOptions()) == {"loss": 40 / 7}
 
 
 def test_the_last_row_of_an_old_event_file_is_shown_and_is_not_news():

@@ -26,7 +26,7 @@ class Writer:
         self.clock = FakeClock()
         path.write_text("".join(lines))
         config = load({}, {"HOME": str(path.parent)})
-        options = config.ingest._replace(has_preview=False, health=EngineOptions(rules or {}))
+        options = config.ingest._replace(has_preview=False, rules=EngineOptions(rules or {}))
         found = Found(str(path), name_of(str(path)), path.stat().st_size, self.clock.now())
         self.session = Session([found], direct(self.clock), self.clock, options)
         self.settle()

@@ -133,8 +133,8 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     run = session.runs[0]
     assert run.main.reader.previews
     session.step(0.0)
-    assert run.is_preview
+    assert run.main.is_preview
     assert run.stream.last_step == 5_000
     session.drain()
-    assert not run.is_preview
+    assert not run.main.is_preview
     assert run.stream.rows == 5_000

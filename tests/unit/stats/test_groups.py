@@ -12,9 +12,7 @@ from rltop.stats.groups import (
     StragglerKind,
     balance_spread,
     expected_ratio,
-    gini,
     group_statistics,
-    length_ratio,
     rollout_times,
     straggler_reading,
 )
@@ -106,22 +104,6 @@ def test_balance_is_what_the_ranks_got() -> None:
     assert balance_spread(balanced) == pytest.approx(15 / 458_966)
     assert balance_spread({"seqlen_mean": 0.0, "seqlen_minmax_diff": 1.0}) is None
     assert balance_spread({"seqlen_balanced_max": 1.0}) is None
-
-
-def test_ratio_of_odd_groups() -> None:
-    assert length_ratio([10, 20, 30, 80]) == pytest.approx(80 / 25)
-    assert length_ratio([0, 0, 0]) == 1.0
-    assert length_ratio([0, 0, 5]) is None
-    assert length_ratio([]) is None
-    assert length_ratio([7]) == 1.0
-
-
-@given(LENGTHS)
-def test_gini_is_the_mean_difference_over_twice_the_mean(values: list[int]) -> None:
-    count, total = len(values), sum(values)
-    plain = sum(abs(a - b) for a in values for b in values) / (2 * count * total) if total else 0.0
-    assert gini(values) == pytest.approx(plain, abs=1e-9)
-    assert -1e-9 <= gini(values) < 1.0
 
 
 def test_statistics_skip_what_has_no_ratio() -> None:
