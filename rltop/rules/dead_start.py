@@ -30,6 +30,7 @@ class NoLearningSignal(Detector):
         super().__init__(thresholds)
         self.has_lived = False
         self.dead = self.still = 0
+        self.shortest, self.longest = float("inf"), float("-inf")
         self.since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
@@ -52,6 +53,9 @@ class NoLearningSignal(Detector):
 
     def _judge(self, value: float, context: RuleContext) -> Finding:
         thresholds, values = self.thresholds, context.values
+        length = values.get("episode_len")
+        if length is not None:
+            self.shortest, self.longest = min(self.shortest, length), max(self.longest, length)
         gradient, share = values.get("grad_norm"), context.reward.zero_share
         has_no_gradient = gradient is not None and gradient < thresholds["gradient"]
         has_no_spread = values.get("reward_std", 1.0) < FLAT_REWARD_STD or (share is not None and share >= _NO_CONTRAST)
@@ -79,9 +83,13 @@ class NoLearningSignal(Detector):
         is_of_language = "response_len_mean" in values or share is not None
         if self.still < thresholds["unmoved" if is_of_language else "classic"]:
             return QUIET
-        if value > 0.0 and (has_no_spread or not is_of_language):
+        if value > 0.0 and (has_no_spread if is_of_language else self._is_solved(value)):
             return Finding(INFO, value, None, None, (float(self.still),), words) if is_of_language else QUIET
         return Finding(WARN, value, None, None, (float(self.still),), words)
+
+    def _is_solved(self, value: float) -> bool:
+        """A return above 0 that is 1, the top of a task with one goal, or comes with episodes of one length."""
+        return value == 1.0 or self.shortest >= self.longest
 
     def began(self) -> tuple[int, int] | None:
         """The first record that counts."""
@@ -103,19 +111,20 @@ RULES = (
         title="no learning signal",
         family="reward",
         group=Group.LEARNING,
-        metrics=("score_mean", "reward_mean"),
+        metrics=("score_mean", "reward_mean", "success_frac"),
         detector=NoLearningSignal,
         condition="From the first record on the reward is 0 or below and never moves, and the gradient norm is below "
         "`gradient`, or entropy and step KL are below `certain` (the policy always does the same), or the rewards of a "
         "batch do not differ (which says nothing where the gradient is above `alive` "
         "and there is no reference policy): WARN after `warn` records, CRIT after `crit`. A reward that never moved: "
         "WARN after `unmoved` records, or `classic` where no completions are logged; INFO where it is above 0 "
-        "without spread. Not with a learning rate of 0, while only the critic is trained, or in distillation.",
+        "without spread, silent there without completions where it is 1 or all episodes have one length. Not with a "
+        "learning rate of 0, while only the critic is trained, or in distillation.",
         thresholds={
             "warn": 20,
             "crit": 50,
             "unmoved": 50,
-            "classic": 100,
+            "classic": 50,
             "gradient": 1e-8,
             "alive": 1e-3,
             "certain": 1e-6,

@@ -24,6 +24,8 @@ _MIN_SAMPLES = 10
 _LEVEL = 10
 _SPREAD_OVER = 51
 """The record and the fifty before it."""
+_METRICS = ("entropy", "entropy_seq", "action_entropy")
+"""What a crash shows in: a ratio means the same per token, per completion and per action."""
 
 
 class EntropyCrash(Detector):
@@ -37,7 +39,8 @@ class EntropyCrash(Detector):
 
     def detect(self, context: RuleContext) -> Finding | None:
         """A ratio; INFO on a saturated task, and where there is nothing to explore."""
-        value = context.values.get("entropy")
+        values = context.values
+        value = next((values[name] for name in _METRICS if name in values), None)
         if value is None:
             return None
         window, before = self.window, self.before
@@ -50,7 +53,7 @@ class EntropyCrash(Detector):
             usual, value, low = self._levels()
             if value >= min(self.warn * usual, low) or usual <= self.floor:
                 return QUIET
-        if not self._is_beyond_noise(value, usual):
+        if not self._is_beyond_noise(value, usual) or ("action_entropy" in values and self._falls_as_always()):
             return QUIET
         level = CRIT if value < self.crit * usual else WARN
         if context.reward.is_solved or not applicability.has_rollouts(context.algorithm, context.traits):
@@ -70,9 +73,19 @@ class EntropyCrash(Detector):
         logs = [math.log(one) for one in list(self.before)[:-1] if one > 0.0]
         return math.log(usual / value) > self.thresholds["sigmas"] * MAD_TO_SIGMA * mad_of(logs)
 
+    def _falls_as_always(self) -> bool:
+        """In ten records it falls by no more than twice what it fell in ten before: a schedule that comes near 0.
+
+        The entropy of continuous actions is a density's and goes on below 0, where a ratio means nothing.
+        """
+        held = list(self.before)
+        falls = [old - new for old, new in zip(held, held[_LEVEL:], strict=False)]
+        earlier = falls[:-_LEVEL]
+        return bool(earlier) and falls[-1] < self.thresholds["pace"] * max(earlier)
+
     def headline(self, finding: Finding) -> str:
         """Before and after."""
-        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token within a few records"
+        return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats within a few records"
 
 
 def _is_beyond_jumps(context: RuleContext, value: float, base: float, sigmas: float) -> bool:
@@ -185,25 +198,17 @@ class EntropySurge(Detector):
 
 
 FALL_CAUSES = (
-    "no entropy or KL term",
-    "learning rate too high",
-    "symmetric clipping",
-    "a reward with a trivial maximum",
+    "no entropy or KL term", "learning rate too high", "symmetric clipping", "a reward with a trivial maximum",
     "groups too small",
-)
-RISE_CAUSES = (
-    "rollout/train mismatch",
-    "stale rollouts",
-    "negative samples dominating",
-    "sampling temperature",
-)
+)  # fmt: skip
+RISE_CAUSES = ("rollout/train mismatch", "stale rollouts", "negative samples dominating", "sampling temperature")
 NEXT = ("reward_mean", "zero_std_frac", "clip_frac", "off_policy_kl", "response_len_mean", "truncated_frac", "lr")
 SOURCES = "Cui et al. 2025 (entropy traded for reward); measured on healthy published runs: 0.02 to 1.2 nats."
 _TWO_OF_THREE = {level: NOfM(2, 3) for level in (INFO, WARN, CRIT)}
 
 
 _SEQUENCE_SUM = 15.0
-_HARDLY_BETTER = 0.005
+HARDLY_BETTER = 0.005
 
 
 class Exhausted(Detector):
@@ -220,7 +225,7 @@ class Exhausted(Detector):
         value, score = context.values.get("entropy"), context.values.get("val_score")
         is_low = value is not None and value < self.info
         if score is not None:
-            is_better = self.best is None or score > self.best + _HARDLY_BETTER
+            is_better = self.best is None or score > self.best + HARDLY_BETTER
             self.flat_for = 0 if is_better or not is_low else self.flat_for + 1
             self.best = score if self.best is None else max(self.best, score)
         if value is None:
@@ -308,101 +313,6 @@ class SpentForNothing(Detector):
         return f"entropy {number(finding.baseline or 0)} → {number(finding.value)} nats/token with no gain in return"
 
 
-_LONG = 50.0
-"""Mean tokens from which completions that all have one length are no longer those of a simple task."""
-
-
-class SpentOnHack(Detector):
-    """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away.
-
-    The signs: repetition, a collapse of length, completions of one and the same
-    length, a flat evaluation, a reward component that stayed at nothing. On a
-    saturated task short and equal completions are expected and do not count.
-    """
-
-    def __init__(self, thresholds: Mapping[str, float]) -> None:
-        super().__init__(thresholds)
-        self.start = Frozen(skip=0, size=5, minimum=3)
-        self.length, self.spread = (Frozen(skip=0, size=5, minimum=3) for _ in range(2))
-        self.scores: tuple[float, ...] = ()
-        self.parts: dict[str, float] = {}
-
-    def detect(self, context: RuleContext) -> Finding | None:
-        """Against the first five records."""
-        values = context.values
-        score = values.get("val_score")
-        if score is not None:
-            self.scores = (*self.scores[:1], *self.scores[1:][-3:], score)
-        value = values.get("entropy")
-        if value is None:
-            return None
-        if not self.start.is_final:
-            self._learn(context, value)
-            return QUIET
-        base = self.start.value or 0.0
-        line = min(self.thresholds["warn"] * base, self.thresholds["near"])
-        if value >= line / (RELEASE if self.is_firing else 1.0) or base < self.thresholds["floor"]:
-            return QUIET
-        if not (context.reward.has_gained or context.reward.is_solved):
-            return QUIET
-        sign = self._sign(context)
-        return Finding(WARN if sign else INFO, value, base, line, words=(sign,))
-
-    def _learn(self, context: RuleContext, value: float) -> None:
-        values = context.values
-        self.start.push(value)
-        for frozen, found in ((self.length, values.get("response_len_mean")), (self.spread, _length_spread(values))):
-            if found is not None:
-                frozen.push(found)
-        for name, part in context.observation.instances.get("reward_component", {}).items():
-            self.parts[name] = max(part, self.parts.get(name, part))
-
-    def _sign(self, context: RuleContext) -> str:
-        """What says that this is no solved task; empty where nothing does."""
-        values, thresholds = context.values, self.thresholds
-        if values.get("repetition_frac", 0.0) > thresholds["repetition"]:
-            return f"{percent(values['repetition_frac'])} repetition"
-        if self._is_flat():
-            return f"evaluation flat at {number(self.scores[-1])}"
-        part = self._dead_part(context)
-        if part or context.reward.is_solved:
-            return part
-        length, base = values.get("response_len_mean"), self.length.value
-        if length is not None and base is not None and length < thresholds["shorter"] * base:
-            return f"completions {number(base)} → {number(length)} tokens"
-        spread, usual = _length_spread(values), self.spread.value
-        if spread is not None and usual and (length or 0.0) > _LONG and spread < thresholds["spread"] * usual:
-            return "all completions of one length"
-        return ""
-
-    def _is_flat(self) -> bool:
-        """The last three evaluations are no better than the first."""
-        scores = self.scores
-        return len(scores) >= int(self.thresholds["evaluations"]) and max(scores[-3:]) <= scores[0] + _HARDLY_BETTER
-
-    def _dead_part(self, context: RuleContext) -> str:
-        """A component that was next to nothing, and is, while the reward rose."""
-        line = self.thresholds["part"] * abs(context.reward.usual)
-        for name, now in context.observation.instances.get("reward_component", {}).items():
-            if name in self.parts and 0.0 <= self.parts[name] < line and 0.0 <= now < line:
-                return f"reward component {name} stayed at {number(now)}"
-        return ""
-
-    def headline(self, finding: Finding) -> str:
-        """How much is lost, and what gives it away."""
-        before, now = number(finding.baseline or 0), number(finding.value)
-        sign = finding.words[0]
-        return f"entropy {before} → {now} nats/token while the reward rose" + (
-            f"; {sign}: reward hack?" if sign else ""
-        )
-
-
-def _length_spread(values: Mapping[str, float]) -> float | None:
-    """Standard deviation of completion lengths, else their range."""
-    high, low = values.get("response_len_max"), values.get("response_len_min")
-    return values.get("response_len_std", None if high is None or low is None else high - low)
-
-
 class SequenceSum(Detector):
     """E6: an entropy that no vocabulary allows per token: a sum over the sequence."""
 
@@ -426,14 +336,14 @@ RULES = (
         title="entropy crash",
         family="entropy",
         group=Group.LEARNING,
-        metrics=("entropy",),
+        metrics=_METRICS,
         detector=EntropyCrash,
         condition="Below `warn` of the median of the 20 records before in 2 of 3: WARN; below `crit`: CRIT. The "
         "median must be above `floor`, and the fall of ln entropy more than `sigmas` times its robust spread over the "
         "50 records before. Where a batch is one or two groups the median of ten records is compared, "
-        "with nine tenths of those before too. INFO only on a "
-        "saturated task and without rollouts.",
-        thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005, "sigmas": 4.0},
+        "with nine tenths of those before too. The entropy of actions must have fallen in ten records by `pace` times "
+        "the most that it did in ten before. INFO only on a saturated task and without rollouts.",
+        thresholds={"warn": 0.25, "crit": 0.15, "floor": 0.005, "sigmas": 4.0, "pace": 2.0},
         n_of_m=_TWO_OF_THREE,
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("entropy", "baseline", Unit.NATS),
@@ -552,37 +462,6 @@ RULES = (
         causes=FALL_CAUSES,
         next=NEXT,
         sources=SOURCES,
-    ),
-    RuleSpec(
-        id="E8",
-        title="entropy spent on a hack",
-        family="entropy",
-        group=Group.LEARNING,
-        metrics=("entropy",),
-        detector=SpentOnHack,
-        condition="Below `warn` of the first five records (which must be above `floor`) and below `near` nats in 5 of "
-        "8, while the reward rose by a quarter of its range: INFO. WARN with a second sign: repetition above "
-        "`repetition`; the last three of `evaluations` evaluations no better than the first; a reward component that "
-        "was and is below `part` of the reward; and where the task is not saturated completions below `shorter` of "
-        "their length, or the spread of their lengths below `spread` of run start.",
-        thresholds={
-            "warn": 0.1,
-            "near": 0.5,
-            "floor": 0.2,
-            "repetition": 0.3,
-            "evaluations": 4,
-            "part": 0.05,
-            "shorter": 0.3,
-            "spread": 0.1,
-        },
-        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
-        warm_up=5,
-        applies=applicability.has_rollouts,
-        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
-        why="A policy that found one text that pays repeats it: reward saturates, and nothing is learned any more.",
-        causes=("a reward with a trivial maximum", *FALL_CAUSES[:3]),
-        next=("val_score", "reward_component", "response_len_mean", "zero_std_frac", "kl_ref"),
-        sources="reward hacking and solved tasks lose entropy alike; only the second sign tells them apart. Judgement.",
     ),
     RuleSpec(
         id="E6",

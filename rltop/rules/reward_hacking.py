@@ -1,7 +1,7 @@
 """Reward hacking: reward that rises for another reason than the task.
 
 The signs are indirect: completions that shrink or grow with the reward, one
-reward component traded for another. Validation decides.
+reward component traded for another, entropy spent on one text. Validation decides.
 """
 
 from __future__ import annotations
@@ -12,7 +12,20 @@ from collections.abc import Mapping
 from rltop.model import Evidence, Label, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.rules.entropy import FALL_CAUSES, HARDLY_BETTER
+from rltop.rules.rule import (
+    INFO,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+    Subject,
+)
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window
 from rltop.units import number, percent
 
@@ -211,6 +224,101 @@ class PartTraded(Detector):
 _METRICS = ("score_mean", "reward_mean")
 _TEN = {INFO: NOfM(10, 15), WARN: NOfM(10, 15)}
 
+_LONG = 50.0
+"""Mean tokens from which completions that all have one length are no longer those of a simple task."""
+
+
+class SpentOnHack(Detector):
+    """E8: nearly all entropy is gone while the reward rose: a solved task, or a hack that a second sign gives away.
+
+    The signs: repetition, a collapse of length, completions of one and the same
+    length, a flat evaluation, a reward component that stayed at nothing. On a
+    saturated task short and equal completions are expected and do not count.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.start = Frozen(skip=0, size=5, minimum=3)
+        self.length, self.spread = (Frozen(skip=0, size=5, minimum=3) for _ in range(2))
+        self.scores: tuple[float, ...] = ()
+        self.parts: dict[str, float] = {}
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Against the first five records."""
+        values = context.values
+        score = values.get("val_score")
+        if score is not None:
+            self.scores = (*self.scores[:1], *self.scores[1:][-3:], score)
+        value = values.get("entropy")
+        if value is None:
+            return None
+        if not self.start.is_final:
+            self._learn(context, value)
+            return QUIET
+        base = self.start.value or 0.0
+        line = min(self.thresholds["warn"] * base, self.thresholds["near"])
+        if value >= line / (RELEASE if self.is_firing else 1.0) or base < self.thresholds["floor"]:
+            return QUIET
+        if not (context.reward.has_gained or context.reward.is_solved):
+            return QUIET
+        sign = self._sign(context)
+        return Finding(WARN if sign else INFO, value, base, line, words=(sign,))
+
+    def _learn(self, context: RuleContext, value: float) -> None:
+        values = context.values
+        self.start.push(value)
+        for frozen, found in ((self.length, values.get("response_len_mean")), (self.spread, _length_spread(values))):
+            if found is not None:
+                frozen.push(found)
+        for name, part in context.observation.instances.get("reward_component", {}).items():
+            self.parts[name] = max(part, self.parts.get(name, part))
+
+    def _sign(self, context: RuleContext) -> str:
+        """What says that this is no solved task; empty where nothing does."""
+        values, thresholds = context.values, self.thresholds
+        if values.get("repetition_frac", 0.0) > thresholds["repetition"]:
+            return f"{percent(values['repetition_frac'])} repetition"
+        if self._is_flat():
+            return f"evaluation flat at {number(self.scores[-1])}"
+        part = self._dead_part(context)
+        if part or context.reward.is_solved:
+            return part
+        length, base = values.get("response_len_mean"), self.length.value
+        if length is not None and base is not None and length < thresholds["shorter"] * base:
+            return f"completions {number(base)} → {number(length)} tokens"
+        spread, usual = _length_spread(values), self.spread.value
+        if spread is not None and usual and (length or 0.0) > _LONG and spread < thresholds["spread"] * usual:
+            return "all completions of one length"
+        return ""
+
+    def _is_flat(self) -> bool:
+        """The last three evaluations are no better than the first."""
+        scores = self.scores
+        return len(scores) >= int(self.thresholds["evaluations"]) and max(scores[-3:]) <= scores[0] + HARDLY_BETTER
+
+    def _dead_part(self, context: RuleContext) -> str:
+        """A component that was next to nothing, and is, while the reward rose."""
+        line = self.thresholds["part"] * abs(context.reward.usual)
+        for name, now in context.observation.instances.get("reward_component", {}).items():
+            if name in self.parts and 0.0 <= self.parts[name] < line and 0.0 <= now < line:
+                return f"reward component {name} stayed at {number(now)}"
+        return ""
+
+    def headline(self, finding: Finding) -> str:
+        """How much is lost, and what gives it away."""
+        before, now = number(finding.baseline or 0), number(finding.value)
+        sign = finding.words[0]
+        return f"entropy {before} → {now} nats/token while the reward rose" + (
+            f"; {sign}: reward hack?" if sign else ""
+        )
+
+
+def _length_spread(values: Mapping[str, float]) -> float | None:
+    """Standard deviation of completion lengths, else their range."""
+    high, low = values.get("response_len_max"), values.get("response_len_min")
+    return values.get("response_len_std", None if high is None or low is None else high - low)
+
+
 RULES = (
     RuleSpec(
         id="R8",
@@ -273,5 +381,36 @@ RULES = (
         causes=("weights favouring the easy component", "a format term earned without the task", "a loophole"),
         next=("reward_component", "val_score", "response_len_mean", "kl_ref"),
         sources="open-r1 issue 255: accuracy 0.16 → 0.064 while format went 0.48 → 0.86 and the total rose.",
+    ),
+    RuleSpec(
+        id="E8",
+        title="entropy spent on a hack",
+        family="entropy",
+        group=Group.LEARNING,
+        metrics=("entropy",),
+        detector=SpentOnHack,
+        condition="Below `warn` of the first five records (which must be above `floor`) and below `near` nats in 5 of "
+        "8, while the reward rose by a quarter of its range: INFO. WARN with a second sign: repetition above "
+        "`repetition`; the last three of `evaluations` evaluations no better than the first; a reward component that "
+        "was and is below `part` of the reward; and where the task is not saturated completions below `shorter` of "
+        "their length, or the spread of their lengths below `spread` of run start.",
+        thresholds={
+            "warn": 0.1,
+            "near": 0.5,
+            "floor": 0.2,
+            "repetition": 0.3,
+            "evaluations": 4,
+            "part": 0.05,
+            "shorter": 0.3,
+            "spread": 0.1,
+        },
+        n_of_m={INFO: NOfM(5, 8), WARN: NOfM(5, 8)},
+        warm_up=5,
+        applies=applicability.has_rollouts,
+        evidence=EvidenceNames("entropy", "baseline (run start)", Unit.NATS),
+        why="A policy that found one text that pays repeats it: reward saturates, and nothing is learned any more.",
+        causes=("a reward with a trivial maximum", *FALL_CAUSES[:3]),
+        next=("val_score", "reward_component", "response_len_mean", "zero_std_frac", "kl_ref"),
+        sources="reward hacking and solved tasks lose entropy alike; only the second sign tells them apart. Judgement.",
     ),
 )

@@ -277,7 +277,8 @@ class LossJump(Detector):
         self.loss = Window(_WINDOW)
         self.reach = thresholds["warn"] * thresholds["floor"]
         self.largest = 0.0
-        self.gradient, self.kl = Window(_WINDOW), Window(_WINDOW)
+        self.moved = 0
+        self.gradient, self.kl, self.critic = Window(_WINDOW), Window(_WINDOW), Window(_WINDOW)
 
     def detect(self, context: RuleContext) -> Finding | None:
         """The median of 50 records before; the spread is only computed when the distance could count."""
@@ -286,6 +287,7 @@ class LossJump(Detector):
             value = context.values.get("policy_loss")
             if value is None:
                 return None
+        self.moved += not context.reward.is_constant
         window, largest = self.loss, self.largest
         median = window.median
         distance = value - median
@@ -302,6 +304,7 @@ class LossJump(Detector):
             return QUIET
         if not applicability.has_loss_to_minimise(context.algorithm, context.traits) and context.reward.count:
             # Near 0 by construction, and of either sign: its own spread is no measure.
+            has_company = has_company or self._is_beyond_critic(value, median, largest, context)
             if not has_company or abs(value) <= self.thresholds["largest"] * largest:
                 return QUIET
             line = max(line, self.thresholds["largest"] * largest)
@@ -318,6 +321,9 @@ class LossJump(Detector):
         """Gradient norm or KL is a multiple of its usual on the same record; true where neither is logged."""
         values, factor = context.values, self.thresholds["company"]
         norm, distance = values.get("grad_norm"), values.get("kl_ref", values.get("kl_old"))
+        critic = values.get("value_loss")
+        if critic is not None:
+            self.critic.push(critic)
         if norm is None and distance is None:
             return not (self.gradient.count or self.kl.count)
         is_steep = norm is not None and norm > factor * self.gradient.median > 0.0
@@ -327,6 +333,20 @@ class LossJump(Detector):
         if distance is not None and not is_away:
             self.kl.push(abs(distance))
         return is_steep or is_away
+
+    def _is_beyond_critic(self, value: float, median: float, largest: float, context: RuleContext) -> bool:
+        """A loss with a critic in it (positive, in the unit of the returns) that the critic does not explain.
+
+        Its own rules judge what the value loss does. Without one, a loss of `alone` times the largest so far is no
+        error of values that are learned, unless rewards have only begun to come.
+        """
+        critic, usual = context.values.get("value_loss"), self.critic.median
+        if critic is not None:
+            return value > 0.0 < median and value * usual > self.thresholds["company"] * median * critic > 0.0
+        if self.moved < _MIN_SAMPLES:
+            self.largest = max(largest, value)
+            return False
+        return 0.0 < self.thresholds["alone"] * largest < value and median > 0.0
 
     def headline(self, finding: Finding) -> str:
         """Now and baseline."""
@@ -491,8 +511,18 @@ RULES = (
         "larger, in 3 "
         "of 5 records: WARN. More than `crit`× its baseline in 3 of 5: CRIT. INFO only while the learning rate "
         "warms up. A policy-gradient loss must also exceed `largest`× the largest of the segment, and the gradient "
-        "norm or KL of the same record `company`× its median (KL at least `kl`), where either is logged.",
-        thresholds={"warn": 10.0, "floor": 0.02, "crit": 100.0, "largest": 2.0, "company": 3.0, "kl": 0.05},
+        "norm or KL of the same record `company`× its median (KL at least `kl`), where either is logged; a positive "
+        "one with a value loss in it that grew by a `company`th of that at most needs neither, nor one that is "
+        "`alone`× the largest so far without a value loss, where the reward has moved for ten records.",
+        thresholds={
+            "warn": 10.0,
+            "floor": 0.02,
+            "crit": 100.0,
+            "largest": 2.0,
+            "company": 3.0,
+            "kl": 0.05,
+            "alone": 100.0,
+        },
         n_of_m={WARN: NOfM(3, 5), CRIT: NOfM(3, 5), INFO: NOfM(3, 5)},
         warm_up=_MIN_SAMPLES,
         evidence=EvidenceNames("loss", "baseline"),

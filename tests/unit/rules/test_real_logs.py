@@ -58,6 +58,20 @@ def test_e1_batches_of_one_group_are_judged_by_ten_records() -> None:
     assert first(gone, "E1").record <= 72
 
 
+@pytest.mark.parametrize(("name", "level"), [("action_entropy", 1.2), ("entropy_seq", 90.0)])
+def test_e1_entropy_of_actions_and_of_completions_crashes_too(name: str, level: float) -> None:
+    gone = play(100, Algorithm.PPO, **{name: lambda r: noisy(level, 0.03)(r) * 0.03 ** min(max(r - 60, 0) / 5, 1.0)})
+    assert (first(gone, "E1").level, alarms(gone, "E1")[-1].level) == (Level.WARN, Level.CRIT)
+    assert first(gone, "E1").record <= 66
+    back = play(140, Algorithm.PPO, **{name: lambda r: noisy(level * (0.03 if 60 < r <= 80 else 1.0), 0.03)(r)})
+    assert [event.state for event in back.events if event.rule == "E1"][-1] is EventState.RECOVERED
+
+
+def test_e1_entropy_of_continuous_actions_passes_0_on_a_schedule() -> None:
+    assert alarms(play(300, Algorithm.PPO, action_entropy=lambda r: 2.0 - 0.015 * r + 0.02 * noisy(1.0)(r)), "E1") == []
+    assert alarms(play(300, Algorithm.PPO, action_entropy=lambda r: 1.4 * 0.97**r), "E1") == []
+
+
 def test_e4_entropy_that_swings_has_not_surged_and_old_truncation_is_no_consequence() -> None:
     assert alarms(play(400, entropy=saw(0.12, 0.8)), "E4") == []
     jump = step_up(0.3, 1.0, 60)
@@ -85,6 +99,24 @@ def test_o5_a_policy_gradient_loss_of_either_sign_needs_company() -> None:
     assert first(together, "O5").level is Level.WARN
     big_before = {**lonely, "loss": lambda r: 0.25 if r == 5 or 60 <= r < 70 else 1e-3 * (-1) ** r}
     assert alarms(play(100, grad_norm=lambda r: 6.0 if 60 <= r < 70 else 1.0, **big_before), "O5") == []
+
+
+def test_o5_a_loss_that_leaves_its_value_loss_behind() -> None:
+    control = {"reward_mean": noisy(200.0), "kl_old": noisy(0.01), "clip_frac": noisy(0.1)}
+    loss = lambda r: 500.0 if 60 <= r < 70 else noisy(5.0, 0.2)(r)  # noqa: E731
+    alone = play(100, Algorithm.PPO, loss=loss, value_loss=noisy(10.0, 0.2), **control)
+    assert first(alone, "O5").record == 62
+    assert [event.state for event in alone.events if event.rule == "O5"][-1] is EventState.RECOVERED
+    assert alarms(play(100, Algorithm.PPO, loss=loss, value_loss=lambda r: 2 * loss(r), **control), "O5") == []
+
+
+def test_o5_an_error_of_values_that_grows_a_hundredfold_is_divergence_unless_rewards_have_only_begun() -> None:
+    away = {"loss": lambda r: noisy(7.0, 0.2)(r) * 1.6 ** max(r - 60, 0), "grad_norm": noisy(0.5)}
+    learning = play(90, Algorithm.DQN, reward_mean=lambda r: -200.0 + r + noisy(1.0)(r), **away)
+    assert first(learning, "O5").record <= 76
+    first_reward = {"loss": lambda r: 1e-3 if r < 60 else noisy(5.0, 0.2)(r), "grad_norm": noisy(0.5)}
+    found = play(90, Algorithm.DQN, reward_mean=lambda r: -200.0 + max(r - 60, 0), **first_reward)
+    assert alarms(found, "O5") == []
 
 
 def test_o1_a_gradient_that_swings_by_a_factor_of_ten_has_no_spikes() -> None:
