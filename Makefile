@@ -74,7 +74,7 @@ $(WRITERS)/.installed: tests/e2e/writers-requirements.txt
 	$(WRITERS)/bin/pip install --quiet --disable-pip-version-check -r tests/e2e/writers-requirements.txt
 	@touch $(WRITERS)/.installed
 
-live: setup $(WRITERS)/.installed  ## follow files while tensorboardX and wandb write them, in bench/.venv-writers
+live: setup $(WRITERS)/.installed  ## follow files while tensorboardX, wandb, trackio and mlflow write them, in bench/.venv-writers
 	RLTOP_WRITERS=$(abspath $(WRITERS))/bin/python $(BIN)/python -m pytest -q tests/e2e/test_live_writers.py
 
 score: setup     ## catch rate and false alarms on labelled runs (RLTOP_RUNS); writes bench/RESULTS.md

@@ -48,7 +48,8 @@ READ_BY = {
     "completions": ("rollouts/files", *_PARQUET),
     "dump": ("rollouts/lines", "rollouts/files", "rollouts/rows"),
     "pickled": ("rollouts/sqlite",),
-    "database": ("rollouts/sqlite", "rollouts/sqlite_file"),
+    "database": ("rollouts/sqlite", "../sqlite_file"),
+    "tracker": ("tables",),
     "anything": ("auto", "kinds"),
 }
 """Modules of which a target reaches lines."""

@@ -293,6 +293,24 @@ def database(data: bytes) -> None:
     _samples({"explorer_output.db": data[4 : len(data) - size], "explorer_output.db-wal": data[len(data) - size :]})
 
 
+def tracker(data: bytes) -> None:
+    """Rows of a tracker's tables as lines; and the same bytes as a database, of which the runs are asked."""
+    from rltop.errors import DecodeError
+    from rltop.formats.tables import TableDecoder, runs_in
+    from rltop.model.table_rows import ROWS_MAGIC
+
+    _same_in_pieces(TableDecoder, data)
+    _same_in_pieces(TableDecoder, ROWS_MAGIC + data)
+    if data.startswith(b"SQLite"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "a.db")
+            path.write_bytes(data)
+            try:
+                assert all(run.member for run in runs_in(str(path)))
+            except DecodeError:
+                return
+
+
 def _samples(files: dict[str, bytes]) -> None:
     """Everything that a page could ask of a dump of rollouts; what cannot be read is a sentence."""
     from rltop.errors import SourceError
@@ -362,6 +380,7 @@ PROMISES: dict[str, Callable[[bytes], None]] = {
     "dump": dump,
     "pickled": pickled,
     "database": database,
+    "tracker": tracker,
     "anything": anything,
 }
 _SEEDS = {
@@ -414,6 +433,7 @@ _MADE: dict[str, Callable[[], list[bytes]]] = {
     "completions": lambda: list(seeds("parquet")),
     "dump": lambda: [_lines(_SAMPLES), _lines(_SAMPLES[:2]) + b"not json\n" + _lines(_SAMPLES[:1])[:-9]],
     "pickled": lambda: [pickle.dumps(_SAMPLES, protocol) for protocol in (0, 2, 5)],
+    "tracker": lambda: [(ROOT / "fixtures/trackers/trackio.db").read_bytes()[:MAX_BYTES], *_tracked()],
     "database": lambda: [_database("DELETE"), _database("WAL")],
 }  # fmt: skip
 """Beginnings of forms that no fixture has."""
@@ -433,6 +453,28 @@ def _database(mode: str) -> bytes:
         log = Path(folder, "a.db-wal").read_bytes() if mode == "WAL" else b""
         data = Path(folder, "a.db").read_bytes()
         return struct.pack("<I", len(log)) + data + log if log else data
+
+
+def _tracked() -> Iterator[bytes]:
+    """Lines as a source gives them out of the tables of Trackio and MLflow."""
+    sys.path.insert(0, str(ROOT))
+    from rltop.model.table_rows import ROWS_MAGIC, line_of
+
+    start: dict[str, object] = {"run_id": "a", "timestamp": "2026-01-01T00:00:00+00:00"}
+    config = line_of("configs", [("config", '{"max_steps": 9, "num_generations": 8}')])
+    rows = [line_of("metrics", {**start, "step": i, "metrics": json.dumps(row)}.items()) for i, row in enumerate(_ROWS)]
+    sample = line_of("system_metrics", {**start, "metrics": '{"gpu/0/utilization": 80}'}.items())
+    alert = line_of("alerts", {**start, "level": "warn", "title": "a\\\n", "step": 3}.items())
+    yield ROWS_MAGIC + config + sample + rows[0] + alert + b"".join(rows[1:])
+    keys = [("loss", i) for i in range(3)] + [("system/gpu", 1), ("kl", 3)]
+    metrics = [
+        line_of(
+            "metrics", [("key", key), ("value", i / 8), ("timestamp", 1790000000000 + i), ("step", i), ("is_nan", 0)]
+        )
+        for key, i in keys
+    ]
+    setting, end = line_of("params", [("key", "a.max_steps"), ("value", "9")]), line_of("runs", [("status", "FAILED")])
+    yield ROWS_MAGIC + setting + b"".join(metrics) + end
 
 
 def _lines(rows: list[dict[str, object]]) -> bytes:

@@ -15,7 +15,8 @@ from rltop.cli.resolve_paths import look, say_left_out, stand_somewhere
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, SourceError, cannot_read
-from rltop.formats.kinds import HEAD_BYTES, kind_of
+from rltop.formats.kinds import HEAD_BYTES, TABLES, kind_of
+from rltop.model.table_rows import split_member
 from rltop.run.discover import named
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, OpenFeed
@@ -71,6 +72,8 @@ def runs_of(path: str) -> list[Found]:
         return looked.found
     if path == STANDARD_INPUT:
         return [piped_found()]
+    if split_member(path) is not None:
+        return look([path]).found
     try:
         size = file_size(path)
         # Reading some files of /proc and /sys blocks; O_NONBLOCK avoids that.
@@ -78,6 +81,8 @@ def runs_of(path: str) -> list[Found]:
             kind = kind_of(file.read(HEAD_BYTES) or b"", path, is_all=True)
     except OSError as error:
         raise cannot_read(path, error) from error
+    if kind is TABLES:
+        return look([path]).found
     # Only where workers are timed one by one does the kind decide how a run is followed.
     return [Found(path, named(path, kind), size, kind=kind if kind is not None and kind.has_spans else None)]
 

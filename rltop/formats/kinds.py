@@ -18,6 +18,7 @@ from typing import NamedTuple
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.jsonl import JsonlDecoder, ready_loads
 from rltop.formats.lines import BOM
+from rltop.model.table_rows import ROWS_MAGIC
 
 MAGIC_BYTES = 4
 """How many bytes of a file tell its codec."""
@@ -45,6 +46,7 @@ _BINARY_HEAD = 12
 _FIRST_EVENT_BYTES = 1024
 """The first event of an event file names its version; it is about 40 bytes."""
 _ZIP = b"PK\x03\x04"
+_SQLITE = b"SQLite format 3\0"
 _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
 """With which the two kinds of archives that Telescope writes begin."""
 _BLANK = b"\0 \t\r\n"
@@ -161,6 +163,17 @@ def _telescope(options: DecoderOptions) -> Decoder:
     return TelescopeDecoder()
 
 
+def _tables(options: DecoderOptions) -> Decoder:
+    from rltop.formats.tables import TableDecoder  # noqa: PLC0415
+
+    return TableDecoder(options.step_key)
+
+
+def _is_tables(head: bytes) -> bool:
+    """Rows of a tracker's tables; a database itself is read run by run, and never as bytes."""
+    return head.startswith((ROWS_MAGIC, _SQLITE))
+
+
 def _is_telescope(head: bytes) -> bool:
     """Is this the beginning of one of Telescope's archives? By the name of the first file in it."""
     size = int.from_bytes(head[26:28], "little")
@@ -195,6 +208,7 @@ WANDB = Kind(
     row_starts=_wandb_starts,
     head_bytes=HEAD_OF_ROWS,
 )
+TABLES = Kind("tables", "Trackio or MLflow", _tables, r"\.(db|sqlite3?)\Z", is_sign=_is_tables)
 CONSOLE = Kind("console", "console log", _console, r"\.(log|out|txt)\Z", is_line_based=True)
 WHOLE_JSON = Kind(
     "whole_json", "JSON document", _whole_json, r"\.json\Z", note="updates only when a checkpoint is saved"
@@ -210,7 +224,7 @@ TRACE = Kind(
     has_metrics=False,
 )
 
-KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, CONSOLE, WHOLE_JSON, TRACE)
+KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, TABLES, CONSOLE, WHOLE_JSON, TRACE)
 """Every format that is read, compressed ones aside: those are unpacked first.
 
 Of several files that hold one run the one is shown that comes first here: it says most, and soonest.

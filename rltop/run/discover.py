@@ -17,19 +17,23 @@ from typing import NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
-from rltop.formats.kinds import WANDB, Kind, may_hold_metrics
+from rltop.formats.kinds import TABLES, WANDB, Kind, may_hold_metrics
 from rltop.model import Label
+from rltop.model.table_rows import member_path, split_member
 from rltop.run.beside import read_ranges
 from rltop.run.found import WANDB_PARTS, Found, name_of, told_apart
 from rltop.run.sniff import SAMPLES, UNWRITTEN, damage_at_start, name_refused, sniff, why_refused
+from rltop.sources.file import LocalFileSystem
+from rltop.sources.tables import is_metric_folder
 from rltop.structs import Struct, field
 
 _MAX_DEPTH = 7
 _MAX_ENTRIES = 20_000
 _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
-    {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv"}
+    {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv", ".trash"}
 )
+_FILES = LocalFileSystem()
 _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
 """What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
 
@@ -182,6 +186,10 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
         SourceError: it is known to hold no metrics.
         OSError, DecodeError: it cannot be read.
     """
+    member = split_member(path)
+    if member is not None and not Path(path).exists():
+        result.found.append(_member(*member))
+        return
     try:
         info = Path(path).stat()
     except FileNotFoundError:
@@ -197,11 +205,50 @@ def _look_at(path: str, result: Discovery, *, is_only: bool) -> None:
         result.found.extend(_search(path, result))
     elif stat.S_ISREG(info.st_mode):
         kind, reason = sniff(path, is_hurried=is_only)
+        if kind is TABLES and not reason:
+            result.may_grow = True
+            result.found.extend(_members(path, info))
+            return
         if kind is None or reason in SAMPLES:
             _refuse(path, reason)
         result.found.append(Found(path, named(path, kind), info.st_size, info.st_mtime, kind))
     else:
         raise SourceError(f"{path} is not a regular file", "pass the file that the trainer writes")
+
+
+def _members(path: str, info: os.stat_result) -> list[Found]:
+    """The runs of a database, newest first, or the one in a folder of MLflow's file store.
+
+    Raises:
+        OSError, DecodeError: it cannot be read.
+    """
+    from rltop.formats.tables import run_in_folder, runs_in  # noqa: PLC0415 - few have trackers
+
+    if stat.S_ISDIR(info.st_mode):
+        run = run_in_folder(path)
+        tracked = [(path, run)] if run is not None else []
+    else:
+        tracked = [(member_path(path, run.member), run) for run in runs_in(path)]
+    return [
+        Found(each, Label.of(run.name), max(1, info.st_size), run.modified_s or info.st_mtime, TABLES)
+        for each, run in tracked
+    ]
+
+
+def _member(path: str, member: str) -> Found:
+    """One run of a database, by its identifier or by its name; of several of one name the newest.
+
+    Raises:
+        SourceError: the database has no such run.
+        OSError, DecodeError: it cannot be read.
+    """
+    found = _members(path, Path(path).stat())
+    named = [each for each in found if split_member(each.path) == (path, member)]
+    named = named or [each for each in found if each.name.raw == member]
+    if not named:
+        names = ", ".join(each.name.display for each in found[:_MOST_REASONS])
+        raise SourceError(f"{path} has no run {Label.of(member).display}", f"its runs: {names or 'none'}")
+    return named[0]
 
 
 def _refuse(path: str, reason: str) -> None:
@@ -233,6 +280,8 @@ def _search(folder: str, result: Discovery) -> list[Found]:
             result.leave_out(path, judged.reason)
         elif judged.reason:
             result.passed_over.append((path, judged.reason))
+        elif judged.kind is TABLES:
+            files += _listed_members(path, info, result)
         else:
             titles[path] = judged.title
             name = Label.of(judged.title) if judged.title else name_of(path)
@@ -242,6 +291,15 @@ def _search(folder: str, result: Discovery) -> list[Found]:
     grouped = group(files, titles)
     result.passed_over += grouped.repeated
     return grouped.runs
+
+
+def _listed_members(path: str, info: os.stat_result, result: Discovery) -> list[Found]:
+    """The runs of a tracker; what cannot be read is left out."""
+    try:
+        return _members(path, info)
+    except _UNREADABLE as error:
+        result.leave_out(path, reason_of(error))
+        return []
 
 
 def _judged(path: str, size: int, seen: Seen) -> Judged:
@@ -308,6 +366,9 @@ def _walk(folder: str, result: Discovery) -> Iterable[tuple[str, os.stat_result]
             if not depth:
                 raise
             _note(here, error, result)
+            continue
+        if is_metric_folder(here, _FILES):
+            yield here, Path(here).stat()
             continue
         for entry in listed:
             seen += 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
-from rltop.formats.kinds import TENSORBOARD, Kind, bare_name
+from rltop.formats.kinds import TABLES, TENSORBOARD, Kind, bare_name
 from rltop.model import Label
 
 
@@ -173,7 +173,10 @@ def place(files: Iterable[Found], titles: dict[str, str]) -> list[tuple[Found, S
             parts.setdefault(guess.home, set()).add(guess.role)
     placed = []
     for each, sure, guess in spots:
-        if sure is not None:
+        if each.kind is TABLES:
+            # A tracker keeps the runs of many trainers: each is one of its own, whatever stands beside it.
+            placed.append((each, Spot(Path(each.path))))
+        elif sure is not None:
             placed.append((each, sure))
         elif guess is not None and len(parts[guess.home]) > 1:
             placed.append((each, guess))

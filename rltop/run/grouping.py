@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rltop.formats.kinds import KINDS, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
+from rltop.formats.kinds import KINDS, TABLES, TELESCOPE, TENSORBOARD, WANDB, WHOLE_JSON, bare_name
 from rltop.model import Label
 from rltop.run.found import MAIN_ROLES, Found, Spot, name_of, place, titled_part
 
@@ -186,7 +186,7 @@ def _sequences(files: Iterable[Found], titles: Mapping[str, str]) -> list[Found]
         if each.kind is TELESCOPE:
             archives.setdefault(path.parent.parent, []).append(each)
             continue
-        name = "tfevents" if each.kind is TENSORBOARD else bare_name(path.name)
+        name = "tfevents" if each.kind is TENSORBOARD else path.name if each.kind is TABLES else bare_name(path.name)
         folder = path.parent
         if each.kind is WANDB and _WANDB_FOLDER.match(folder.name):
             folder = folder.parent

@@ -13,6 +13,7 @@ from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import (
     CONSOLE,
     JSONL,
+    TABLES,
     TELESCOPE,
     TENSORBOARD,
     WANDB,
@@ -24,6 +25,7 @@ from rltop.formats.kinds import (
     kind_of,
 )
 from rltop.model import Record
+from rltop.sqlite_file import MAGIC as SQLITE_MAGIC
 
 SNIFF_BYTES = 256 * 1024
 _BZIP2_BYTES = 1024 * 1024
@@ -35,6 +37,7 @@ _UNPACKED_SLICES = 1200
 """Of what is compressed, so much is looked through for a row: a few bytes may stand for gigabytes."""
 SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
 """Why a file of JSON lines is taken for samples rather than metrics."""
+NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
 UNWRITTEN = "only NUL bytes so far"
 """Why a file is not judged yet: on a network file system its bytes may come without its growing."""
 
@@ -51,6 +54,8 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         OSError: it cannot be opened or read.
         DecodeError: it is compressed, and nothing can be got out of it.
     """
+    if os.path.isdir(path):  # noqa: PTH112 - a Path raises where it may not look
+        return TABLES, ""
     with open_regular(path) as file:
         # What the kernel makes up may have nothing to give now (/proc/kmsg).
         head = file.read(SNIFF_BYTES) or b""
@@ -65,6 +70,8 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
         head = tail.lstrip(b"\0") if tail[:1] == b"\0" else tail.partition(b"\n")[2]
         if not head:
             return None, UNWRITTEN
+    if head.startswith(SQLITE_MAGIC):
+        return _kind_of_database(path)
     what, _ = why_refused(head)
     if what and kind_of(head, path, is_all=True) is not TELESCOPE:
         return None, what
@@ -72,6 +79,15 @@ def sniff(path: str, *, is_hurried: bool = False) -> tuple[Kind | None, str]:
     if codec is not None:
         return _kind_of_compressed(path, head, codec, is_all=is_all)
     return _judge(path, head, tail, DecoderOptions(is_hurried=is_hurried), is_all=is_all)
+
+
+def _kind_of_database(path: str) -> tuple[Kind | None, str]:
+    from rltop.formats.tables import runs_in  # noqa: PLC0415 - few have trackers
+
+    try:
+        return (TABLES, "") if runs_in(path) else (None, NO_TRACKER)
+    except DecodeError as error:
+        raise DecodeError(f"an SQLite database: {error.message}", error.hint) from error
 
 
 def _kind_of_compressed(path: str, head: bytes, codec: Codec, *, is_all: bool) -> tuple[Kind | None, str]:
@@ -178,12 +194,7 @@ class _Refused(NamedTuple):
 
 
 _REFUSED = (
-    _Refused(
-        "an SQLite database (Trackio, MLflow or an experience buffer)",
-        b"SQLite format 3\0",
-        (".db", ".sqlite", ".sqlite3"),
-        "have the trainer write JSON lines or TensorBoard events as well",
-    ),
+    _Refused(NO_TRACKER, SQLITE_MAGIC, remedy="pass the database of the tracker, or the metrics file of the run"),
     _Refused("a parquet table: samples or completions", b"PAR1", (".parquet",), "pass the metrics file of the run"),
     _Refused(
         "a SwanLab run",

@@ -13,7 +13,7 @@ from typing import Protocol
 from rltop.clock import Clock, SystemClock
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileSystem, LocalFileSystem
-from rltop.sources.tail import FolderTail, LastRows, Tail, find_tail_start, folder_at
+from rltop.sources.tail import LastRows, Tail, find_tail_start, folder_at, open_tail
 
 
 class Feed(Protocol):
@@ -84,7 +84,7 @@ class DirectFeed:
                 self.start, head = find_tail_start(fs, os.fspath(path), last)
         self._head = [Chunk(head, 0, 0, is_head=True)] if head else []
         self._fs, self._clock, self._is_once = fs, clock or SystemClock(), options.is_once
-        self._tail: Tail | FolderTail = Tail(path, fs, clock, options, self.start)
+        self._tail = open_tail(os.path.abspath(path), fs, self._clock, options, self.start)  # noqa: PTH100
         self._is_exhausted = False
 
     def take(self, max_bytes: int) -> list[Chunk | Reset]:

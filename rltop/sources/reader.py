@@ -20,7 +20,7 @@ from rltop.sources.cursor import is_missing, unreachable
 from rltop.sources.events import Chunk, ReaderOptions, Reset, TailOptions, TailState, TailStatus
 from rltop.sources.feed import DirectFeed, EventQueue, Feed
 from rltop.sources.file import FileSystem, LocalFileSystem, Mount, mount_of, read_mountinfo
-from rltop.sources.tail import FolderTail, LastRows, Tail, find_tail_start, folder_at
+from rltop.sources.tail import AnyTail, LastRows, Tail, find_tail_start, folder_at, open_tail
 from rltop.sources.watch import Watcher
 
 RESOLVE_S = 60.0
@@ -74,7 +74,7 @@ class Follow:
     is_watched: bool = False
     is_closed: bool = False
     has_looked: bool = False
-    tail: Tail | FolderTail | None = None
+    tail: AnyTail | None = None
     real_path: str = ""
     interval_s: float = 0.0
     next_look: float = 0.0
@@ -296,7 +296,7 @@ class MountThread:
                 start = 0
             follow.start = start
             follow.queue.put([Chunk(head, 0, 0, is_head=True)] if head else [])
-        follow.tail = Tail(follow.path, self._fs, self._clock, self._tail_options, follow.start or 0)
+        follow.tail = open_tail(follow.path, self._fs, self._clock, self._tail_options, follow.start or 0)
         return True
 
     def _watch(self, follow: Follow, watcher: Watcher, now: float) -> None:

@@ -17,11 +17,13 @@ from typing import NamedTuple
 
 from rltop.clock import Clock, SystemClock
 from rltop.errors import cannot_read, reason_of
+from rltop.model.table_rows import split_member
 from rltop.sources.cursor import READ_BYTES, Cursor, Refused, Sight, is_missing, leading_nuls, unreachable
 from rltop.sources.events import ONE_SHOT, Chunk, Reset, ResetReason, TailOptions, TailState, TailStatus
 from rltop.sources.file import FileStat, FileSystem, LocalFileSystem, read_fully
 from rltop.sources.local_tail import HeldFile
 from rltop.sources.network_tail import ReopenedFile
+from rltop.sources.tables import DatabaseTail, MetricFolderTail, is_metric_folder
 from rltop.structs import Struct
 
 FIRST_BLOCK = 256 * 1024
@@ -453,14 +455,36 @@ def archives_in(
     return sorted(found)
 
 
-def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | None:
-    """What follows the archives of a folder; None where `path` is no folder that holds any.
+AnyTail = Tail | FolderTail | DatabaseTail | MetricFolderTail
+"""Whatever follows a path; all are polled alike."""
+
+
+def open_tail(
+    path: str, fs: FileSystem, clock: Clock, options: TailOptions = DEFAULT_OPTIONS, start: int = 0
+) -> AnyTail:
+    """What follows a path: a run of a database by what the path is called, else a file; touches nothing yet.
+
+    Args:
+        path: absolute.
+        fs: where it is.
+        clock: for waits between attempts.
+        options: see `TailOptions`.
+        start: offset to begin at in a file.
+    """
+    found = split_member(path)
+    return Tail(path, fs, clock, options, start) if found is None else DatabaseTail(*found, fs)
+
+
+def folder_at(path: str, fs: FileSystem, clock: Clock) -> FolderTail | MetricFolderTail | None:
+    """What follows the archives or the metric files of a folder; None where `path` is no folder that holds any.
 
     Args:
         path: as given.
         fs: the file system.
         clock: for the time between two scans.
     """
+    if is_metric_folder(path, fs):
+        return MetricFolderTail(path, fs, clock)
     try:
         is_folder = stat.S_ISDIR(fs.stat(path).mode) and bool(archives_in(path, fs))
     except OSError:

@@ -35,7 +35,13 @@ FILES = {
     "tensorboard": "events.out.tfevents.1790000000.node.7.0",
     "wandb": "run-abc.wandb",
 }
-FOREIGN = {"tensorboardX": ("events.out.tfevents.*", 0), "wandb offline": ("run-*.wandb", 0)}
+FOREIGN = {
+    "tensorboardX": ("events.out.tfevents.*", 0),
+    "wandb offline": ("run-*.wandb", 0),
+    "trackio": ("project.db", 0),
+    "mlflow": ("mlflow.db", 0),
+    "mlflow files": ("mlruns", 0),
+}
 """Packages that are written by others: what their files are called, and by how many rows these lag."""
 WRITERS_PYTHON = "RLTOP_WRITERS"
 SOON_S = 15.0

@@ -3,7 +3,7 @@
     python writers.py KIND FILE
 
 For every line N on standard input it logs step N as a writer of its kind does, and says so on
-standard error once the bytes are with the system. `tensorboardX` and `wandb offline` are those
+standard error once the bytes are with the system. `tensorboardX`, `wandb offline`, `trackio` and `mlflow` are those
 packages and need them; the other kinds need this repository alone.
 """
 
@@ -168,6 +168,45 @@ def wandb_offline(path: Path) -> Iterator[Log]:
     run.finish()
 
 
+def trackio(path: Path) -> Iterator[Log]:
+    """Trackio's sender commits now and then: a step is with the system when its row is in the database."""
+    import os
+    import sqlite3
+    import time
+
+    os.environ["TRACKIO_DIR"] = str(path.parent)
+    import trackio
+
+    trackio.init(project=path.stem, name="live", embed=False)
+
+    def write(step: int) -> None:
+        trackio.log(row(step), step=step)
+        while True:
+            try:
+                with sqlite3.connect(path) as reader:
+                    if reader.execute("SELECT max(step) FROM metrics").fetchone()[0] == step:
+                        return
+            except sqlite3.OperationalError:
+                pass
+            time.sleep(0.02)
+
+    yield write
+    trackio.finish()
+
+
+def mlflow(path: Path) -> Iterator[Log]:
+    """Into a database, or into the folder of a file store."""
+    import os
+
+    os.environ["MLFLOW_ALLOW_FILE_STORE"] = "true"
+    os.chdir(path.parent)
+    import mlflow
+
+    mlflow.set_tracking_uri(f"sqlite:///{path}" if path.suffix else path.as_uri())
+    with mlflow.start_run(log_system_metrics=False):
+        yield lambda step: mlflow.log_metrics(row(step), step=step)
+
+
 WRITERS: dict[str, Callable[[Path], Iterator[Log]]] = {
     "jsonl": jsonl,
     "console": console,
@@ -181,6 +220,9 @@ WRITERS: dict[str, Callable[[Path], Iterator[Log]]] = {
     "wandb": wandb,
     "tensorboardX": tensorboardx,
     "wandb offline": wandb_offline,
+    "trackio": trackio,
+    "mlflow": mlflow,
+    "mlflow files": mlflow,
 }
 
 

@@ -16,8 +16,8 @@ from itertools import islice
 
 from rltop.errors import DecodeError
 from rltop.formats.rollouts.rows import by_prompt, finite, text_of, whole_step
-from rltop.formats.rollouts.sqlite_file import DatabaseFile, Pages, Table, TableRow, newest, rows, tables
 from rltop.model.completions import MAX_COMPLETIONS, OPENING_CHARS, Completion, Passage, RolloutText, TextPlace, gist
+from rltop.sqlite_file import DatabaseFile, Pages, Table, TableRow, newest, rows, tables
 
 PIECE_ROWS = 500
 """What one call of `refresh` looks through."""

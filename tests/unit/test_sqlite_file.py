@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rltop.errors import DecodeError
-from rltop.formats.rollouts.sqlite_file import DatabaseFile, Pages, TableRow, columns_of, newest, rows, tables
+from rltop.sqlite_file import DatabaseFile, Pages, TableRow, columns_of, newest, rows, tables
 
 Row = tuple[int, list[object]]
 VALUES = st.one_of(

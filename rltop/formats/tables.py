@@ -1,0 +1,440 @@
+"""Runs that trackers keep in tables: Trackio's and MLflow's rows → records, and the runs of a database.
+
+The source gives rows out as lines (`model/table_rows.py`). Trackio has a row of metrics in one row of its
+table, MLflow a row for each metric. Sources: `trackio/sqlite_storage.py`, `mlflow/store/tracking`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from rltop.formats.decoder import Envelope
+from rltop.formats.jsonl import patient_loads
+from rltop.formats.lines import LineFramer
+from rltop.formats.rows import RecordBuilder, Row, number_of, step_of, time_of, total_of
+from rltop.formats.wandb.run import RunInfo
+from rltop.model import Counts, FilePosition, Record
+from rltop.model.table_rows import ROWS_MAGIC, row_of
+from rltop.sqlite_file import MAGIC, DatabaseFile, Pages, Table, TableRow, newest, rows, tables
+
+SYSTEM = "system/"
+"""Before the keys of the machine, as in a W&B run; MLflow writes it itself."""
+ALERTS = "alerts/"
+"""Before the level of Trackio's alerts, whose number is a metric of the step before them."""
+IS_DATABASE = "a database cannot be read from a pipe: pass its path"
+_LARGEST = 1.7976931348623157e308
+"""MLflow's databases hold this where an infinite value was logged."""
+_ROWS_HELD = 3
+"""So many rows of times alone, without a step, may come before the first row of the trainer; any other settles it."""
+_TIMINGS = ("profiling/", "timing", "time/", SYSTEM)
+_STATES = {b"1": b"RUNNING", b"3": b"FINISHED", b"4": b"FAILED", b"5": b"KILLED"}
+"""How MLflow's file store numbers the states of a run."""
+_FAILURES = {b"FAILED": "MLflow has the run as failed", b"KILLED": "MLflow has the run as killed"}
+_ENDED = (b"FINISHED", *_FAILURES)
+
+Values = Mapping[str, bytes]
+
+
+class _Held(NamedTuple):
+    """A row before it is known which key has the steps."""
+
+    cells: Row
+    number: int | None
+    time_s: float | None
+    position: FilePosition
+
+
+class _Alert(NamedTuple):
+    """An alert whose step has not been written yet: Trackio may write it before the row it was raised at."""
+
+    level: str
+    number: int
+    time_s: float | None
+    position: FilePosition
+
+
+class TableDecoder:
+    """Rows of one run of Trackio or MLflow.
+
+    The step is the trainer's own where Trackio's rows hold one under a known key, and such a row without it
+    belongs to the newest step; else it is the tracker's. Samples of the machine are averaged over the time since
+    the row before, so that they never look like progress.
+    """
+
+    is_rewritten = False
+
+    def __init__(self, step_key: str = "") -> None:
+        self.counts = Counts()
+        self.envelope: Envelope = ""
+        self.stopped = ""
+        self._framer = LineFramer(self.counts)
+        self._builder = RecordBuilder(self.counts, step_key)
+        self._generation = 0
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._run = RunInfo()
+        self._status = b""
+        self._by_tracker = False
+        self._held: list[_Held] = []
+        self._last_step: int | None = None
+        self._last_number = -1
+        self._alerts: list[_Alert] = []
+        self._samples: dict[str, list[float]] = {}
+        self._gathered: Row = {}
+        self._gathered_at: tuple[int, float | None, FilePosition] | None = None
+
+    @property
+    def group_size(self) -> int | None:
+        """Completions per prompt, as the settings of the run say."""
+        return self._run.group_size
+
+    @property
+    def is_finished(self) -> bool:
+        """Has the tracker been told that the run is over? Trackio never is."""
+        return self._status in _ENDED
+
+    @property
+    def failure(self) -> str:
+        """How the run ended, if not well."""
+        return _FAILURES.get(self._status, "")
+
+    def feed(self, data: bytes, offset: int, generation: int) -> list[Record]:
+        """Decode every row that `data` completes."""
+        self._generation = generation
+        records: list[Record] = []
+        for line, start in self._framer.feed(data, offset):
+            self._take(line, start, records)
+        return records
+
+    def flush(self) -> list[Record]:
+        """What has been gathered of a step that may go on."""
+        records: list[Record] = []
+        self._give_out_gathered(records)
+        return records
+
+    def finish(self) -> list[Record]:
+        """The last line, and rows that still waited for a step."""
+        records: list[Record] = []
+        last = self._framer.finish()
+        if last is not None:
+            self._take(*last, records)
+        self._release(None, records)
+        self._give_out_gathered(records)
+        self._give_out_alerts(records)
+        return records
+
+    def reset(self, *, is_restart: bool = True) -> None:
+        """The table begins anew."""
+        del is_restart
+        self._framer.reset()
+        self._builder.begin_anew()
+        self._begin_anew()
+
+    # -- lines -------------------------------------------------------------------------------------------------------
+
+    def _take(self, line: bytes, start: int, records: list[Record]) -> None:
+        if self.stopped or not line or line == ROWS_MAGIC.rstrip():
+            return
+        if line.startswith(MAGIC.rstrip(b"\0")):
+            self.stopped = IS_DATABASE
+            return
+        self.counts.lines += 1
+        try:
+            table, values = row_of(line)
+        except ValueError as error:
+            self._refuse(str(error))
+            return
+        position = FilePosition(self._generation, start)
+        if table == "metrics" and "key" in values:
+            self._metric(values, position, records)
+        elif table == "metrics":
+            self._row(values, position, records)
+        elif table == "system_metrics":
+            self._sample(values)
+        elif table == "alerts":
+            self._alert(values, position, records)
+        elif table == "configs":
+            self._run = self._run.with_config(self._object(values.get("config", b"")))
+        elif table == "params":
+            self._run = self._run.with_config(_setting(values))
+        elif table == "runs":
+            self._status = _STATES.get(values.get("status", b""), values.get("status", b""))
+        else:
+            self._refuse("not a row of a tracker's table")
+
+    def _object(self, text: bytes) -> dict[str, object]:
+        """A JSON object in a column; counted where it is none."""
+        try:
+            found: object = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            try:
+                found, broken = patient_loads(text)
+            except ValueError:
+                found, broken = None, 0
+            self.counts.broken_texts += broken
+        if isinstance(found, dict):
+            return found
+        self._refuse("not a JSON object")
+        return {}
+
+    def _refuse(self, reason: str) -> None:
+        self.counts.refuse(self.counts.lines, reason)
+
+    # -- Trackio: a row is a row -------------------------------------------------------------------------------------
+
+    def _row(self, values: Values, position: FilePosition, records: list[Record]) -> None:
+        cells = self._object(values.get("metrics", b""))
+        if not cells:
+            return
+        cells |= self._take_samples()
+        row = _Held(cells, _whole(values.get("step")), _seconds(values.get("timestamp")), position)
+        if self._by_tracker:
+            self._give_out(row, row.number, records)
+            return
+        if self._builder.step_key in cells and row.number is not None:
+            cells["_step"] = row.number
+        found = self._builder.take_step(cells)
+        cells.pop("_step", None)
+        if found is not None:
+            step, total = found if isinstance(found, tuple) else (found, None)
+            self._release(step, records)
+            self._give_out(row, step, records, total)
+        elif self._builder.step_key:
+            self._give_out(row, self._last_step, records)
+        else:
+            self._held.append(row)
+            if len(self._held) >= _ROWS_HELD or not all(key.startswith(_TIMINGS) for key in cells):
+                self._by_tracker = True
+                self._release(None, records)
+
+    def _release(self, first: int | None, records: list[Record]) -> None:
+        """Give out what was held: by the tracker's steps, but not behind the trainer's `first`."""
+        for row in self._held:
+            step = row.number if first is None else first if row.number is None else min(row.number, first)
+            self._give_out(row, step, records)
+        self._held.clear()
+
+    def _give_out(self, row: _Held, step: int | None, records: list[Record], total: int | None = None) -> None:
+        if step is None:
+            self.counts.no_step_lines += 1
+            return
+        cells = row.cells
+        self._last_step = step
+        if row.number is not None:
+            self._last_number = max(self._last_number, row.number)
+            if self._alerts:
+                self._add_alerts(cells, row.number)
+        total = total or total_of(cells) or self._run.total_steps
+        records.append(self._builder.of_cells(step, row.time_s, cells, row.position, total))
+        self.envelope = "flat"
+
+    def _alert(self, values: Values, position: FilePosition, records: list[Record]) -> None:
+        """An alert that the training script raised: counted in the row of its step, or the newest one."""
+        level = values.get("level", b"warn").decode("utf-8", "replace")
+        number = _whole(values.get("step"))
+        alert = _Alert(
+            level, self._last_number if number is None else number, _seconds(values.get("timestamp")), position
+        )
+        if self._last_step is None or alert.number > self._last_number:
+            self._alerts.append(alert)
+        else:
+            self._give_out(_Held({ALERTS + level: 1.0}, None, alert.time_s, position), self._last_step, records)
+
+    def _add_alerts(self, cells: Row, number: int) -> None:
+        """Count the alerts of a row whose number is `number`, the tracker's."""
+        due = [alert for alert in self._alerts if alert.number <= number]
+        for alert in due:
+            count = cells.get(ALERTS + alert.level, 0.0)
+            cells[ALERTS + alert.level] = count + 1.0 if isinstance(count, float) else 1.0
+        if due:
+            self._alerts = [alert for alert in self._alerts if alert.number > number]
+
+    def _give_out_alerts(self, records: list[Record]) -> None:
+        """Alerts behind the last row."""
+        alerts, self._alerts = self._alerts, []
+        for alert in alerts:
+            step = alert.number if self._last_step is None else self._last_step
+            cells: Row = {ALERTS + alert.level: 1.0}
+            self._give_out(_Held(cells, None, alert.time_s, alert.position), step, records)
+
+    def _sample(self, values: Values) -> None:
+        """Samples of the machine, kept until a row comes."""
+        for key, value in self._object(values.get("metrics", b"")).items():
+            self._note_sample(key, number_of(value))
+
+    def _take_samples(self) -> Row:
+        """The means of the samples since the last row, as cells of the one that begins."""
+        cells: Row = {key: total / count for key, (total, count) in self._samples.items()}
+        self._samples.clear()
+        return cells
+
+    def _note_sample(self, key: str, value: object) -> None:
+        if not isinstance(value, float) or value - value != 0.0:
+            self.counts.text_values += 1
+            return
+        sample = self._samples.setdefault(key if key.startswith(SYSTEM) else SYSTEM + key, [0.0, 0.0])
+        sample[0] += value
+        sample[1] += 1.0
+
+    # -- MLflow: a row for each metric -------------------------------------------------------------------------------
+
+    def _metric(self, values: Values, position: FilePosition, records: list[Record]) -> None:
+        key = values["key"].decode("utf-8", "replace")
+        value = _logged(values)
+        step = _whole(values.get("step"))
+        if key.startswith(SYSTEM):
+            self._note_sample(key, value)
+            return
+        if value is None or step is None:
+            self._refuse("a metric without a value and a step")
+            return
+        at = self._gathered_at
+        if at is None or at[0] != step or key in self._gathered:
+            self._give_out_gathered(records)
+            self._gathered_at = step, _seconds(values.get("timestamp")), position
+            if step != self._last_step:
+                self._gathered = self._take_samples()
+        self._gathered[key] = value
+
+    def _give_out_gathered(self, records: list[Record]) -> None:
+        if self._gathered_at is None:
+            return
+        step, time_s, position = self._gathered_at
+        self._give_out(_Held(self._gathered, step, time_s, position), step, records)
+        self._gathered, self._gathered_at = {}, None
+
+
+def _logged(values: Values) -> float | None:
+    """The value of a metric, as it was logged; None where there is none."""
+    if values.get("is_nan") == b"1":
+        return float("nan")
+    try:
+        value = float(values["value"])
+    except (KeyError, ValueError):
+        return None
+    return value * 2.0 if abs(value) >= _LARGEST else value
+
+
+def _whole(text: bytes | None) -> int | None:
+    step = step_of(text.decode("ascii", "replace")) if text is not None else None
+    return step if isinstance(step, int) else None
+
+
+def _seconds(text: bytes | None) -> float | None:
+    """Seconds since the epoch, from ISO text or from milliseconds."""
+    if text is None:
+        return None
+    word = text.decode("ascii", "replace")
+    return time_of(word if "-" in word else number_of(word))
+
+
+def _setting(values: Values) -> dict[str, object]:
+    """One setting of MLflow, whose name is that of nested ones joined with slashes or dots."""
+    text = values.get("value", b"")
+    if not text.isdigit():
+        return {}
+    found: object = int(text)
+    for name in reversed(re.split(r"[./]", values.get("key", b"").decode("utf-8", "replace"))):
+        found = {name: found}
+    return found if isinstance(found, dict) else {}
+
+
+# -- the runs of a database -------------------------------------------------------------------------------------------
+
+
+class TrackedRun(NamedTuple):
+    """One run that a tracker knows.
+
+    Attributes:
+        member: what tells it from the others, for the end of a path.
+        name: what a person calls it.
+        modified_s: when it was last written to, as far as its rows say; None where they do not.
+    """
+
+    member: str
+    name: str
+    modified_s: float | None = None
+
+
+_LAST_ROWS = 500
+"""Rows at the end of Trackio's metrics that are asked when which run was written to."""
+_DELETED = "deleted"
+_IDS = ("run_id", "run_name")
+_DESCRIBED = re.compile(rb"^(run_name|lifecycle_stage|start_time|end_time):[ \t]*(.*?)[ \t\r]*$", re.MULTILINE)
+_MOST_OF_DESCRIPTION = 64 * 1024
+
+
+def runs_in(path: str) -> list[TrackedRun]:
+    """The runs of a database, newest first; empty where it is none of a tracker.
+
+    Raises:
+        DecodeError: the database is damaged.
+        OSError: it cannot be read.
+    """
+    found = DatabaseFile(path).look(_runs)
+    return sorted(found, key=lambda run: (-(run.modified_s or 0.0), run.name))
+
+
+def _runs(pages: Pages) -> list[TrackedRun]:
+    found = {table.name: table for table in tables(pages)}
+    if "metrics" not in found:
+        return []
+    if "runs" in found and "run_uuid" in found["runs"].columns:
+        return list(_mlflow_runs(pages, found["runs"]))
+    if "run_name" not in found["metrics"].columns:
+        return []
+    return _trackio_runs(pages, found["metrics"], found.get("configs"))
+
+
+def _mlflow_runs(pages: Pages, table: Table) -> Iterator[TrackedRun]:
+    for row in rows(pages, table):
+        member, name = _text(row, "run_uuid"), _text(row, "name")
+        if member and _text(row, "lifecycle_stage") != _DELETED:
+            ended = row.value("end_time") or row.value("start_time")
+            yield TrackedRun(member, name or member, time_of(ended))
+
+
+def _trackio_runs(pages: Pages, metrics: Table, configs: Table | None) -> list[TrackedRun]:
+    """Runs by their settings, which are written with the first row; older files by the rows alone."""
+    found: dict[str, TrackedRun] = {}
+
+    def note(row: TableRow, table: Table, time_column: str) -> None:
+        member = next((text for name in _IDS if name in table.columns and (text := _text(row, name))), "")
+        if member:
+            name = _text(row, "run_name") or member
+            found[member] = TrackedRun(member, name, time_of(_text(row, time_column)))
+
+    last = newest(pages, metrics)
+    if configs is not None:
+        for row in rows(pages, configs):
+            note(row, configs, "created_at")
+    after = None if not found else max(0, (last or 0) - _LAST_ROWS)
+    for row in rows(pages, metrics, after):
+        note(row, metrics, "timestamp")
+    return list(found.values())
+
+
+def _text(row: TableRow, column: str) -> str:
+    value = row.value(column)
+    return value if isinstance(value, str) else value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
+def run_in_folder(path: str) -> TrackedRun | None:
+    """What a run in MLflow's file store is called; None where it has been deleted.
+
+    Raises:
+        OSError: its description cannot be read.
+    """
+    with Path(path, "meta.yaml").open("rb") as file:
+        said = dict(_DESCRIBED.findall(file.read(_MOST_OF_DESCRIPTION)))
+    if said.get(b"lifecycle_stage") == _DELETED.encode():
+        return None
+    name = said.get(b"run_name", b"").decode("utf-8", "replace").strip("'\"")
+    ended = said.get(b"end_time", b"")
+    return TrackedRun("", name or Path(path).name, time_of(int(ended)) if ended.isdigit() else None)

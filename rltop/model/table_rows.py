@@ -1,0 +1,100 @@
+"""Rows of a tracker's tables as lines of text, and what a run in a database is called.
+
+A source that reads tables gives each row out as one line: the name of the table, then
+`column=value`, between unit separators (US). So a decoder gets bytes as from any file, cut anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import PurePath
+from typing import NamedTuple
+
+ROWS_MAGIC = b"rows of tables 1\n"
+"""With which such bytes begin."""
+MEMBER = "::"
+"""Stands between a database and one of its runs: `trackio/project.db::run-id`."""
+DATABASE_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+FOLLOWED = ("configs", "params", "system_metrics", "metrics", "alerts", "runs")
+"""Tables of Trackio and MLflow that tell something of a run; at one time they are given out in this order."""
+RUN_COLUMNS = ("run_id", "run_uuid", "run_name")
+"""Columns that say which run a row is of."""
+STATE_COLUMN = "status"
+"""A table that has it is changed in place: it says how a run stands."""
+
+_SEPARATOR = b"\x1f"
+_ESCAPED = re.compile(rb"[\\\n\x1f]")
+_ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+_SPELLED = {b"\\": rb"\\", b"\n": rb"\n", b"\x1f": rb"\u"}
+_MEANT = {b"\\": b"\\", b"n": b"\n", b"u": b"\x1f"}
+
+
+class TableLine(NamedTuple):
+    """One row, as it was in its table.
+
+    Attributes:
+        table: name of the table.
+        values: column → value; a column that was null is not among them.
+    """
+
+    table: str
+    values: dict[str, bytes]
+
+
+def line_of(table: str, values: Iterable[tuple[str, object]]) -> bytes:
+    """A row as a line, its end included.
+
+    Args:
+        table: name of the table.
+        values: column and value; numbers, text or bytes, None for null.
+    """
+    parts = [table.encode("utf-8", "surrogateescape")]
+    for column, value in values:
+        if value is None:
+            continue
+        data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")
+        parts.append(column.encode("utf-8", "surrogateescape") + b"=" + _ESCAPED.sub(_spelled, data))
+    return _SEPARATOR.join(parts) + b"\n"
+
+
+def row_of(line: bytes) -> TableLine:
+    """The row that a line stands for.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    table, *parts = line.split(_SEPARATOR)
+    values = {}
+    for part in parts:
+        column, equals, value = part.partition(b"=")
+        if not equals:
+            raise ValueError("column without a value")
+        values[column.decode("utf-8", "replace")] = _ESCAPE.sub(_meant, value) if b"\\" in value else value
+    return TableLine(table.decode("utf-8", "replace"), values)
+
+
+def _spelled(match: re.Match[bytes]) -> bytes:
+    return _SPELLED[match[0]]
+
+
+def _meant(match: re.Match[bytes]) -> bytes:
+    return _MEANT.get(match[1], match[0])
+
+
+def member_path(path: str, member: str) -> str:
+    """The path of one run of a database.
+
+    Args:
+        path: the database.
+        member: what the run is called in it; slashes are written as `%2F`.
+    """
+    return f"{path}{MEMBER}{member.replace('%', '%25').replace('/', '%2F')}"
+
+
+def split_member(path: str) -> tuple[str, str] | None:
+    """Database and run of such a path; None where it is no such path."""
+    database, found, member = path.partition(MEMBER)
+    if not found or PurePath(database).suffix.lower() not in DATABASE_SUFFIXES:
+        return None
+    return database, member.replace("%2F", "/").replace("%25", "%")

@@ -1,0 +1,459 @@
+"""Following one run of a tracker: its rows in a database, or a folder with one file for each metric.
+
+Every row is given out as a line (`model/table_rows.py`), in the order of their times where
+several tables or files have some to give. Knows which tables there are, not what is in their rows.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import stat
+from collections import deque
+from collections.abc import Collection, Sequence
+from functools import partial
+from heapq import heapify, heappop, heapreplace
+
+from rltop.clock import Clock
+from rltop.errors import DecodeError, SourceError, cannot_read
+from rltop.model.table_rows import FOLLOWED, ROWS_MAGIC, RUN_COLUMNS, STATE_COLUMN, line_of
+from rltop.sources.cursor import is_missing, unreachable
+from rltop.sources.events import Chunk, Reset, ResetReason, TailState, TailStatus
+from rltop.sources.file import FileSystem
+from rltop.sqlite_file import DatabaseFile, Pages, Table, TableRow, newest, rows, tables
+from rltop.structs import Struct, field
+
+PIECE_ROWS = 500
+"""Rows of each table in one look, which must be short: a writer changes the file meanwhile."""
+_TIME = "timestamp"
+_MAX_VALUE_BYTES = 16 * 1024 * 1024
+
+Line = tuple[str, bytes]
+"""When it was written, in a form that can be compared, and the line."""
+
+
+class _Lines:
+    """Lines of several tables or files, given out in the order of their times.
+
+    Those of one stay in their order. While one may have earlier lines than those that wait, nothing is given out.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, deque[Line]] = {}
+        self._latest: dict[str, str] = {}
+
+    def add(self, name: str, lines: Sequence[Line]) -> None:
+        """Further lines of one of them.
+
+        Args:
+            name: of the table or file.
+            lines: in their order.
+        """
+        held = self.waiting.setdefault(name, deque())
+        for time, line in lines:
+            latest = self._latest[name] = max(self._latest.get(name, ""), time)
+            held.append((latest, line))
+
+    def take(self, unread: Collection[str]) -> bytes:
+        """What can be given out, removed; `unread` are those that have more than has been added."""
+        taken: list[bytes] = []
+        order = {name: at for at, name in enumerate(self.waiting)}
+        heads = [(held[0][0], order[name], name) for name, held in self.waiting.items() if held]
+        heapify(heads)
+        is_open = all(self.waiting.get(name) for name in unread)
+        while heads and is_open:
+            _, at, name = heads[0]
+            held = self.waiting[name]
+            taken.append(held.popleft()[1])
+            if held:
+                heapreplace(heads, (held[0][0], at, name))
+            else:
+                heappop(heads)
+                is_open = name not in unread
+        return b"".join(taken)
+
+
+def _time_of(row: TableRow, table: Table) -> str:
+    """When a row was written, so that texts compare as times do; empty for settings, which come first."""
+    value = row.value(_TIME) if _TIME in table.columns else None
+    return value if isinstance(value, str) else f"{value:024.3f}" if isinstance(value, int | float) else ""
+
+
+class _Part(Struct, frozen=False):
+    """One table: how far it has been read.
+
+    `after` is the identifier of the last row that was looked at, `newest` that of the last one there is.
+    """
+
+    root: int
+    after: int | None = None
+    newest: int | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """Is there a row that has not been looked at?"""
+        return self.newest is not None and (self.after is None or self.after < self.newest)
+
+
+class _Look(Struct, frozen=False):
+    """What one look has found: of each table how far it went, and the lines; `states` of tables changed in place."""
+
+    parts: dict[str, _Part] = field(default_factory=dict)
+    lines: dict[str, list[Line]] = field(default_factory=dict)
+    states: list[bytes] = field(default_factory=list)
+    is_anew: bool = False
+
+
+class DatabaseTail:
+    """Follows one run of a database that its tracker may be writing; polled as `Tail` is.
+
+    Nothing is locked and no file is created beside it. Rows that were read are expected to stay; where
+    they are taken away, the run is given out anew.
+    """
+
+    def __init__(self, path: str, member: str, fs: FileSystem) -> None:
+        """Touches nothing yet.
+
+        Args:
+            path: the database.
+            member: the run in it, by its identifier or name.
+            fs: where it is, asked whether it has changed.
+        """
+        self.path = path
+        self._member = member
+        self._fs = fs
+        self._file = DatabaseFile(path)
+        self._parts: dict[str, _Part] = {}
+        self._lines = _Lines()
+        self._states: list[bytes] = []
+        self._seen: object = None
+        self._generation = -1
+        self._offset = 0
+        self._is_closed = False
+        self.status = TailStatus(TailState.WAITING, "not looked at yet")
+
+    def poll(self, max_bytes: int) -> list[Chunk | Reset]:
+        """Look once, at the next rows of each table; never raises for what a file system does.
+
+        Args:
+            max_bytes: no further row is begun when so many have been read.
+        """
+        if self._is_closed:
+            return []
+        try:
+            seen = self._stamp()
+            if seen == self._seen and not self._has_more:
+                self.status = self.status._replace(state=TailState.AT_END, message="", error=None)
+                return []
+            found = self._file.look(partial(self._look, max_bytes))
+        except DecodeError as error:
+            said = SourceError(f"{self.path}: {error.message}", error.hint or "see that it is a whole database")
+            self.status = self.status._replace(
+                state=TailState.LOST, message=f"{error.message}; retrying", error=said, searched=0
+            )
+            return []
+        except OSError as error:
+            status = unreachable(error, self.status.size).as_status()
+            self.status = status._replace(error=cannot_read(self.path, error))
+            if is_missing(error) and self._seen is None:
+                self.status = TailStatus(TailState.WAITING, "the database is not there yet")
+            return []
+        self._seen = seen
+        return self._take(found)
+
+    @property
+    def _has_more(self) -> bool:
+        return any(part.has_more for part in self._parts.values())
+
+    def follow_as(self, *, is_network: bool) -> None:
+        """Nothing is held open between two looks: every mount is followed alike."""
+
+    def close(self) -> None:
+        """Later polls bring nothing."""
+        self._is_closed = True
+
+    def _stamp(self) -> object:
+        """What changes with every commit: size and time of the database, its log and its journal."""
+        found: list[tuple[int, int, int] | None] = []
+        for suffix in ("", "-wal", "-journal"):
+            try:
+                seen = self._fs.stat(self.path + suffix)
+            except FileNotFoundError:
+                if not suffix:
+                    raise
+                found.append(None)
+            else:
+                found.append((seen.inode, seen.size, seen.mtime_ns))
+        return found
+
+    def _look(self, max_bytes: int, pages: Pages) -> _Look:
+        """The next rows of each table; changes nothing, because it may be done again."""
+        look = _Look()
+        room = max_bytes
+        for table in tables(pages):
+            key = next((name for name in RUN_COLUMNS if name in table.columns), "")
+            if table.name not in FOLLOWED or not key:
+                continue
+            if STATE_COLUMN in table.columns:
+                look.states += [line for row in rows(pages, table) if (line := self._line(row, table))]
+                continue
+            known = self._parts.get(table.name)
+            last = newest(pages, table)
+            if known is not None and ((last or 0) < (known.after or 0) or known.root != table.root):
+                return _Look(is_anew=True)
+            part = look.parts[table.name] = _Part(table.root, known.after if known is not None else None, last)
+            lines = look.lines[table.name] = []
+            for count, row in enumerate(rows(pages, table, part.after)):
+                if count >= PIECE_ROWS or room <= 0:
+                    break
+                part.after = row.number
+                line = self._line(row, table)
+                if line:
+                    lines.append((_time_of(row, table), line))
+                    room -= len(line)
+        return look
+
+    def _line(self, row: TableRow, table: Table) -> bytes:
+        """A row of the run that is followed as a line; empty where it is of another one."""
+        if not any(row.value(name) == self._member for name in RUN_COLUMNS if name in table.columns):
+            return b""
+        return line_of(table.name, ((name, row.value(name, _MAX_VALUE_BYTES)) for name in table.columns))
+
+    def _take(self, look: _Look) -> list[Chunk | Reset]:
+        events: list[Chunk | Reset] = []
+        if look.is_anew:
+            self._parts, self._lines, self._states, self._offset = {}, _Lines(), [], 0
+            self._generation += 1
+            self.status = self.status._replace(state=TailState.READING, searched=1)
+            self._seen = None
+            return [Reset(ResetReason.REWRITTEN, self._generation, is_restart=True)]
+        self._parts = look.parts
+        for name in FOLLOWED:
+            self._lines.add(name, look.lines.get(name, ()))
+        data = self._lines.take({name for name, part in look.parts.items() if part.has_more})
+        if not self._has_more:
+            data += b"".join(line for line in look.states if line not in self._states)
+            self._states = look.states
+        if data:
+            if self._offset == 0:
+                data = ROWS_MAGIC + data
+                self._generation = max(0, self._generation)
+            events.append(Chunk(data, self._offset, self._generation))
+            self._offset += len(data)
+        self._tell()
+        return events
+
+    def _tell(self) -> None:
+        passed = sum(part.after or 0 for part in self._parts.values())
+        total = sum(part.newest or 0 for part in self._parts.values())
+        size = self._fs.stat(self.path).size if self._has_more else self._offset
+        state = TailState.READING if self._has_more else TailState.AT_END
+        searched = max(1, size * passed // max(1, total)) if self._has_more else 0
+        message = "" if self._has_more or self._offset else "no row of this run yet"
+        self.status = TailStatus(state, message, size, self._offset, searched=searched)
+
+
+METRICS_FOLDER, SETTINGS_FOLDER, DESCRIPTION = "metrics", "params", "meta.yaml"
+"""What a run in MLflow's file store has: a folder with a file for each metric, one for each setting, a description."""
+SCAN_S = 1.0
+"""How often the folder is listed and its files are asked whether they have grown."""
+BLOCK_BYTES = 16 * 1024
+"""Read of one file at a time; a run has hundreds of them."""
+_MAX_FILES = 20_000
+_MAX_SETTINGS = 1_000
+_MAX_DEPTH = 8
+_PARTS_OF_LINE = 3
+_MOST_OF_TEXT = 64 * 1024
+_STATUS = re.compile(rb"^status:[ \t]*(\w+)", re.MULTILINE)
+
+
+class _MetricFile(Struct, frozen=False):
+    """One file: what has been read of it, and up to where it is to be read now."""
+
+    path: str
+    offset: int = 0
+    size: int = 0
+    rest: bytes = b""
+
+    @property
+    def has_more(self) -> bool:
+        """Is there something of it that has not been read?"""
+        return self.offset < self.size
+
+
+class MetricFolderTail:
+    """Follows a run in MLflow's file store: `metrics/<key>`, lines of time, value and step; polled as `Tail` is."""
+
+    def __init__(self, path: str, fs: FileSystem, clock: Clock) -> None:
+        """Touches nothing yet.
+
+        Args:
+            path: the folder of the run.
+            fs: where it is.
+            clock: for the time between two looks.
+        """
+        self.path = path
+        self._fs = fs
+        self._clock = clock
+        self._generation = 0
+        self._begin_anew()
+        self._next_scan = float("-inf")
+        self._is_closed = False
+        self.status = TailStatus(TailState.WAITING, "not looked at yet")
+
+    def _begin_anew(self) -> None:
+        self._files: dict[str, _MetricFile] = {}
+        self._lines = _Lines()
+        self._states = b""
+        self._offset = 0
+
+    def poll(self, max_bytes: int) -> list[Chunk | Reset]:
+        """Look once and read at most `max_bytes`, and a block; never raises for what a file system does."""
+        if self._is_closed:
+            return []
+        try:
+            if not self._has_more:
+                if self._clock.monotonic() < self._next_scan:
+                    return []
+                if self._scan():
+                    self._begin_anew()
+                    self._generation += 1
+                    self._next_scan = float("-inf")
+                    self.status = self.status._replace(state=TailState.READING, searched=1)
+                    return [Reset(ResetReason.REWRITTEN, self._generation, is_restart=True)]
+            return self._give_out(self._read(max_bytes))
+        except OSError as error:
+            self._next_scan = self._clock.monotonic() + SCAN_S
+            status = unreachable(error, self.status.size).as_status()
+            self.status = status._replace(error=cannot_read(self.path, error))
+            return []
+
+    @property
+    def _has_more(self) -> bool:
+        return any(file.has_more for file in self._files.values())
+
+    def follow_as(self, *, is_network: bool) -> None:
+        """Nothing is held open between two looks: every mount is followed alike."""
+
+    def close(self) -> None:
+        """Later polls bring nothing."""
+        self._is_closed = True
+
+    def _scan(self) -> bool:
+        """Ask every file how long it is; True where one is shorter than what was read of it."""
+        self._next_scan = self._clock.monotonic() + SCAN_S
+        folder = posixpath.join(self.path, METRICS_FOLDER)
+        for key, size in sorted(self._listed(folder, "", 0)):
+            file = self._files.setdefault(key, _MetricFile(posixpath.join(folder, key)))
+            if size < file.offset:
+                return True
+            file.size = size
+        return False
+
+    def _listed(self, folder: str, prefix: str, depth: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        for entry in self._fs.scandir(folder):
+            path = posixpath.join(folder, entry.name)
+            try:
+                seen = self._fs.stat(path)
+            except FileNotFoundError:
+                continue
+            if stat.S_ISREG(seen.mode):
+                found.append((prefix + entry.name, seen.size))
+            elif stat.S_ISDIR(seen.mode) and depth < _MAX_DEPTH:
+                found += self._listed(path, f"{prefix}{entry.name}/", depth + 1)
+        return found[:_MAX_FILES]
+
+    def _read(self, max_bytes: int) -> bytes:
+        """The next lines in the order of their times; of every file that has more at least one is read first."""
+        taken: list[bytes] = []
+        left = max_bytes
+        while left > 0:
+            for key, file in self._files.items():
+                while file.has_more and not self._lines.waiting.get(key):
+                    self._lines.add(key, self._block(key, file))
+            data = self._lines.take({key for key, file in self._files.items() if file.has_more})
+            if not data:
+                break
+            taken.append(data)
+            left -= len(data)
+        return b"".join(taken)
+
+    def _block(self, key: str, file: _MetricFile) -> list[Line]:
+        """The whole lines of the next block of a file; of a last line without its end the next look brings the rest."""
+        handle = self._fs.open(file.path)
+        try:
+            data = self._fs.read_at(handle, min(BLOCK_BYTES, file.size - file.offset), file.offset)
+        finally:
+            self._fs.close(handle)
+        if not data:
+            file.size = file.offset
+            return []
+        file.offset += len(data)
+        *whole, file.rest = (file.rest + data).split(b"\n")
+        return [_metric_line(key, line) for line in whole if line]
+
+    def _give_out(self, data: bytes) -> list[Chunk | Reset]:
+        events: list[Chunk | Reset] = []
+        if not self._has_more and (data or self._offset):
+            data += self._state()
+        if data:
+            data = data if self._offset else ROWS_MAGIC + self._settings() + data
+            events.append(Chunk(data, self._offset, self._generation))
+            self._offset += len(data)
+        size = sum(file.size for file in self._files.values())
+        read = sum(file.offset for file in self._files.values())
+        state = TailState.READING if self._has_more else TailState.AT_END
+        self.status = TailStatus(state, "", size, self._offset, searched=max(1, read) if self._has_more else 0)
+        return events
+
+    def _settings(self) -> bytes:
+        """The settings of the run, which are written before its first row."""
+        folder = posixpath.join(self.path, SETTINGS_FOLDER)
+        try:
+            listed = sorted(self._listed(folder, "", 0))[:_MAX_SETTINGS]
+            lines = [line_of("params", [("key", key), ("value", self._text(f"{folder}/{key}"))]) for key, _ in listed]
+        except OSError:
+            return b""
+        return b"".join(lines)
+
+    def _text(self, path: str) -> bytes:
+        handle = self._fs.open(path)
+        try:
+            return self._fs.read_at(handle, _MOST_OF_TEXT, 0)
+        finally:
+            self._fs.close(handle)
+
+    def _state(self) -> bytes:
+        """How the run stands, if that has changed; without a description nothing is said."""
+        try:
+            said = _STATUS.search(self._text(posixpath.join(self.path, DESCRIPTION)))
+        except FileNotFoundError:
+            return b""
+        line = line_of("runs", [(STATE_COLUMN, said[1])]) if said is not None else b""
+        is_news = line != self._states
+        self._states = line
+        return line if is_news else b""
+
+
+def _metric_line(key: str, line: bytes) -> Line:
+    """`time value step …` as a row of the table that MLflow has in a database; several steps may share a time."""
+    parts = line.decode("utf-8", "surrogateescape").split()
+    time, _, step = parts[:_PARTS_OF_LINE] if len(parts) >= _PARTS_OF_LINE else ("", "", "")
+    names = ("timestamp", "value", "step")
+    return time.zfill(24) + step.zfill(20), line_of("metrics", [("key", key), *zip(names, parts, strict=False)])
+
+
+def is_metric_folder(path: str, fs: FileSystem) -> bool:
+    """Is it the folder of a run in MLflow's file store?
+
+    Args:
+        path: a folder.
+        fs: the file system.
+    """
+    try:
+        return stat.S_ISDIR(fs.stat(posixpath.join(path, METRICS_FOLDER)).mode) and stat.S_ISREG(
+            fs.stat(posixpath.join(path, DESCRIPTION)).mode
+        )
+    except OSError:
+        return False

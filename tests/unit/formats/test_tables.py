@@ -1,0 +1,163 @@
+"""Runs of Trackio and MLflow: what these packages wrote is what is read, row by row."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+from rltop.errors import SourceError
+from rltop.formats.tables import IS_DATABASE, TableDecoder
+from rltop.model.table_rows import ROWS_MAGIC, line_of, member_path, row_of, split_member
+from rltop.run.discover import discover
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "trackers"
+EXPECTED = json.loads((FIXTURES / "expected.json").read_text())
+RUNS = [(store, name) for store, runs in EXPECTED.items() for name in runs]
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Path:
+    """The stores as the packages left them: the databases unpacked, the folders linked."""
+    (tmp_path / "trackio.db").write_bytes((FIXTURES / "trackio.db").read_bytes())
+    (tmp_path / "mlflow.db").write_bytes(gzip.decompress((FIXTURES / "mlflow.db.gz").read_bytes()))
+    (tmp_path / "mlruns").symlink_to(FIXTURES / "mlruns")
+    return tmp_path
+
+
+def opened(stores: Path, store: str, name: str):
+    found = [each for each in discover([str(stores / store)]).found if each.name.raw.endswith(name)]
+    assert len(found) == 1
+    return read_whole(found[0], Config(), FakeClock()).runs[0]
+
+
+@pytest.mark.parametrize(("store", "name"), RUNS)
+def test_every_number_that_was_handed_to_a_tracker_is_there(stores: Path, store: str, name: str) -> None:
+    before = sorted(stores.iterdir())
+    run = opened(stores, store, name)
+    stream = run.stream
+    told = EXPECTED[store][name]
+    assert list(stream.steps()) == [step for step, _ in told]
+    for step, row in told:
+        for key, value in row.items():
+            number = float(value)
+            found = stream.value(key, step)
+            assert found == number if math.isfinite(number) else found is None, (step, key)
+    assert run.counts.nonfinite_values == 2
+    assert run.counts.bad_lines == run.counts.no_step_lines == 0
+    assert run.identity is not None
+    assert run.identity.group_size == 8
+    assert stream.total_steps == 120
+    assert sorted(stores.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", EXPECTED["trackio.db"])
+def test_samples_and_alerts_of_trackio_are_keys_of_the_rows(stores: Path, name: str) -> None:
+    stream = opened(stores, "trackio.db", name).stream
+    steps = list(stream.steps())
+    sampled = [step for step in steps if stream.value("system/gpu/0/utilization", step) is not None]
+    assert sampled
+    assert sum(stream.value("alerts/warn", step) or 0.0 for step in steps) == 1.0
+    assert stream.value("alerts/warn", steps[-1]) == 1.0
+
+
+def test_samples_of_mlflow_do_not_count_as_steps_and_the_end_is_known(stores: Path) -> None:
+    for store in ("mlflow.db", "mlruns"):
+        run = opened(stores, store, "finished")
+        assert run.stream.value("system/gpu_0_utilization_percentage", 50) == 84.0
+        assert run.main.reader.whole.pipeline.decoder.is_finished
+        assert not run.main.reader.whole.pipeline.decoder.failure
+        assert "failed" in opened(stores, store, "failed").main.reader.whole.pipeline.decoder.failure
+
+
+def test_runs_of_a_store_are_listed_and_one_can_be_named(stores: Path) -> None:
+    path = str(stores / "trackio.db")
+    listed = discover([path]).found
+    assert sorted(each.name.raw for each in listed) == ["no/own step", "own-step"]
+    for each in listed:
+        assert [one.path for one in discover([each.path]).found] == [each.path]
+        assert [one.path for one in discover([member_path(path, each.name.raw)]).found] == [each.path]
+    with pytest.raises(SourceError, match="has no run nobody") as refused:
+        discover([f"{path}::nobody"])
+    assert "own-step" in refused.value.hint
+
+
+def test_a_store_beside_a_metric_file_is_no_copy_of_it(stores: Path) -> None:
+    (stores / "metrics.jsonl").write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.4}\n')
+    names = [each.name.raw.rpartition("/")[2] for each in discover([str(stores)]).found]
+    assert sorted(names) == sorted([stores.name, "own step", "own-step", "finished", "failed"])
+
+
+def test_a_run_that_was_deleted_is_not_listed(stores: Path, tmp_path: Path) -> None:
+    run = tmp_path / "store" / "1" / "abc"
+    (run / "metrics").mkdir(parents=True)
+    (run / "metrics" / "loss").write_text("1790000000000 0.5 1\n")
+    for stage, count in (("active", 1), ("deleted", 0)):
+        (run / "meta.yaml").write_text(f"lifecycle_stage: {stage}\nrun_name: mine\nstatus: 1\n")
+        assert len(discover([str(tmp_path / "store")]).found) == count
+
+
+def test_a_database_through_a_pipe_is_refused_with_a_remedy() -> None:
+    data = (FIXTURES / "trackio.db").read_bytes()
+    decoder = TableDecoder()
+    assert not decoder.feed(data, 0, 0)
+    assert decoder.stopped == IS_DATABASE
+
+
+def lines(*rows: tuple[str, dict[str, object]]) -> bytes:
+    return ROWS_MAGIC + b"".join(line_of(table, values.items()) for table, values in rows)
+
+
+def trackio(step: int, cells: dict[str, object]) -> tuple[str, dict[str, object]]:
+    return "metrics", {"id": step, "step": step, "timestamp": "2026-11-22T10:00:00+00:00", "metrics": json.dumps(cells)}
+
+
+def test_times_before_the_trainers_first_step_do_not_stand_behind_it() -> None:
+    decoder = TableDecoder()
+    rows = [
+        trackio(0, {"profiling/a": 1.0}),
+        trackio(7, {"profiling/a": 2.0}),
+        trackio(8, {"a": 3.0, "train/global_step": 5}),
+    ]
+    records = [*decoder.feed(lines(*rows, trackio(9, {"b": 1.0})), 0, 0), *decoder.finish()]
+    assert [record.step for record in records] == [0, 5, 5, 5]
+
+
+def test_a_row_of_metrics_without_a_step_is_not_held_back() -> None:
+    records = TableDecoder().feed(lines(trackio(7, {"loss": 1.0})), 0, 0)
+    assert [record.step for record in records] == [7]
+
+
+def test_an_alert_waits_for_the_row_of_its_step() -> None:
+    decoder = TableDecoder()
+    alert = ("alerts", {"level": "error", "step": 2, "title": "x"})
+    records = decoder.feed(lines(alert, *(trackio(i, {"a": 1.0}) for i in range(4))), 0, 0)
+    assert [record.step for record in records if "alerts/error" in record.schema.keys] == [2]
+
+
+def test_bad_rows_are_counted_and_the_others_read() -> None:
+    decoder = TableDecoder()
+    data = lines(("metrics", {"step": 1, "metrics": "[1]"}), ("metrics", {"key": "a", "value": "x", "step": 1}))
+    data += b"no\x1fcolumn\n" + line_of("metrics", [("key", "a"), ("value", 1.0), ("step", 3)])
+    records = [*decoder.feed(data, 0, 0), *decoder.finish()]
+    assert [record.step for record in records] == [3]
+    assert decoder.counts.bad_lines == 3
+
+
+@pytest.mark.parametrize("text", ["", "a\nb", "a\\n", "\x1f=", "ü\\\\", "\\u"])
+def test_a_value_comes_through_a_line_as_it_was(text: str) -> None:
+    line = line_of("t", [("a", text), ("b", None), ("c", 1.5)])
+    assert line.count(b"\n") == 1
+    assert row_of(line[:-1]) == ("t", {"a": text.encode(), "c": b"1.5"})
+
+
+def test_a_path_names_a_database_and_a_run() -> None:
+    assert split_member(member_path("/a/b.db", "x/%2F y")) == ("/a/b.db", "x/%2F y")
+    assert split_member("/a/b.db") is None
+    assert split_member("/a/b::c.jsonl") is None
