@@ -33,6 +33,7 @@ _TELESCOPE = ("telescope/decoder", "telescope/samples", "telescope/events")
 READ_BY = {
     "tensorboard": ("tensorboard/decoder", "tensorboard/framing", "tensorboard/tensors", *_BINARY),
     "wandb": ("wandb/decoder", "wandb/framing", "wandb/run", *_BINARY),
+    "swanlab": ("swanlab", "wandb/framing", *_BINARY),
     "protobuf": ("protobuf", "wandb/run"),
     "compressed": ("compressed", "jsonl", "lines", "rows"),
     "jsonl": ("jsonl", "lines", "rows"),

@@ -130,6 +130,17 @@ def wandb(data: bytes) -> None:
     _same_in_pieces(WandbDecoder, MAGIC + chunk)
 
 
+def swanlab(data: bytes) -> None:
+    """The messages of a log of blocks, as a file and as the payload of a record that is whole."""
+    from rltop.formats.swanlab import MAGIC, SwanLabDecoder
+    from rltop.formats.wandb.framing import BLOCK_BYTES
+
+    _same_in_pieces(SwanLabDecoder, data)
+    payload = data[: BLOCK_BYTES - 32]
+    chunk = struct.pack("<IHB", zlib.crc32(b"\1" + payload), len(payload), 1) + payload
+    _same_in_pieces(SwanLabDecoder, MAGIC + chunk)
+
+
 def protobuf(data: bytes) -> None:
     """A message is taken apart inside its bytes, or refused; nothing else."""
     from rltop.formats.protobuf import SPAN, MalformedMessageError, fields
@@ -364,6 +375,7 @@ def anything(data: bytes) -> None:
 PROMISES: dict[str, Callable[[bytes], None]] = {
     "tensorboard": tensorboard,
     "wandb": wandb,
+    "swanlab": swanlab,
     "protobuf": protobuf,
     "compressed": compressed,
     "jsonl": jsonl,
@@ -386,6 +398,7 @@ PROMISES: dict[str, Callable[[bytes], None]] = {
 _SEEDS = {
     "tensorboard": ("**/*tfevents*",),
     "wandb": ("**/*.wandb",),
+    "swanlab": ("**/*.swanlab",),
     "protobuf": ("**/*.wandb", "**/*tfevents*"),
     "jsonl": ("**/*.jsonl",),
     "console": ("console/*.log", "**/*.out"),

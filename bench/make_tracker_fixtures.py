@@ -1,4 +1,4 @@
-"""Has Trackio and MLflow write the runs in `fixtures/trackers`, with what was handed to them beside it.
+"""Has Trackio, MLflow and SwanLab write the runs in `fixtures/trackers`, with what was handed to them beside it.
 
     bench/.venv-writers/bin/python bench/make_tracker_fixtures.py fixtures/trackers
 
@@ -87,6 +87,21 @@ def write_mlflow(uri: str) -> dict[str, Any]:
     return told
 
 
+def write_swanlab(folder: Path) -> dict[str, Any]:
+    """Two runs, one of which crashed, each in a file of its own."""
+    import swanlab
+
+    told: dict[str, Any] = {}
+    for name, state in (("finished", "success"), ("crashed", "crashed")):
+        swanlab.init(project="grpo", experiment_name=name, mode="offline", logdir=str(folder / name))
+        told[name] = []
+        for i, row in enumerate(rows(len(name)), 1):
+            swanlab.log(row, step=10 * i)
+            told[name].append([10 * i, row])
+        swanlab.finish(state, "Traceback\nRuntimeError: out of memory" if state == "crashed" else None)
+    return told
+
+
 def plain(told: dict[str, Any]) -> dict[str, Any]:
     """What is not finite is written as text."""
     return {
@@ -110,6 +125,9 @@ def main() -> None:
         shutil.copytree(
             Path(made, "mlruns"), folder / "mlruns", ignore=shutil.ignore_patterns("artifacts", ".trash", "tags")
         )
+        told["swanlab"] = write_swanlab(Path(made))
+        for file in Path(made).glob("*/run-*/*.swanlab"):
+            shutil.copy(file, folder / f"{file.parents[1].name}.swanlab")
     for text in folder.glob("mlruns/**/meta.yaml"):
         text.write_text(text.read_text().replace(made, "/tmp/made"))
     (folder / "expected.json").write_text(json.dumps({name: plain(runs) for name, runs in told.items()}) + "\n")

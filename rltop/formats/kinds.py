@@ -163,6 +163,17 @@ def _telescope(options: DecoderOptions) -> Decoder:
     return TelescopeDecoder()
 
 
+def _swanlab(options: DecoderOptions) -> Decoder:
+    from rltop.formats.swanlab import SwanLabDecoder  # noqa: PLC0415
+
+    del options
+    return SwanLabDecoder()
+
+
+def _is_swanlab(head: bytes) -> bool:
+    return head.startswith(b":SWL")
+
+
 def _tables(options: DecoderOptions) -> Decoder:
     from rltop.formats.tables import TableDecoder  # noqa: PLC0415
 
@@ -208,6 +219,14 @@ WANDB = Kind(
     row_starts=_wandb_starts,
     head_bytes=HEAD_OF_ROWS,
 )
+SWANLAB = Kind(
+    "swanlab",
+    "SwanLab run",
+    _swanlab,
+    r"\.swanlab\Z",
+    is_sign=_is_swanlab,
+    note="SwanLab writes when its buffer is full: the newest steps may lag",
+)
 TABLES = Kind("tables", "Trackio or MLflow", _tables, r"\.(db|sqlite3?)\Z", is_sign=_is_tables)
 CONSOLE = Kind("console", "console log", _console, r"\.(log|out|txt)\Z", is_line_based=True)
 WHOLE_JSON = Kind(
@@ -224,7 +243,7 @@ TRACE = Kind(
     has_metrics=False,
 )
 
-KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, TABLES, CONSOLE, WHOLE_JSON, TRACE)
+KINDS: tuple[Kind, ...] = (JSONL, TELESCOPE, TENSORBOARD, CSV, WANDB, SWANLAB, TABLES, CONSOLE, WHOLE_JSON, TRACE)
 """Every format that is read, compressed ones aside: those are unpacked first.
 
 Of several files that hold one run the one is shown that comes first here: it says most, and soonest.

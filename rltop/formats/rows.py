@@ -385,6 +385,71 @@ class RecordBuilder:
         return Record(step, time_s, schema, values, marks, position)
 
 
+class Gatherer:
+    """Makes rows of values that come one by one: those of one step are a row.
+
+    Samples of the machine have no step of the trainer's: their means are cells of the row that begins next,
+    so that they never look like progress.
+
+    Attributes:
+        last_step: of the newest row that was begun; None before the first.
+        total: how many steps the run wants to make, where that is known.
+    """
+
+    def __init__(self, builder: RecordBuilder) -> None:
+        self.last_step: int | None = None
+        self.total: int | None = None
+        self._builder = builder
+        self._cells: Row = {}
+        self._begun: tuple[int, float | None, FilePosition] | None = None
+        self._samples: dict[str, list[float]] = {}
+
+    def sample(self, key: str, value: float) -> None:
+        """Take in a sample; one that is not finite says nothing.
+
+        Args:
+            key: what it is called in a row.
+            value: as measured.
+        """
+        if value - value == 0.0:
+            sample = self._samples.setdefault(key, [0.0, 0.0])
+            sample[0] += value
+            sample[1] += 1.0
+
+    def take_samples(self) -> Row:
+        """The means of the samples since the last row, as cells of the one that begins."""
+        cells: Row = {key: total / count for key, (total, count) in self._samples.items()}
+        self._samples.clear()
+        return cells
+
+    def add(self, step: int, key: str, value: float, time_s: float | None, position: FilePosition) -> Record | None:
+        """Take in a value; gives the row before it where that is over.
+
+        Args:
+            step: of the value; another one than before begins a row, and so does a key that the row has.
+            key: of the value.
+            value: as logged.
+            time_s: seconds since the epoch, or None.
+            position: where it stands in the file.
+        """
+        begun, done = self._begun, None
+        if begun is None or begun[0] != step or key in self._cells:
+            done = self.give_out()
+            if step != self.last_step:
+                self._cells = self.take_samples()
+            self._begun, self.last_step = (step, time_s, position), step
+        self._cells[key] = value
+        return done
+
+    def give_out(self) -> Record | None:
+        """The row gathered so far, although its step may go on; None where there is none."""
+        if self._begun is None:
+            return None
+        step, time_s, position = self._begun
+        cells, self._cells, self._begun = self._cells, {}, None
+        return self._builder.of_cells(step, time_s, cells, position, self.total)
+
+
 def _packed(numbers: Collection[float], count: int) -> tuple[array[float], bool]:
     """Numbers as an array, and whether all are finite (False also where only their sum is not).
 

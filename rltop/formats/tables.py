@@ -16,7 +16,7 @@ import orjson
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import patient_loads
 from rltop.formats.lines import LineFramer
-from rltop.formats.rows import RecordBuilder, Row, number_of, step_of, time_of, total_of
+from rltop.formats.rows import Gatherer, RecordBuilder, Row, clipped_key, number_of, step_of, time_of, total_of
 from rltop.formats.wandb.run import RunInfo
 from rltop.model import Counts, FilePosition, Record
 from rltop.model.table_rows import ROWS_MAGIC, row_of
@@ -85,9 +85,7 @@ class TableDecoder:
         self._last_step: int | None = None
         self._last_number = -1
         self._alerts: list[_Alert] = []
-        self._samples: dict[str, list[float]] = {}
-        self._gathered: Row = {}
-        self._gathered_at: tuple[int, float | None, FilePosition] | None = None
+        self._rows = Gatherer(self._builder)
 
     @property
     def group_size(self) -> int | None:
@@ -115,7 +113,7 @@ class TableDecoder:
     def flush(self) -> list[Record]:
         """What has been gathered of a step that may go on."""
         records: list[Record] = []
-        self._give_out_gathered(records)
+        self._keep(self._rows.give_out(), records)
         return records
 
     def finish(self) -> list[Record]:
@@ -125,7 +123,7 @@ class TableDecoder:
         if last is not None:
             self._take(*last, records)
         self._release(None, records)
-        self._give_out_gathered(records)
+        self._keep(self._rows.give_out(), records)
         self._give_out_alerts(records)
         return records
 
@@ -192,7 +190,7 @@ class TableDecoder:
         cells = self._object(values.get("metrics", b""))
         if not cells:
             return
-        cells |= self._take_samples()
+        cells |= self._rows.take_samples()
         row = _Held(cells, _whole(values.get("step")), _seconds(values.get("timestamp")), position)
         if self._by_tracker:
             self._give_out(row, row.number, records)
@@ -231,8 +229,7 @@ class TableDecoder:
             if self._alerts:
                 self._add_alerts(cells, row.number)
         total = total or total_of(cells) or self._run.total_steps
-        records.append(self._builder.of_cells(step, row.time_s, cells, row.position, total))
-        self.envelope = "flat"
+        self._keep(self._builder.of_cells(step, row.time_s, cells, row.position, total), records)
 
     def _alert(self, values: Values, position: FilePosition, records: list[Record]) -> None:
         """An alert that the training script raised: counted in the row of its step, or the newest one."""
@@ -266,48 +263,30 @@ class TableDecoder:
     def _sample(self, values: Values) -> None:
         """Samples of the machine, kept until a row comes."""
         for key, value in self._object(values.get("metrics", b"")).items():
-            self._note_sample(key, number_of(value))
-
-    def _take_samples(self) -> Row:
-        """The means of the samples since the last row, as cells of the one that begins."""
-        cells: Row = {key: total / count for key, (total, count) in self._samples.items()}
-        self._samples.clear()
-        return cells
-
-    def _note_sample(self, key: str, value: object) -> None:
-        if not isinstance(value, float) or value - value != 0.0:
-            self.counts.text_values += 1
-            return
-        sample = self._samples.setdefault(key if key.startswith(SYSTEM) else SYSTEM + key, [0.0, 0.0])
-        sample[0] += value
-        sample[1] += 1.0
+            number = number_of(value)
+            if isinstance(number, float):
+                self._rows.sample(SYSTEM + key, number)
+            else:
+                self.counts.text_values += 1
 
     # -- MLflow: a row for each metric -------------------------------------------------------------------------------
 
     def _metric(self, values: Values, position: FilePosition, records: list[Record]) -> None:
-        key = values["key"].decode("utf-8", "replace")
+        key = clipped_key(values["key"].decode("utf-8", "replace"))
         value = _logged(values)
         step = _whole(values.get("step"))
-        if key.startswith(SYSTEM):
-            self._note_sample(key, value)
-            return
         if value is None or step is None:
             self._refuse("a metric without a value and a step")
-            return
-        at = self._gathered_at
-        if at is None or at[0] != step or key in self._gathered:
-            self._give_out_gathered(records)
-            self._gathered_at = step, _seconds(values.get("timestamp")), position
-            if step != self._last_step:
-                self._gathered = self._take_samples()
-        self._gathered[key] = value
+        elif key.startswith(SYSTEM):
+            self._rows.sample(key, value)
+        else:
+            self._rows.total = self._run.total_steps
+            self._keep(self._rows.add(step, key, value, _seconds(values.get("timestamp")), position), records)
 
-    def _give_out_gathered(self, records: list[Record]) -> None:
-        if self._gathered_at is None:
-            return
-        step, time_s, position = self._gathered_at
-        self._give_out(_Held(self._gathered, step, time_s, position), step, records)
-        self._gathered, self._gathered_at = {}, None
+    def _keep(self, row: Record | None, records: list[Record]) -> None:
+        if row is not None:
+            records.append(row)
+            self.envelope = "flat"
 
 
 def _logged(values: Values) -> float | None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from rltop.catalog.ranges import NONE, Ranges
 from rltop.errors import DecodeError, SourceError, cannot_read, reason_of
-from rltop.formats.kinds import TABLES, WANDB, Kind, may_hold_metrics
+from rltop.formats.kinds import SWANLAB, TABLES, WANDB, Kind, may_hold_metrics
 from rltop.model import Label
 from rltop.model.table_rows import member_path, split_member
 from rltop.run.beside import read_ranges
@@ -33,6 +33,7 @@ _TITLE_BYTES = 64 * 1024
 _NOT_METRICS = frozenset(
     {"rollouts", "completions", "traces", "samples", "generations", ".git", "node_modules", ".venv", ".trash"}
 )
+_TITLED = (WANDB, SWANLAB)
 _FILES = LocalFileSystem()
 _UNREADABLE = (OSError, DecodeError, RecursionError, MemoryError)
 """What may be wrong with a file that was named; anything else is a fault of rltop, and to be reported."""
@@ -309,13 +310,13 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
     keep the others from being found.
     """
     known = seen.get(path)
-    is_unsettled = known is not None and bool(known.reason or (known.kind is WANDB and not known.title))
+    is_unsettled = known is not None and bool(known.reason or (known.kind in _TITLED and not known.title))
     if known is not None and not (is_unsettled and known.size != size):
         return known
     try:
         kind, reason = sniff(path)
         damage = damage_at_start(path, kind)
-        known = Judged(size, kind, reason or damage, _title(path) if kind is WANDB else "", bool(damage))
+        known = Judged(size, kind, reason or damage, _title(path, kind), bool(damage))
     except FileNotFoundError:
         return Judged(size, None, "deleted since the directory was listed")
     except OSError as error:
@@ -330,23 +331,32 @@ def _judged(path: str, size: int, seen: Seen) -> Judged:
 
 def named(path: str, kind: Kind | None) -> Label:
     """What the run of a file is called: what it calls itself where it does, else by its path."""
-    title = _title(path) if kind is WANDB else ""
+    title = _title(path, kind)
     return Label.of(title) if title else name_of(path)
 
 
-def _title(path: str) -> str:
-    """What a W&B run calls itself, as its first records say; empty where they do not.
+def _title(path: str, kind: Kind | None) -> str:
+    """What a W&B or SwanLab run calls itself, as its first records say; empty where they do not.
 
     Parts that share a W&B run write a file each, with steps of their own: the part ends the name.
     """
+    if kind not in _TITLED:
+        return ""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_TITLE_BYTES)
+    except OSError:
+        return ""
+    if kind is SWANLAB:
+        from rltop.formats.swanlab import SwanLabDecoder  # noqa: PLC0415
+
+        named = SwanLabDecoder()
+        named.feed(data, 0, 0)
+        return named.name
     from rltop.formats.wandb.decoder import WandbDecoder  # noqa: PLC0415
 
     decoder = WandbDecoder()
-    try:
-        with Path(path).open("rb") as file:
-            decoder.feed(file.read(_TITLE_BYTES), 0, 0)
-    except OSError:
-        return ""
+    decoder.feed(data, 0, 0)
     part = decoder.step_key.removesuffix("/step")
     return f"{decoder.run.name or decoder.run.run_id}_{part}" if part in WANDB_PARTS else decoder.run.name
 

@@ -13,6 +13,7 @@ from rltop.formats.decoder import DecoderOptions
 from rltop.formats.kinds import (
     CONSOLE,
     JSONL,
+    SWANLAB,
     TABLES,
     TELESCOPE,
     TENSORBOARD,
@@ -112,7 +113,7 @@ def damage_at_start(path: str, kind: Kind | None) -> str:
     Raises:
         OSError: it cannot be opened or read.
     """
-    if kind not in (TENSORBOARD, WANDB):
+    if kind not in (TENSORBOARD, WANDB, SWANLAB):
         return ""
     decoder = kind.make(DecoderOptions())
     with Path(path).open("rb") as file:
@@ -196,12 +197,6 @@ class _Refused(NamedTuple):
 _REFUSED = (
     _Refused(NO_TRACKER, SQLITE_MAGIC, remedy="pass the database of the tracker, or the metrics file of the run"),
     _Refused("a parquet table: samples or completions", b"PAR1", (".parquet",), "pass the metrics file of the run"),
-    _Refused(
-        "a SwanLab run",
-        b":SWL",
-        (".swanlab",),
-        "SwanLab writes its file late: turn on TensorBoard, or a JSON lines logger, as well",
-    ),
     _Refused("compressed with xz", b"\xfd7zXZ\0", (".xz",), "unpack it: xz -dc FILE | rltop -"),
     _Refused("a zip archive", b"PK\x03\x04", (".zip",), "unpack it and pass the file inside"),
     _Refused("a numpy array", b"\x93NUMPY"),

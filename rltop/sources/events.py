@@ -101,7 +101,7 @@ class TailStatus(NamedTuple):
 
 
 _BINARY_MAGIC = (b":W&B", b":SWL", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"PAR1", b"SQLite")
-_BINARY_NAMES = ("tfevents", ".wandb", ".gz", ".bz2", ".zst")
+_BINARY_NAMES = ("tfevents", ".wandb", ".swanlab", ".gz", ".bz2", ".zst")
 
 
 def is_binary(head: bytes = b"", name: str = "") -> bool:

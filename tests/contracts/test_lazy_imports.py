@@ -142,6 +142,7 @@ FORMATS: dict[str, tuple[str, set[str]]] = {
     "jsonl": ("trl/grpo_restart/metrics.jsonl", set()),
     "tensorboard": ("tensorboard/events.out.tfevents.1795000001.node-1.1.simple", {"tensorboard", *_BINARY}),
     "wandb": ("wandb/own_step.wandb", {"wandb", *_BINARY}),
+    "swanlab": ("trackers/finished.swanlab", {"swanlab", "wandb", *_BINARY}),
     "tables": ("trackers/trackio.db", {"tables", "wandb", "protobuf"}),
     "console": ("console/verl_slurm.log", {"console"}),
     "telescope": ("telescope/archives/files/steps", {"telescope", "parquet", "allowance"}),

@@ -36,7 +36,6 @@ def others(folder):
         database.execute("create table metrics (id)")
     database.close()
     (folder / "completions_00010.parquet").write_bytes(b"PAR1" + bytes(64))
-    (folder / "run-1.swanlab").write_bytes(b":SWL" + bytes(64))
     (folder / "metrics.jsonl.xz").write_bytes(lzma.compress(b'{"step": 1, "loss": 1.0}\n'))
     with zipfile.ZipFile(folder / "logs.zip", "w") as archive:
         archive.writestr("a", "b")
@@ -48,7 +47,7 @@ def others(folder):
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("trackio.db", "SQLite"), ("completions_00010.parquet", "parquet"), ("run-1.swanlab", "SwanLab"),
+        ("trackio.db", "SQLite"), ("completions_00010.parquet", "parquet"),
         ("metrics.jsonl.xz", "xz"), ("logs.zip", "zip"), ("completions.jsonl", "samples"),
     ],
 )  # fmt: skip
