@@ -15,9 +15,7 @@ from rltop.cli.resolve_paths import look, say_left_out, stand_somewhere
 from rltop.clock import Clock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, SourceError, cannot_read
-from rltop.formats.kinds import HEAD_BYTES, TABLES, kind_of
 from rltop.model.table_rows import split_member
-from rltop.run.discover import named
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, OpenFeed
 from rltop.run.session import Session
@@ -55,7 +53,7 @@ def runs_of(path: str) -> list[Found]:
     """The run in a file, or every run in a directory or behind a glob, newest first.
 
     Raises:
-        SourceError: the file does not exist or cannot be read.
+        SourceError: the file does not exist, cannot be read, or is known to hold no metrics.
         NoMetricsError: the directory holds no run, or nothing matches.
     """
     if path != STANDARD_INPUT:
@@ -75,20 +73,10 @@ def runs_of(path: str) -> list[Found]:
     if split_member(path) is not None:
         return look([path]).found
     try:
-        size = file_size(path)
-        # Reading some files of /proc and /sys blocks; O_NONBLOCK avoids that.
-        with open(path, "rb", opener=_without_waiting) as file:
-            kind = kind_of(file.read(HEAD_BYTES) or b"", path, is_all=True)
+        file_size(path)
     except OSError as error:
         raise cannot_read(path, error) from error
-    if kind is TABLES:
-        return look([path]).found
-    # Only where workers are timed one by one does the kind decide how a run is followed.
-    return [Found(path, named(path, kind), size, kind=kind if kind is not None and kind.has_spans else None)]
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)
+    return look([path]).found
 
 
 def file_size(path: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple
 
@@ -36,6 +37,8 @@ _SAMPLE_LINE_BYTES = 64 * 1024
 _UNPACKED_BYTES = 2 * SNIFF_BYTES
 _UNPACKED_SLICES = 1200
 """Of what is compressed, so much is looked through for a row: a few bytes may stand for gigabytes."""
+_SAMPLE_ROWS, _SAMPLES_A_STEP = 8, 4
+"""So many rows of the same keys for each step, on average, are samples of it."""
 SAMPLES = ("lines too long for metrics: samples?", "many rows for one step: samples?")
 """Why a file of JSON lines is taken for samples rather than metrics."""
 NO_TRACKER = "an SQLite database without runs of Trackio or MLflow"
@@ -163,10 +166,21 @@ def _why_not_jsonl(head: bytes, options: DecoderOptions, *, is_all: bool) -> str
     seen: set[str] = set()
     if len(records) > 1 and not any(_repeats(record, seen) for record in records):
         return "rows share no numeric key"
-    steps = [record.step for record in records]
-    if len(steps) >= 8 and len(set(steps)) * 4 <= len(steps):
+    if len(records) >= _SAMPLE_ROWS and _steps_begun(records) * _SAMPLES_A_STEP <= len(records):
         return SAMPLES[1]
     return ""
+
+
+def _steps_begun(records: Sequence[Record]) -> int:
+    """How many rows begin a step, or go on with one whose row so far lacks their keys: lines of one row are one."""
+    begun, step, seen = 0, None, set[str]()
+    for record in records:
+        keys = set(record.schema.keys)
+        if record.step != step:
+            begun, step, seen = begun + 1, record.step, keys
+        elif not keys & seen:
+            begun, seen = begun + 1, seen | keys
+    return begun
 
 
 def _repeats(record: Record, seen: set[str]) -> bool:
