@@ -198,6 +198,7 @@ class AdvantageScale(Detector):
         self.extreme = NOfMCounter(3, 10)
         self.beyond = NOfMCounter(5, 10)
         self.off = NOfMCounter(5, 10)
+        self.is_centred = False
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Counts n of m itself, because each of the three ways has its own."""
@@ -232,6 +233,10 @@ class AdvantageScale(Detector):
             return None
         line = self.thresholds["critic_mean" if context.traits.has_critic else "mean"]
         is_off = abs(mean) > line
+        # Without a critic and a baseline of the group, advantages are the returns themselves and have any mean.
+        self.is_centred = self.is_centred or not is_off or context.traits.has_critic
+        if not self.is_centred:
+            return None
         if self.off.push(is_off) and is_off:
             return Finding(INFO, mean, 0.0, line, words=("mean",))
         return None
@@ -411,7 +416,7 @@ RULES = (
         detector=AdvantageScale,
         condition="Largest advantage (of either sign) above `floor` and above `warn` times its baseline in 3 of 10 "
         "records: WARN. Beyond the bound of its group, (n-1)/sqrt(n) + `slack`, or a mean farther from 0 than `mean` "
-        "(`critic_mean` where a critic is trained), in 5 of 10: INFO.",
+        "(`critic_mean` where a critic is trained), in 5 of 10: INFO; without a critic only after it had been near 0.",
         thresholds={"warn": 10.0, "floor": 3.0, "slack": 0.1, "mean": 0.3, "critic_mean": 0.1},
         clear_after=10,
         warm_up=5,

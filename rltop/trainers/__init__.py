@@ -21,6 +21,7 @@ from rltop.trainers import (
     slime,
     telescope,
     tinker,
+    transformers,
     trinity,
     trl,
     verl,
@@ -29,12 +30,16 @@ from rltop.trainers import (
 GENERIC: Dialect = generic.DIALECT
 """Stands for every file that no trainer's fingerprint matches."""
 
+BASE: Dialect = transformers.DIALECT
+"""Whose keys others write as well: who trains may show later."""
+
 ALL: tuple[Dialect, ...] = (
     verl.DIALECT,
     verl.V1,
     openrlhf.DIALECT,
     trl.DIALECT,
     trl.ASYNC,
+    transformers.DIALECT,
     telescope.DIALECT,
     trinity.DIALECT,
     rlinf.EMBODIED,

@@ -65,6 +65,7 @@ STABLE_BASELINES3 = Dialect(
 
 _LEARNER = ("info/learner/*/", "info/learner/", "learners/*/")
 _EPISODES = ("episode_reward_mean", "env_runners/episode_return_mean", "env_runners/episode_reward_mean")
+_SAC_SETTINGS = ("config/initial_alpha", "config/optimization/entropy_learning_rate")
 _COUNTS = ("timesteps_total", "num_env_steps_sampled_lifetime", "timesteps_this_iter", "episodes_this_iter")
 
 
@@ -89,6 +90,8 @@ RLLIB = Dialect(
         Fingerprint(Algorithm.PPO, any_of=_any("cur_kl_coeff", "curr_kl_coeff"), weight=17),
         Fingerprint(Algorithm.PPO, any_of=_any("kl", "mean_kl_loss"), all_of=("time_this_iter_s",), weight=10),
         Fingerprint(Algorithm.SAC, any_of=_any("alpha_value", "alpha_loss", "target_entropy"), weight=16),
+        # Until 2020 the learner logged of SAC what it logs of DDPG; the settings stand beside it.
+        Fingerprint(Algorithm.SAC, any_of=_SAC_SETTINGS, all_of=("time_this_iter_s",), weight=16),
         Fingerprint(Algorithm.A2C, all_of=("timesteps_total",), any_of=_any("policy_entropy"), weight=15),
         Fingerprint(
             Algorithm.DQN,

@@ -16,7 +16,7 @@ from rltop.catalog.aliases import in_order, spelling_of
 from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, Refused
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
-from rltop.trainers import ALL, GENERIC
+from rltop.trainers import ALL, BASE, GENERIC
 
 SINGLE_UPDATE_ROWS = 10
 """Rows with a clip fraction of exactly 0 that make a single update per rollout certain enough."""
@@ -78,7 +78,7 @@ def with_keys(
     new = [key for key in dict.fromkeys(keys) if key not in known]
     if not new:
         return identity
-    is_open = identity.algorithm is Algorithm.UNKNOWN or identity.dialect is GENERIC
+    is_open = identity.algorithm is Algorithm.UNKNOWN or identity.dialect in (GENERIC, BASE)
     late = None if is_open else _late(identity, new)
     samples = samples or {}
     if late is not None:

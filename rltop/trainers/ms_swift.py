@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect
 from rltop.structs import replace
-from rltop.trainers import trl
+from rltop.trainers import transformers, trl
 from rltop.trainers.setup_hints import SetupHint
 
 _STEP_KEYS = ("global_step/max_steps", "iteration")
 _OWN_KEYS = ("train_speed(*", "memory(GiB)")
+_FINGERPRINTS = (*trl.FINGERPRINTS, *transformers.FINGERPRINTS)
 
 DIALECT: Dialect = replace(
     trl.DIALECT,
     name="ms-swift",
     fingerprints=(
-        *(known._replace(weight=known.weight + 20, envelope=_STEP_KEYS) for known in trl.FINGERPRINTS),
+        *(known._replace(weight=known.weight + 20, envelope=_STEP_KEYS) for known in _FINGERPRINTS),
         *(
             known._replace(weight=known.weight + 20, all_of=(*known.all_of, own))
             for own in _OWN_KEYS
-            for known in trl.FINGERPRINTS
+            for known in _FINGERPRINTS
         ),
     ),
     aliases=(

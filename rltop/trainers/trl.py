@@ -52,8 +52,6 @@ FINGERPRINTS = (
         none_of=("rewards/chosen", "mean_reward"),
         weight=7,
     ),
-    Fingerprint(Algorithm.SFT, all_of=("loss", "learning_rate", "epoch"), weight=6),
-    Fingerprint(Algorithm.UNKNOWN, all_of=("epoch",), any_of=("eval_loss", "eval_runtime", "train_runtime"), weight=3),
 )
 
 _OPTIMISER = (

@@ -30,8 +30,13 @@ def test_not_a_number_is_said_of_the_key_that_was_none(name: str) -> None:
 
 
 def test_a_mean_advantage_off_centre_is_not_said_of_the_largest() -> None:
-    engine = play(30, adv_max=2.0, adv_min=-2.0, adv_mean=-0.6)
+    engine = play(30, adv_max=2.0, adv_min=-2.0, adv_mean=lambda record: -0.6 if record > 10 else 0.0)
     assert the(engine, "A1").metric == "adv_mean"
+
+
+def test_advantages_that_were_never_centred_are_returns_without_a_baseline() -> None:
+    engine = play(30, adv_max=2.0, adv_min=-2.0, adv_mean=-0.6)
+    assert not [verdict for verdict in engine.verdicts if verdict.rule == "A1"]
 
 
 def test_a_side_stage_is_named_by_its_own_key() -> None:

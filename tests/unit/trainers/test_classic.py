@@ -44,6 +44,7 @@ def read(identity: Identity, metric: str, raw: float) -> tuple[str, float]:
         (RLLIB, "RLlib", Algorithm.UNKNOWN),
         ([*RLLIB, f"{LEARNER}/cur_kl_coeff", f"{LEARNER}/vf_loss"], "RLlib", Algorithm.PPO),
         ([*RLLIB, f"{LEARNER}/alpha_value", f"{LEARNER}/critic_loss"], "RLlib", Algorithm.SAC),
+        ([*RLLIB, "config/optimization/entropy_learning_rate", f"{LEARNER}/actor_loss"], "RLlib", Algorithm.SAC),
         ([*RLLIB, f"{LEARNER}/mean_q", f"{LEARNER}/cur_lr"], "RLlib", Algorithm.DQN),
         ([*RLLIB, f"{LEARNER}/mean_q", f"{LEARNER}/actor_loss"], "RLlib", Algorithm.UNKNOWN),
         ([f"ray/tune/{key}" for key in [*RLLIB, f"{LEARNER}/policy_entropy"]], "RLlib", Algorithm.A2C),

@@ -64,6 +64,9 @@ def plain(keys: Sequence[str], samples: dict[str, Sequence[float]] | None = None
         (TRL_KTO, "TRL", Algorithm.KTO),
         (TRL_REWARD, "TRL", Algorithm.REWARD),
         (TRL_SFT, "TRL", Algorithm.SFT),
+        # Any Trainer logs these; only TRL's log more.
+        (["loss", "grad_norm", "learning_rate", "epoch"], "transformers", Algorithm.SFT),
+        (["eval_loss", "eval_runtime", "epoch"], "transformers", Algorithm.UNKNOWN),
         ([f"train/{key}" for key in TRL_RLOO], "TRL", Algorithm.RLOO),
         ([*TRL_GRPO, "memory(GiB)", "train_speed(s/it)"], "ms-swift", Algorithm.GRPO),
         (["loss", "accuracy", "lr", "epoch", "percentage", "total_steps"], "LLaMA-Factory", Algorithm.DPO),
@@ -290,6 +293,11 @@ def test_late_keys_settle_what_was_open() -> None:
     settled = with_keys(found, VERL_GRPO)
     assert (settled.dialect.name, settled.algorithm) == ("veRL", Algorithm.GRPO)
     assert with_keys(plain(["epoch"]), TRL_DPO).algorithm is Algorithm.DPO
+
+
+def test_a_trainer_on_top_of_transformers_may_show_itself_late() -> None:
+    found = with_keys(plain(["loss", "learning_rate", "epoch"]), ["rewards/accuracies", "rewards/margins"])
+    assert (found.dialect.name, found.algorithm) == ("TRL", Algorithm.DPO)
 
 
 def test_late_keys_do_not_overturn_what_was_settled() -> None:
