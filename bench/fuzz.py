@@ -37,7 +37,7 @@ READ_BY = {
     "protobuf": ("protobuf", "wandb/run"),
     "compressed": ("compressed", "jsonl", "lines", "rows"),
     "jsonl": ("jsonl", "lines", "rows"),
-    "console": ("console/decoder", "console/scan", "console/lines", "console/steps"),
+    "console": ("console/decoder", "console/scan", "console/lines", "console/steps", "console/tables"),
     "csv": ("csv", "lines", "rows"),
     "document": ("json_document", "rows"),
     "trace": ("trace",),

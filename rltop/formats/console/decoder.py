@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from rltop.formats.console.lines import ConsoleError, Found, read_error, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import LoopSteps, StepCounter, read_bar
+from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
 from rltop.model import Counts, FilePosition, Label, Record
 from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 
 _MAX_BAR_BYTES = 1024
+_MAX_TITLE_BYTES = 128
 _MAX_WAITING = 256
 """Rows without a step that wait for a progress bar; past that they are numbered as far as is known."""
 _OWN_STEP_KEYS = ("step", "global_step")
@@ -39,7 +41,7 @@ class _Waiting:
 
 
 class ConsoleDecoder:
-    """Metric lines of veRL, OpenRLHF, TRL and transformers, Trinity, ROLL, slime and torchtune in a console log.
+    """Metric lines and tables of veRL, TRL, OpenRLHF, tinker, Stable-Baselines3 and others in a console log.
 
     Attributes:
         last_error: the newest line that tells of a failure, or None.
@@ -66,6 +68,7 @@ class ConsoleDecoder:
         """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
         self._bar_offset, self._bar_done = 0, 0
         self._loop = LoopSteps()
+        self._table = TableReader()
         self._generation = 0
 
     @property
@@ -94,6 +97,7 @@ class ConsoleDecoder:
         records: list[Record] = []
         for hit in self._scanner.finish():
             self._take(hit, records)
+        self._take_table(self._table.finish(), records)
         self._release(self._steps.flush(), records)
         self._release_rest(records)
         return records
@@ -109,7 +113,7 @@ class ConsoleDecoder:
         self._named_total = None
         self._is_summed_up = self._has_trainer_rows = False
         self._bar_offset = self._bar_done = 0
-        self._loop = LoopSteps()
+        self._loop, self._table = LoopSteps(), TableReader()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
@@ -125,7 +129,10 @@ class ConsoleDecoder:
                     self._go_on_counting(found)
                 elif found.is_of_loop and not self._number_loop(found):
                     continue
-                self._take_row(found, hit, records)
+                self._take_row(found, hit.offset, hit.number, records)
+        if len(hit.line) <= (MAX_LINE_BYTES if hit.kind & Kind.TABLE else _MAX_TITLE_BYTES):
+            text = strip_escapes(hit.line.decode("utf-8", "replace"))
+            self._take_table(self._table.take(text, hit.number, hit.offset), records)
         if hit.kind & Kind.ERROR:
             self._note_error(hit)
 
@@ -152,12 +159,17 @@ class ConsoleDecoder:
 
     # -- rows -------------------------------------------------------------------------------------------------------
 
-    def _take_row(self, found: Found, hit: Hit, records: list[Record]) -> None:
-        position = FilePosition(self._generation, hit.offset)
+    def _take_table(self, found: Found | None, records: list[Record]) -> None:
+        if found is not None:
+            self._has_trainer_rows = True
+            self._take_row(found, self._table.offset, 0, records)
+
+    def _take_row(self, found: Found, offset: int, number: int, records: list[Record]) -> None:
+        position = FilePosition(self._generation, offset)
         if not self.envelope:
             self.envelope = "flat"
         if found.lost:
-            self._note_lost(found, hit.number)
+            self._note_lost(found, number)
         self.counts.nested_values += found.nested
         if found.step is not None:
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))

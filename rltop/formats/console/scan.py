@@ -22,6 +22,7 @@ class Kind(enum.IntFlag):
     METRIC = 1
     BAR = 2
     ERROR = 4
+    TABLE = 8
 
 
 _DICTIONARY = b"{'"
@@ -31,6 +32,7 @@ _METRIC = (
     b"reward score:",
 )  # fmt: skip
 _BAR = (b"%|",)
+_TABLE = ("│".encode(), "┘".encode(), b" |\n", b"--------\n")
 _ERROR = (
     b"Error", b"rror:", b"Exception", b"Interrupt", b"Exit", b" memory", b"OOM", b"oom", b"NCCL error", b"nccl",
     b"EXHAUSTED", b"Watchdog", b"fault", b"Bus error", b"DUE TO", b"Killed", b"died with", b"exitcode",
@@ -39,6 +41,7 @@ NEEDLES: tuple[tuple[bytes, Kind], ...] = (
     *((needle, Kind.METRIC) for needle in _METRIC),
     *((needle, Kind.BAR) for needle in _BAR),
     *((needle, Kind.ERROR) for needle in _ERROR),
+    *((needle, Kind.TABLE) for needle in _TABLE),
 )
 """Byte strings one of which stands in every line of each kind."""
 

@@ -1,0 +1,112 @@
+"""Tables of a console log that hold one row of metrics: a name and a number on each line.
+
+tinker prints one in a box below `Step N`; Stable-Baselines3, Baselines and Spinning Up print one between two lines of
+dashes, with the step in it. Values are cut out with patterns; a table that is no row of metrics is no bad line.
+"""
+
+from __future__ import annotations
+
+import re
+
+from rltop.formats.console.lines import Found
+from rltop.formats.rows import number_of, step_of
+from rltop.model import NonFinite
+from rltop.model.keys import STEP_KEYS
+
+MAX_LINE_BYTES = 512
+"""A longer line is no line of such a table."""
+_FRONT = r"\s*(?:\([^()]{0,80}pid=[^()]{1,60}\)\s*)?"
+_TITLE = re.compile(rf"{_FRONT}[Ss]tep[ :]{{1,2}}(?P<step>\d{{1,15}})\s*$")
+_RULE = re.compile(rf"{_FRONT}[-+=]{{8,}}\s*$")
+_FLOOR = re.compile(rf"{_FRONT}└[─┴]{{3,}}┘\s*$")
+_LINE = re.compile(
+    rf"{_FRONT}(?P<side>[|│])(?P<indent> {{0,16}})(?P<key>[^\s|│][^|│]{{0,120}}?) *"
+    r"[|│] *(?P<value>[^|│]{0,40}?) *[|│]\s*$"
+)
+_CUT = ("…", "...")
+_NESTED = 3
+"""More blanks than these before a key: it stands under the group above it."""
+_MAX_GAP = 2
+_MAX_HEAD = 4
+"""Lines between two of a table, and between its title and the first one."""
+_MAX_ROWS = 512
+_SIGNS = ("loss", "rew", "ret", "kl", "entropy")
+_COUNTS = ("total_timesteps", "misc/total_timesteps", "TotalEnvInteracts", "TimestepsSoFar", "nupdates", "Iteration",
+           "Epoch")  # fmt: skip
+"""Keys that count steps in such tables and nowhere else, most trusted first."""
+
+
+class TableReader:
+    """Puts the lines of a table together. Lines come in order; those between tables may be left out.
+
+    Attributes:
+        offset: where the table that was read last begins, its title included.
+    """
+
+    def __init__(self) -> None:
+        self.offset = 0
+        self._title: tuple[int, int, int] | None = None
+        self._begin(-1, -1, is_open=False)
+
+    def take(self, text: str, number: int, offset: int) -> Found | None:
+        """The row of a table that this line ends, or None.
+
+        Args:
+            text: a line without escape sequences.
+            number: of the line in the file.
+            offset: where the line begins.
+        """
+        title = _TITLE.match(text)
+        if title is not None:
+            self._title = int(title["step"]), number, offset
+            return None
+        line = _LINE.match(text)
+        if line is not None:
+            if line["side"] == "│" and not self._goes_on(number):
+                self._begin(number, offset, is_open=True)
+            self._add(line, number)
+            return None
+        is_rule = _RULE.match(text) is not None
+        if not is_rule and _FLOOR.match(text) is None:
+            return None
+        found = self.finish() if self._goes_on(number) else None
+        if found is None:
+            self._begin(number, offset, is_open=is_rule)
+        return found
+
+    def finish(self) -> Found | None:
+        """The row of the table so far, if it is one of metrics; it is forgotten."""
+        row, step, start = self._row, self._step, self._start
+        self._begin(-1, -1, is_open=False)
+        for key in (*STEP_KEYS, *_COUNTS) if step is None else ():
+            found = step_of(row.get(key))
+            if isinstance(found, int):
+                step = found
+                del row[key]
+                break
+        if step is None or not any(sign in key.lower() for key in row for sign in _SIGNS):
+            return None
+        self.offset = start
+        return Found(step, row)
+
+    def _begin(self, number: int, offset: int, *, is_open: bool) -> None:
+        self._row: dict[str, object] = {}
+        self._group = ""
+        self._step: int | None = None
+        self._is_open, self._number, self._start = is_open, number, offset
+        if is_open and self._title is not None and number - self._title[1] <= _MAX_HEAD:
+            self._step, _, self._start = self._title
+
+    def _goes_on(self, number: int) -> bool:
+        return self._is_open and number - self._number <= _MAX_GAP and len(self._row) < _MAX_ROWS
+
+    def _add(self, line: re.Match[str], number: int) -> None:
+        if not self._goes_on(number):
+            self._is_open = False
+            return
+        self._number = number
+        key, value = line["key"], line["value"]
+        if len(line["indent"]) <= _NESTED:
+            self._group = key if not value and key.endswith("/") else ""
+        if not key.endswith(_CUT) and isinstance(number_of(value), float | NonFinite):
+            self._row[self._group + key] = value

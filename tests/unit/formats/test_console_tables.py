@@ -1,0 +1,115 @@
+"""Tables in a console log: a name and a number on each line, one row of metrics in each."""
+
+from __future__ import annotations
+
+import pytest
+
+from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.model import Record
+
+TINKER = """\
+train:195 [\x1b[92mINFO\x1b[0m]
+\x1b[3m             Step {step}             \x1b[0m
+┏━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━┓
+┃\x1b[1;35m \x1b[0m\x1b[1;35mMetric              \x1b[0m\x1b[1;35m \x1b[0m┃\x1b[1;35m Value    \x1b[0m┃
+┡━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━┩
+│\x1b[36m \x1b[0m\x1b[36menv/all/reward/total\x1b[0m\x1b[36m \x1b[0m│\x1b[32m 0.{step}50000\x1b[0m │
+│ optim/entropy        │ nan      │
+│ test/env/all/by_gro… │ 0.210000 │
+│ progress/batch       │ {step}        │
+└──────────────────────┴──────────┘
+saved: state | loss 3
+"""
+BASELINES3 = """\
+Using cpu device
+-----------------------------------
+| rollout/            |           |
+|    ep_len_mean      | 20.5      |
+|    ep_rew_mean      | -1.05e+03 |
+| time/               |           |
+|    total_timesteps  | {step}    |
+| train/              |           |
+|    policy_gradient_l... | 0.5   |
+|    value_loss       | 0.25      |
+| plain               | 3         |
+-----------------------------------
+"""
+SPINNING_UP = """\
+(Worker pid=12) ---------------------------------------
+(Worker pid=12) |             Epoch |               {step} |
+(Worker pid=12) |      AverageEpRet |            17.6 |
+(Worker pid=12) |            LossPi |        -5.1e-09 |
+(Worker pid=12) ---------------------------------------
+"""
+
+
+def decode(text: str, piece: int = 65536) -> tuple[list[Record], ConsoleDecoder]:
+    data, decoder = text.encode(), ConsoleDecoder()
+    records = [one for at in range(0, len(data), piece) for one in decoder.feed(data[at : at + piece], at, 0)]
+    return [*records, *decoder.finish()], decoder
+
+
+def row(record: Record) -> dict[str, float]:
+    return {key: value for key, value in zip(record.schema.keys, record.values, strict=True) if value == value}
+
+
+@pytest.mark.parametrize("piece", [1, 17, 200, 65536])
+@pytest.mark.parametrize(
+    ("table", "steps", "last"),
+    [
+        (TINKER, (0, 1, 2), {"env/all/reward/total": 0.25, "progress/batch": 2.0}),
+        (
+            BASELINES3,
+            (2048, 4096),
+            {"rollout/ep_len_mean": 20.5, "rollout/ep_rew_mean": -1050.0, "train/value_loss": 0.25, "plain": 3.0},
+        ),
+        (SPINNING_UP, (1, 2, 3), {"AverageEpRet": 17.6, "LossPi": -5.1e-09}),
+    ],
+    ids=["tinker", "Stable-Baselines3", "Spinning Up"],
+)
+def test_a_table_is_a_row(table: str, steps: tuple[int, ...], last: dict[str, float], piece: int) -> None:
+    records, decoder = decode("".join(table.format(step=step) for step in steps), piece)
+    assert tuple(record.step for record in records) == steps
+    assert row(records[-1]) == last
+    assert decoder.counts.bad_lines == 0
+
+
+@pytest.mark.parametrize("table", [TINKER, BASELINES3])
+def test_a_row_is_found_again_where_its_table_begins(table: str) -> None:
+    text = "".join(table.format(step=step) for step in (7, 8))
+    second = decode(text)[0][1]
+    assert second.position is not None
+    data, decoder = text.encode(), ConsoleDecoder()
+    again = decoder.feed(data[second.position.offset :], second.position.offset, 0)
+    assert [(one.step, row(one)) for one in again] == [(second.step, row(second))]
+
+
+def test_a_table_that_is_complete_is_given_out_at_once() -> None:
+    decoder = ConsoleDecoder()
+    assert len(decoder.feed(BASELINES3.format(step=2048).encode(), 0, 0)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # What a model has written; a table without a step; prompts and completions in a box; a table cut in two.
+        "| reward | 5 |\n|---|---|\n| step | 3 |\n",
+        "--------------------\n| loss   | 0.5    |\n| reward | 1      |\n--------------------\n",
+        "     Step 3\n╭──────────────────╮\n│ 2 + 2 │ 5 │ 0.5 │\n╰──────────────────╯\n",
+        "Step 3\n\n\n\n\n\n\n│ reward │ 0.5 │\n└────────┴─────┘\n",
+        "--------------------\n| step  | 3   |\n| price | 4.5 |\n--------------------\n",
+    ],
+)
+def test_another_table_is_none(text: str) -> None:
+    records, decoder = decode(text)
+    assert records == []
+    assert decoder.counts.bad_lines == 0
+
+
+def test_the_table_of_a_file_that_was_left_is_forgotten() -> None:
+    decoder = ConsoleDecoder()
+    half = TINKER.format(step=3).encode()
+    decoder.feed(half[: half.index(b"test/env")], 0, 0)
+    decoder.reset()
+    assert decoder.feed("└──────────────┘\n".encode(), 0, 0) == []
+    assert decoder.finish() == []
