@@ -177,8 +177,8 @@ class CsvDecoder:
             self._refuse("not a CSV header")
             return
         self._header = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
-        self._has_step = any(key in self._header for key in self._step_keys)
         self._builder = RecordBuilder(self.counts, self._step_key)
+        self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
         self.envelope = self.envelope or "flat"
 
     @property

@@ -235,7 +235,12 @@ class DocumentDecoder:
     def _has_no_step(self, rows: Sequence[object]) -> bool:
         """Is there no row that names its step, so that their numbers are all there is?"""
         objects = [unwrapped(row) for row in rows if isinstance(row, dict)]
-        return len(objects) > 1 and not self._step_key and not any(key in row for row in objects for key in STEP_KEYS)
+        may_hold_step = self._builder.may_hold_step
+        return (
+            len(objects) > 1
+            and not self._step_key
+            and not any(may_hold_step(key, row) for row in objects for key in STEP_KEYS)
+        )
 
     def _record(self, row: dict[str, object], number: int | None) -> Record | None:
         """The record of a row; of one that is numbered if there is a number in it."""

@@ -15,6 +15,7 @@ from datetime import datetime
 from math import isnan
 from typing import Any
 
+from rltop.formats.printed import is_printed_dict, read_printed
 from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 
@@ -131,12 +132,22 @@ _Cells = tuple[list[str], "array[float]", tuple[CellMark, ...]]
 """Keys, values and marks of a row."""
 
 
+def _leaves(row: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """The leaves of a row; a text that spells a dictionary is an object as well."""
+    for key, value in flat_items(row):
+        found = read_printed(value) if isinstance(value, str) and is_printed_dict(value) else None
+        if found is None:
+            yield key, value
+        else:
+            yield from flat_items(found, f"{key}/")
+
+
 def _read_cells(row: Mapping[str, object], counts: Counts) -> _Cells:
     """The cells of any row, value by value; what holds no number is counted and left out."""
     keys: list[str] = []
     values: array[float] = array("d")
     marks: list[CellMark] = []
-    for key, value in flat_items(row):
+    for key, value in _leaves(row):
         number = value if type(value) is float and value - value == 0.0 else number_of(value)
         if number is None:
             count_other(value, counts)
@@ -166,6 +177,9 @@ def _last_wins(keys: list[str], values: array[float], marks: list[CellMark]) -> 
 ROWS_AT_ZERO = 3
 """Rows of the same metrics at step 0, after which the trainer's counter is taken for one that nobody moves."""
 _WRITER_STEP = "_step"
+_EPISODE = "episode"
+_LENGTHS = ("steps",)
+"""Beside the number of an episode these say how long it was."""
 MAX_STEP = 2**53
 _MAX_STEP_CHARS = 40
 _EPOCH_S = (1e9, 1e11)
@@ -296,7 +310,7 @@ class RecordBuilder:
             return self._step_of_writer(row) if found == 0 and _WRITER_STEP in row else found
         beyond = False
         for key in self._step_keys if self._step_rows < self._settled_after else ():
-            if key in row:
+            if self.may_hold_step(key, row):
                 found = step_of(row[key])
                 if found is not None:
                     del row[key]
@@ -305,6 +319,10 @@ class RecordBuilder:
                 beyond = beyond or is_out_of_range(row[key])
         self._counts.unusable_steps += beyond
         return None
+
+    def may_hold_step(self, key: str, row: Collection[str]) -> bool:
+        """Is this key among those of a row, and no length of the episode that the row is of?"""
+        return key in row and not (key in _LENGTHS and _EPISODE in row and len(self._step_keys) > 1)
 
     def _step_of_writer(self, row: Row) -> Step:
         """The step of a row whose trainer says 0: the writer's own count, if the trainer's stays there."""

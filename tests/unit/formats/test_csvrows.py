@@ -172,3 +172,14 @@ def test_a_file_that_begins_anew_has_its_own_names():
     decoder.reset()
     (first,) = decoder.feed(b"step,reward\n1,2.5\n", 0, 1)
     assert (last.step, row(last), first.step, row(first)) == (9, {"loss": 0.1}, 1, {"reward": 2.5})
+
+
+def test_the_length_of_an_episode_is_no_step_of_the_run() -> None:
+    text = b"episode,reward,steps\n1,0.5,50\n2,0.25,12\n3,0.75,50\n"
+    records = [*(decoder := CsvDecoder()).feed(text, 0, 0), *decoder.finish()]
+    assert [record.step for record in records] == [1, 2, 3]
+    assert all("steps" in record.schema.keys for record in records)
+    asked = [*(decoder := CsvDecoder("steps")).feed(text, 0, 0), *decoder.finish()]
+    assert [record.step for record in asked] == [50, 12, 50]
+    counted = [*(decoder := CsvDecoder()).feed(b"steps,episodes,reward\n100,2,0.5\n200,4,0.5\n", 0, 0)]
+    assert [record.step for record in counted] == [100, 200]

@@ -313,3 +313,8 @@ def test_one_list_of_losses_is_a_column() -> None:
 )
 def test_another_list_is_none(document) -> None:
     assert not decode(dump(document))[0]
+
+
+def test_rows_of_episodes_are_numbered_by_themselves_not_by_how_long_they_were() -> None:
+    rows = [{"episode": number, "steps": 50, "reward": 0.5} for number in (3, 6, 9)]
+    assert [record.step for record in decode(json.dumps(rows).encode())[0]] == [1, 2, 3]
