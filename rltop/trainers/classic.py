@@ -181,7 +181,7 @@ BASELINES = Dialect(
         Fingerprint(
             Algorithm.PPO, any_of=(*_MEANS, "nupdates", "n_updates"), all_of=("clipfrac", "approxkl"), weight=16
         ),
-        Fingerprint(Algorithm.DQN, any_of=("% time spent exploring", "exploration"), all_of=("steps",), weight=15),
+        Fingerprint(Algorithm.DQN, all_of=("% time spent exploring", "steps"), weight=15),
         Fingerprint(Algorithm.DQN, any_of=_MEANS, all_of=("% time spent exploring",), weight=15),
         Fingerprint(
             Algorithm.A2C, all_of=("nupdates", "policy_entropy", "value_loss"), none_of=("approxkl",), weight=14

@@ -16,6 +16,8 @@ _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "d
 _Q = ("q_loss", "qf_loss", "qf1_loss", "td_loss", "td_error", "q_values", "mean_q", "q_mean", "epsilon")
 """Keys of DQN, SAC and their like, whose critic is no value function of PPO."""
 _CRITIC = ("value_loss", "critic_loss", "cri_loss", "Critic Loss", "vf_loss", "explained_variance")
+_CLIPPED = ("*clip*", "*kl*", "*KL*", "ratio", "ratio_mean", "importance_ratio", "ppo_*")
+"""Keys of an update that is kept near the policy before it. A2C, DDPG and others have a critic, and none of these."""
 _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("loss", ("loss", "train_loss", "total_loss", "loss/total", "loss/train", "loss/mean", "dpo/loss", "loss/dpo")),
     ("policy_loss", ("policy_loss", "pg_loss", "actor_loss", "policy_gradient_loss", "loss/policy", "policy/loss")),
@@ -129,7 +131,7 @@ DIALECT = Dialect(
     is_any_case=True,
     fingerprints=(
         Fingerprint(Algorithm.EMBODIED, any_of=("env/success_once",), weight=3),
-        Fingerprint(Algorithm.PPO, any_of=_CRITIC, weight=2),
+        *(Fingerprint(Algorithm.PPO, all_of=(key,), any_of=_CLIPPED, none_of=_Q, weight=2) for key in _CRITIC),
         Fingerprint(Algorithm.DPO, any_of=_DPO, weight=4),
         Fingerprint(Algorithm.SAC, any_of=("alpha_loss", "ent_coef_loss", "loss/alpha"), weight=3),
         Fingerprint(Algorithm.DQN, any_of=_Q, none_of=("actor_loss", "policy_loss", "value_loss"), weight=3),

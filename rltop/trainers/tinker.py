@@ -127,7 +127,7 @@ DIALECT = Dialect(
     fingerprints=(
         Fingerprint(Algorithm.DISTILL, all_of=("teacher_kl",), any_of=_RL, weight=26),
         Fingerprint(Algorithm.GRPO, any_of=_RL, weight=24),
-        Fingerprint(Algorithm.DPO, all_of=("dpo_loss",), weight=24),
+        Fingerprint(Algorithm.DPO, all_of=("dpo_loss", "num_pairs"), weight=24),
         Fingerprint(Algorithm.SFT, all_of=("train_mean_nll",), weight=24),
         Fingerprint(Algorithm.UNKNOWN, any_of=("test/env/*",), weight=5),
     ),

@@ -42,7 +42,7 @@ FINGERPRINTS = (
         weight=20,
     ),
     Fingerprint(Algorithm.REWARD, all_of=("margin", "mean_reward", "accuracy"), weight=20),
-    Fingerprint(Algorithm.REWARD, all_of=("min_reward", "mean_reward", "max_reward"), weight=19),
+    Fingerprint(Algorithm.REWARD, all_of=("min_reward", "mean_reward", "max_reward", "epoch"), weight=19),
     Fingerprint(Algorithm.SFT, all_of=("loss", "mean_token_accuracy"), weight=12),
     # A log of which only a few keys were kept: of the trainers with an epoch, those that sample log a reward.
     Fingerprint(

@@ -67,7 +67,7 @@ class ConsoleDecoder:
         self._has_trainer_rows = False
         """Beside the rows of a trainer, lines of a loop are somebody's remarks."""
         self._bar_offset, self._bar_done = 0, 0
-        self._loop = LoopSteps()
+        self._loop, self._loop_unit = LoopSteps(), ""
         self._table = TableReader()
         self._generation = 0
 
@@ -113,7 +113,7 @@ class ConsoleDecoder:
         self._named_total = None
         self._is_summed_up = self._has_trainer_rows = False
         self._bar_offset = self._bar_done = 0
-        self._loop, self._table = LoopSteps(), TableReader()
+        self._loop, self._loop_unit, self._table = LoopSteps(), "", TableReader()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
@@ -193,8 +193,13 @@ class ConsoleDecoder:
 
     def _number_loop(self, found: Found) -> bool:
         """Give a line of a loop its step; False where it cannot have one."""
+        unit = "episode" if found.is_of_episode else "step"
         if found.is_more:
+            found.step = 0 if self._loop.last is None and "eval_ppl" in found.row else self._loop.last
+        elif found.is_of_engine and self._loop_unit:
             found.step = self._loop.last
+        elif not found.is_of_engine and (self._loop_unit or unit) != unit:
+            return False
         elif found.step is None and not self.options.may_count_rows:
             self.counts.no_step_lines += 1
         else:
@@ -202,6 +207,8 @@ class ConsoleDecoder:
             step = self._loop.number(found.step, epoch if isinstance(epoch, float) else None)
             found.total = found.total if step == found.step else None
             found.step = step
+            if step is not None and not found.is_of_engine:
+                self._loop_unit = unit
         return found.step is not None
 
     def _note_lost(self, found: Found, number: int) -> None:

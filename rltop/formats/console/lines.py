@@ -73,6 +73,8 @@ class Found:
         is_of_loop: a line that somebody's own loop prints, not a trainer's.
         is_of_bar: of a progress bar, which may begin anew in every epoch.
         is_more: a line that adds to the one before it, and has no step of its own.
+        is_of_episode: it counts episodes, not steps.
+        is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
     """
 
     step: int | None
@@ -83,6 +85,8 @@ class Found:
     is_of_loop: bool = False
     is_of_bar: bool = False
     is_more: bool = False
+    is_of_episode: bool = False
+    is_of_engine: bool = False
 
 
 def strip_escapes(text: str) -> str:
@@ -301,25 +305,52 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found
 
 # -- step 10/500 | loss: 0.2, [name] epoch=0 step=1 loss=0.2 ---------------------------------------------------------
 
-_LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)"
+_LOGGED = r"(?:[A-Za-z_][\w.]{0,63} - )?(?:INFO|info)(?::[\w.]{1,63}:)?"
 _TIME = r"\d{4}-\d\d-\d\d[ T][\d:.,]{5,15}Z?\s*[-|:]?\s*"
+_COUNTED = r"(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\|)"
+_STEPPED = (
+    r"(?i:(?:train(?:ing)? )?(?:global[ _]?step|step|iteration|iter|update))(?:[ :=]{1,3}|\s{1,16})"
+    r"\[?\s{0,8}(?P<step>\d{1,15})"
+    r"(?:\s?/\s{0,8}(?P<total>\d{1,15}))?\]?"
+)
+_MARKED = r"\[(?i:step|iteration|iter|update)[ :=]{0,2}(?P<at>\d{1,15})(?:/(?P<goal>\d{1,15}))?\]"
+_EPISODE = r"\[?(?i:episode|ep)(?:[ :=#]{1,3})\[?(?P<episode>\d{1,12})(?:\s?/\s?(?P<episodes>\d{1,12}))?\]?"
 _LOOP_LINE = re.compile(
-    rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[[^\[\]]{{1,64}}\]:?\s*)?"
+    rf"\s*(?:{_TIME})?(?:{_LOGGED}\s*[-|:]?\s*)?(?:\[(?!(?i:step|iter|update|ep))[^\[\]]{{1,64}}\]:?\s*){{0,4}}"
     r"(?:(?i:epoch)s?:?\s?\[(?P<nth>\d{1,9})/(?P<epochs>\d{1,9})\]\s?\((?P<inner>\d{1,12})/(?P<length>\d{1,12})\)"
+    r"|epoch=\d{1,9}/micro_step=\d{1,15}/global_step=(?P<engine>\d{1,15})"
     r"|(?:(?i:epochs?)[ :=]{1,2}(?P<epoch>\d{1,9})(?:/\d{1,9})?[\s|,;:-]{1,4})?"
-    r"(?:(?:(?i:(?:global[ _])?step|iteration|iter))[ :=]{1,3}\[?\s{0,8}(?P<step>\d{1,15})"
-    r"(?:\s?/\s?(?P<total>\d{1,15}))?\]?"
-    r"|(?P<done>\d{1,15})/(?P<of>\d{1,15})(?=\s*\|)))(?P<rest>[\s|,;:-].*)$",
+    rf"(?:{_STEPPED}|{_MARKED}|{_EPISODE}|{_COUNTED}))(?P<rest>[\s|,;:-].*)$",
     re.DOTALL,
 )
 _LOG_LINE = re.compile(rf"\s*{_TIME}{_LOGGED} - (?P<rest>[A-Za-z_]\w{{0,63}}: .*)$", re.DOTALL)
 """A row of Python's logging that names no step."""
-_MORE_LINE = re.compile(rf"\s*(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?\s*$")
-_LOOP_PAIR = re.compile(
-    r"(?:[\s|,;(-]{0,8}(?P<key>[A-Za-z_][\w/.@-]{0,127})"
-    r"|\s{0,4}[|,]\s{0,4}(?P<words>[A-Z]\w{0,31}(?: [A-Z]\w{0,31}){1,3}))"
-    rf"\s?[=:]\s{{0,8}}(?P<value>{_NUMBER})(?P<unit>%|s|ms|k|M|/s|min)?(?=[\s|,;)\]]|:?\s*$)"
+_MORE_LINE = re.compile(
+    rf"\s*(?:(?i:average reward score): (?P<mean>{_NUMBER})(?:\s*\| EMA reward score: {_NUMBER})?"
+    rf"|ppl: (?P<ppl>{_NUMBER})(?:, loss: (?P<loss>{_NUMBER}))?)\s*$"
 )
+"""What DeepSpeed-Chat says on a line of its own: the score of a step, and how an evaluation ended."""
+_LISTED = r"\[(?P<listed>[^\[\]]{0,512})\]"
+_SPAN = r"(?P<span>\d{1,3}:\d\d(?::\d\d)?|(?:\d{1,4}[dhms] ?){2,4}|None|N/A|n/a)"
+_VALUE = (
+    rf"(?:{_SPAN}|{_LISTED}"
+    rf"|(?P<value>{_NUMBER})(?:\s?(?:±|\+/-)\s?(?P<spread>{_NUMBER}))?(?P<unit>%|[A-Za-z]{{1,7}}(?:/[A-Za-z]{{1,7}})?|/s)?)"
+    r"(?=[\s|,;)\]]|:?\s*$)"
+)
+_BETWEEN = re.compile(r"[\s|,;(·•-]{0,8}")
+_SIGNS = (
+    "loss", "rew", "return", "score", "acc", "kl", "entropy", "grad", "norm", "nll", "ppl", "perplex", "lr", "rate",
+    "tok", "samples", "error", "success", "win", "ratio", "clip", "epsilon", "value", "policy", "adv",
+)  # fmt: skip
+"""What the numbers of a training loop are called; `x = 4` behind a step is somebody's calculation."""
+_STRONG = frozenset("|,;\t·•")
+_LOOP_PAIR = re.compile(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,127}})\s?[=:]\s{{0,16}}{_VALUE}")
+_WORDS_PAIR = re.compile(
+    rf"(?P<key>[A-Za-z][\w()/-]{{0,31}}(?: [\w()/%-]{{1,31}}){{1,5}}?|[\w()/-]{{1,31}}(?: [\w()/%-]{{1,31}})*?)"
+    rf"\s?[=:]\s{{0,16}}{_VALUE}"
+)
+_BLANK_PAIR = re.compile(rf"(?P<key>[A-Za-z_][\w/.@-]{{0,63}}(?: [A-Za-z_]\w{{0,31}}){{0,2}})\s{{1,4}}{_VALUE}")
+_RATE = re.compile(rf"(?P<value>{_NUMBER})\s?(?P<key>[A-Za-z]{{1,8}}/[A-Za-z]{{1,8}})(?=[\s|,;)\]]|\s*$)")
 _LOOP_GROUP = re.compile(r"[\s|,;]{0,8}(?P<key>[A-Za-z_]\w{0,63}):\s?(?P<items>\{'[^{}]{1,1024}\})(?=[\s|,;]|$)")
 _DESCRIBED = re.compile(
     r"(?:Epoch[ :]{1,2}\d{1,6}(?:/\d{1,6})?[\s|,:-]{1,4})?"
@@ -341,27 +372,86 @@ def _read_loop_line(text: str, *, is_ended: bool) -> list[Found]:
     line = _LOOP_LINE.match(text)
     if line is None:
         return _read_log_line(text) or _read_more(text)
-    found = Found(int(line["step"] or line["done"] or line["inner"]), is_of_loop=True)
-    total = line["total"] or line["of"]
+    count = next(line[name] for name in ("step", "at", "done", "inner", "engine", "episode") if line[name])
+    found = Found(int(count), is_of_loop=True, is_of_episode=line["episode"] is not None)
+    total = line["total"] or line["goal"] or line["of"] or line["episodes"]
     found.total = int(total) if total else None
     rest = line["rest"].rstrip()
-    end = _read_pairs(rest, found.row)
+    is_sentence = rest.startswith(":")
+    pairs = _Pairs(found.row, is_sentence=is_sentence)
+    rest = rest[is_sentence:]
+    end = pairs.read(rest)
+    found.is_of_engine = line["engine"] is not None or "skipped" in found.row
     if line["epoch"] and found.row:
         found.row.setdefault("epoch", float(line["epoch"]))
     if line["nth"]:
         length = int(line["length"])
         found.step = int(line["inner"]) + (max(1, int(line["nth"])) - 1) * length
         found.total = int(line["epochs"]) * length
-    is_all = _WORD.search(rest, end) is None
-    return [found] if is_all and _is_of_training(found.row) else []
+    is_all = _WORD.search(rest, end) is None and not (found.is_of_engine and not found.step)
+    return [found] if is_all and pairs.are_of_training else []
 
 
-def _is_of_training(row: Row) -> bool:
-    """Is there more than bookkeeping; and beside names of several words, as a sentence has them, a loss or a reward?"""
-    has_words = any(" " in key for key in row)
-    return any(
-        key not in _LOG_MARKS and (not has_words or "loss" in key.lower() or "reward" in key.lower()) for key in row
-    )
+class _Pairs:
+    """Pairs of names and numbers, and how sure they are: a sentence may have some as well."""
+
+    def __init__(self, row: Row, *, is_sentence: bool = False) -> None:
+        self._row = row
+        self._has_words, self._is_loose, self._has_blanks = is_sentence, False, False
+        self._count = 0
+
+    def read(self, text: str) -> int:
+        """Read pairs from the beginning as far as there are any; where they end."""
+        at = 0
+        while at < len(text):
+            between = _BETWEEN.match(text, at)
+            begin = at if between is None else between.end()
+            is_strong = at == 0 or begin - at > 1 or not _STRONG.isdisjoint(text[at:begin])
+            pair = _LOOP_PAIR.match(text, begin)
+            if pair is None and (is_strong or self._has_blanks):
+                pair = _RATE.match(text, begin) or self._loose(text, begin)
+            if pair is None:
+                break
+            self._take(pair)
+            at = pair.end()
+        return at
+
+    def _loose(self, text: str, begin: int) -> re.Match[str] | None:
+        """A name of several words, or one with nothing but a blank between it and its number."""
+        pair = _WORDS_PAIR.match(text, begin)
+        if pair is None:
+            pair = _BLANK_PAIR.match(text, begin)
+            words = pair["key"].split(" ") if pair is not None else []
+            if len(words) > 1 and not any(sign in words[-1].lower() for sign in _SIGNS):
+                return None
+            self._has_blanks = pair is not None
+        if pair is not None:
+            self._has_words = True
+            self._is_loose = self._is_loose or not all(word[0].isupper() for word in pair["key"].split(" "))
+        return pair
+
+    def _take(self, pair: re.Match[str]) -> None:
+        self._count += 1
+        named = pair.groupdict()
+        if named.get("listed") is not None:
+            # Learning rates of groups of parameters; other lists are samples, or settings.
+            first = named["listed"].partition(",")[0].strip()
+            value = number_of(first) if pair["key"] == "lr" else None
+            if isinstance(value, float):
+                self._row["lr"] = value
+        elif named.get("value") is not None:
+            value = float(pair["value"])
+            self._row[pair["key"]] = value / _PERCENT if named.get("unit") == "%" else value
+            if named.get("spread") is not None:
+                self._row[f"{pair['key']}_std"] = float(pair["spread"])
+
+    @property
+    def are_of_training(self) -> bool:
+        """Is there more than bookkeeping; beside names as a sentence has them, a loss or a reward, and not alone?"""
+        told = [key.lower() for key in self._row if key not in _LOG_MARKS]
+        if not self._has_words:
+            return any(sign in key for key in told for sign in _SIGNS)
+        return (self._count > 1 or not self._is_loose) and any("loss" in key or "reward" in key for key in told)
 
 
 def _read_log_line(text: str) -> list[Found]:
@@ -370,7 +460,7 @@ def _read_log_line(text: str) -> list[Found]:
     if line is None:
         return []
     found, rest = Found(None, is_of_loop=True), line["rest"].rstrip()
-    end = _read_pairs(rest, found.row)
+    end = _Pairs(found.row).read(rest)
     has_loss = len(found.row) > 1 and any("loss" in key and not is_evaluation_key(key) for key in found.row)
     while group := _LOOP_GROUP.match(rest, end):
         items = _read_dict(group["items"], 0, None, is_cut=False).row
@@ -382,20 +472,10 @@ def _read_log_line(text: str) -> list[Found]:
 def _read_more(text: str) -> list[Found]:
     """What DeepSpeed-Chat says of a step behind its losses, on a line of its own."""
     line = _MORE_LINE.match(text)
-    return [] if line is None else [Found(None, {"average_reward_score": line["mean"]}, is_of_loop=True, is_more=True)]
-
-
-def _read_pairs(text: str, into: Row) -> int:
-    """Read pairs from the beginning as far as there are any; where they end."""
-    at = 0
-    while at < len(text):
-        pair = _LOOP_PAIR.match(text, at)
-        if pair is None:
-            break
-        value = float(pair["value"])
-        into[pair["key"] or pair["words"]] = value / _PERCENT if pair["unit"] == "%" else value
-        at = pair.end()
-    return at
+    if line is None:
+        return []
+    told = {"average_reward_score": line["mean"], "eval_ppl": line["ppl"], "eval_loss": line["loss"]}
+    return [Found(None, {key: value for key, value in told.items() if value}, is_of_loop=True, is_more=True)]
 
 
 def _read_described(text: str) -> list[Found]:
@@ -406,7 +486,7 @@ def _read_described(text: str) -> list[Found]:
     if bar is None:
         return []
     found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
-    _read_pairs(bar["pairs"], found.row)
+    _Pairs(found.row).read(bar["pairs"])
     return [found] if found.step and any("loss" in key.lower() for key in found.row) else []
 
 
@@ -417,7 +497,7 @@ def _read_postfix(text: str) -> list[Found]:
         return []
     bar = bars[-1]
     found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
-    _read_pairs(bar["pairs"], found.row)
+    _Pairs(found.row).read(bar["pairs"])
     return [found] if found.step and any("loss" in key for key in found.row) else []
 
 

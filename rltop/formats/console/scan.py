@@ -29,7 +29,7 @@ _DICTIONARY = b"{'"
 _METRIC = (
     b"step:", b"Step ", b"step ", b"Step:", _DICTIONARY, b'{"', b"STEP ", b"step=", b"Step=",
     b"loss=", b"loss:", b"Loss:", b"reward=", b"reward:", b"Reward:",
-    b"reward score:",
+    b"reward score:", b"ppl:", b"loss ", b"teration", b"pisode ", b"pisode:",
 )  # fmt: skip
 _BAR = (b"%|",)
 _TABLE = ("│".encode(), "┘".encode(), b" |\n", b"--------\n")

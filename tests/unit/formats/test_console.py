@@ -399,6 +399,47 @@ def test_the_line_behind_a_hole_is_a_line_of_its_own(torn: str, piece: int) -> N
         ("2025-01-02 03:04:05,678 - sft - INFO - Step 17 loss: 7.5 acc: 0.5", 17, None, {"loss": 7.5, "acc": 0.5}),
         ("Epoch:[2/3](7/100), Reward: -1.5, Adv Std: 0.9", 107, 300, {"Reward": -1.5, "Adv Std": 0.9}),
         ("Epoch:[1/1](20/100) loss:8.5 lr:0.5 epoch_Time:6.0min:", 20, 100, {"loss": 8.5, "lr": 0.5, "epoch_Time": 6}),
+        (
+            "INFO:__main__:Epoch 0 | Step   10/6501 | Loss: 8.5 | LR: 5.97e-05 | Time: 0.507s",
+            10,
+            6501,
+            {"Loss": 8.5, "LR": 5.97e-05, "Time": 0.507, "epoch": 0.0},
+        ),
+        ("[step 0025] avg_loss=-0.0784 acc=0.0600", 25, None, {"avg_loss": -0.0784, "acc": 0.06}),
+        ("Episode 20 \t avg length: 169 \t reward: -8.25", 20, None, {"avg length": 169.0, "reward": -8.25}),
+        ("Episode 100/1000, Reward: 23.5, Epsilon: 0.5", 100, 1000, {"Reward": 23.5, "Epsilon": 0.5}),
+        (
+            " iteration       10/  500 | consumed samples:   512 | elapsed time per iteration (ms): 12.5 | "
+            "learning rate: 1.5E-04 | lm loss: 7.5E+00 | grad norm: 3.5 | number of nan iterations:   0 |",
+            10,
+            500,
+            {
+                "consumed samples": 512.0,
+                "elapsed time per iteration (ms)": 12.5,
+                "learning rate": 1.5e-4,
+                "lm loss": 7.5,
+                "grad norm": 3.5,
+                "number of nan iterations": 0.0,
+            },
+        ),
+        ("iter 100: loss 3.25, time 250.5ms, mfu 12.5%", 100, None, {"loss": 3.25, "time": 250.5, "mfu": 0.125}),
+        ("step 250: train loss 2.5, val loss 2.75", 250, None, {"train loss": 2.5, "val loss": 2.75}),
+        ("[12:30:01] step 5 loss 0.5 reward 0.25", 5, None, {"loss": 0.5, "reward": 0.25}),
+        ("Iteration 12: avg_reward = 3.5, best = 5", 12, None, {"avg_reward": 3.5, "best": 5.0}),
+        ("train step 5: loss=0.5, rewards=[1.0, 0.0]", 5, None, {"loss": 0.5}),
+        (
+            "Step 10/100 | reward=0.5±0.25 | kl: 0.5 | ETA: 0:12:33 | took: 1h 20m | 12.5 tok/s",
+            10,
+            100,
+            {"reward": 0.5, "reward_std": 0.25, "kl": 0.5, "tok/s": 12.5},
+        ),
+        (
+            "[2023-04-14 06:32:50,171] [INFO] [logging.py:96:log_dist] [Rank 0] step=10, skipped=0, lr=[9.65e-06, "
+            "0.0005], mom=[(0.9, 0.95), (0.9, 0.95)]",
+            10,
+            None,
+            {"skipped": 0.0, "lr": 9.65e-06},
+        ),
         ("Epoch: 0 | Step: 4 | Actor Loss: 0.5 | lr: 1e-5", 4, None, {"Actor Loss": 0.5, "lr": 1e-5, "epoch": 0.0}),
     ],
 )
@@ -417,6 +458,11 @@ def test_a_line_of_a_loop_of_ones_own(line, step, total, row):
         "[worker] 3/8 shards loaded, loss=0 of them",
         "Step 4: reward=1 because the answer is right",
         "Step 4, The Answer: 5",
+        "Step 4, x = 5",
+        "Step 4: x = 5, loss of 3",
+        "Step 2: reward 5 points",
+        "Episode 3: we got reward 5",
+        "[2023-04-14 06:32:50,171] [INFO] [logging.py:96:log_dist] [Rank 0] step=0, skipped=0, lr=[0.0], mom=[(0.9,)]",
         "Step 4 | Final Reward: 5 for everybody",
         "Epoch:[1/2](3/4), the loss: 5",
         "2025-01-02 03:04:05,678 - train - INFO - loss: 0.5, as expected",
@@ -431,6 +477,24 @@ def test_a_line_of_a_loop_of_ones_own(line, step, total, row):
 )
 def test_a_sentence_with_a_step_in_it_is_no_row(line):
     assert lines_of(line) == []
+
+
+def test_what_deepspeed_says_stands_beside_the_lines_of_the_loop():
+    engine = "[2023-04-14 06:32:50,171] [INFO] [logging.py:96:log_dist] [Rank 0] step={}, skipped=0, lr=[1e-05, 5e-4]"
+    chat = "epoch: {}|step: {}|ppo_ep: 1|act_loss: 0.5|cri_loss: 0.25"
+    records = lines_of(
+        "ppl: 4.5, loss: 1.5", chat.format(0, 0), chat.format(0, 9), engine.format(20), chat.format(1, 0),
+        "***** Evaluating perplexity, Epoch 1/2 *****", "ppl: 3.5",
+    )  # fmt: skip
+    assert [record.step for record in records] == [0, 0, 9, 9, 10, 10]
+    assert row(records[0]) == {"eval_ppl": 4.5, "eval_loss": 1.5}
+    assert row(records[3]) == {"skipped": 0.0, "lr": 1e-5}
+    assert row(records[5]) == {"eval_ppl": 3.5}
+
+
+def test_a_loop_counts_either_steps_or_episodes():
+    records = lines_of("Episode 1 | reward: 5", "step 40 | loss: 0.5", "Episode 2 | reward: 6")
+    assert [record.step for record in records] == [1, 2]
 
 
 def test_lines_of_a_loop_beside_the_rows_of_a_trainer_are_remarks():

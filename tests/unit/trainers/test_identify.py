@@ -82,7 +82,7 @@ def plain(keys: Sequence[str], samples: dict[str, Sequence[float]] | None = None
         (["mismatch_kl/all/mean", "optim/grad_norm", "time/wait_for_batch"], "prime-rl", Algorithm.GRPO),
         (["reward/avg_raw_reward", "generate/avg_num_tokens", "policy/policy_loss"], "SkyRL", Algorithm.GRPO),
         (["loss", "mean_reward", "kl_div", "memory_gb"], "generic", Algorithm.UNKNOWN),
-        (["loss", "value_loss", "reward"], "generic", Algorithm.PPO),
+        (["loss", "value_loss", "approx_kl", "reward"], "generic", Algorithm.PPO),
         ([], "generic", Algorithm.UNKNOWN),
     ],
 )
@@ -342,6 +342,28 @@ def test_keys_that_any_loop_may_have_claim_no_trainer() -> None:
     assert identity.dialect.name == "generic"
     read = {"lr", "progress", "reward_mean", "entropy", "time_step"}
     assert read <= identity.signals.keys()
+
+
+@pytest.mark.parametrize(
+    ("keys", "algorithm"),
+    [
+        (["dpo_loss", "loss", "learning_rate"], Algorithm.DPO),
+        (["min_reward", "mean_reward", "max_reward"], Algorithm.UNKNOWN),
+        (["exploration", "steps", "reward"], Algorithm.UNKNOWN),
+        (["percentage", "loss"], Algorithm.UNKNOWN),
+        (["epoch", "train_loss", "val_loss"], Algorithm.UNKNOWN),
+        (["actor/loss", "critic/loss"], Algorithm.UNKNOWN),
+        (["scores", "lr", "kl"], Algorithm.UNKNOWN),
+        # A critic alone is A2C's or DDPG's as well.
+        (["policy_loss", "value_loss", "entropy", "reward"], Algorithm.UNKNOWN),
+        (["actor_loss", "critic_loss", "episode_reward"], Algorithm.UNKNOWN),
+        (["policy_loss", "value_loss", "approx_kl", "reward"], Algorithm.PPO),
+        (["actor_loss", "critic_loss", "clip_fraction"], Algorithm.PPO),
+    ],
+)
+def test_keys_that_many_loops_have_claim_no_trainer(keys: list[str], algorithm: Algorithm) -> None:
+    found = plain(keys)
+    assert (found.dialect.name, found.algorithm) == ("generic", algorithm)
 
 
 def test_an_epoch_beside_a_reward_claims_no_trainer() -> None:
