@@ -19,6 +19,8 @@ _FIRST: Mapping[str, float] = {"first_s": 1800.0}
 _BAD: Mapping[str, float] = {"warn": 0.05, "info": 0.5}
 TWO_WRITERS = "L12"
 _WRITERS: Mapping[str, float] = {"info": 3.0}
+_LOCKSTEP = 0.8
+"""Rows that overwrite a step, for each step: nearly every one is written twice."""
 
 
 def unreadable(counts: Counts, steps: Sequence[int], thresholds: Mapping[str, float] = _BAD) -> Verdict | None:
@@ -56,23 +58,40 @@ def _in_part(counts: Counts, thresholds: Mapping[str, float]) -> Verdict | None:
     return _verdict(L7, Level.INFO, text, evidence, 1, 0)
 
 
-def two_writers(counts: Counts, thresholds: Mapping[str, float] = _WRITERS) -> Verdict | None:
-    """INFO once the file has gone back `info` times to a run id that it had left.
+def two_writers(
+    counts: Counts, thresholds: Mapping[str, float] = _WRITERS, steps: int = 0, overwritten: int = 0
+) -> Verdict | None:
+    """INFO once the file has gone back `info` times to a run id that it had left, or most steps are written anew.
 
     Args:
         counts: what has been read of the file.
         thresholds: those of L12 by name.
+        steps: steps that are held, training ones.
+        overwritten: rows with which such a step was given other values.
 
     Returns:
         The verdict, or None.
     """
     if counts.interleaved_rows < thresholds["info"]:
-        return None
+        return _in_lockstep(steps, overwritten)
     text = (
         f"two writers in one file: its rows go back {counts.interleaved_rows:,} times to a run id that they had left; "
         "give each run its own file"
     )
     evidence = (Evidence("returns to an earlier run id", float(counts.interleaved_rows)),)
+    return _verdict(L12, Level.INFO, text, evidence, 1, 0)
+
+
+def _in_lockstep(steps: int, overwritten: int) -> Verdict | None:
+    """INFO where every step is written several times, by several writers or by one that cannot decide."""
+    if overwritten < _FEWEST or overwritten < steps * _LOCKSTEP:
+        return None
+    rows = (steps + overwritten) / steps
+    text = (
+        f"steps are written {rows:.1f} times on average, each with other values: two writers in one file, or parts "
+        "of a step; the last values are shown; give each writer its own file"
+    )
+    evidence = (Evidence("steps", float(steps)), Evidence("rows with other values", float(overwritten)))
     return _verdict(L12, Level.INFO, text, evidence, 1, 0)
 
 
@@ -154,7 +173,8 @@ L12 = RuleSpec(
     metrics=(),
     detector=None,
     condition="The run id in the rows goes back to an earlier one at least `info` times: INFO. Without ids it is told "
-    "from steps that go back and forth, three times within three rows each or twelve times within eight, as an event.",
+    "from steps that go back and forth, three times within three rows each or twelve times within eight, as an event; "
+    f"and from at least {_FEWEST} rows, {_LOCKSTEP} for each step, that give most keys of a step other values: INFO.",
     thresholds=_WRITERS,
     why="Their rows look like restarts, and no series is that of one run.",
     causes=("several runs that were given one output file", "ranks that all log to the same file"),

@@ -186,19 +186,24 @@ class RuleRunner:
         found = self.liveness.verdict(age_s, lag_s, "" if step_time is None else step_time.key)
         return None if found is None else advise(found)
 
-    def input_verdict(self, counts: Counts, steps: Sequence[int], waited_s: float | None) -> Verdict | None:
+    def input_verdict(
+        self, counts: Counts, steps: Sequence[int], waited_s: float | None, overwritten: int = 0
+    ) -> Verdict | None:
         """The verdict on lines that cannot be read, or on a file that has no record yet.
 
         Args:
             counts: what was read.
             steps: the steps that are held, oldest first.
             waited_s: seconds that the first record has been waited for; None where there is one.
+            overwritten: rows that gave a step other values than it had.
         """
         found = None
         if waited_s is not None:
             found = first_record_late(waited_s, self.limits(FIRST_RECORD))
         else:
-            found = unreadable(counts, steps, self.limits(UNREADABLE)) or two_writers(counts, self.limits(TWO_WRITERS))
+            found = unreadable(counts, steps, self.limits(UNREADABLE)) or two_writers(
+                counts, self.limits(TWO_WRITERS), len(steps), overwritten
+            )
         return None if found is None or self.is_silent(found.rule) else advise(found)
 
     def warm_up(self, stream: Stream) -> tuple[int, int] | None:

@@ -85,8 +85,9 @@ class StreamStatus:
         if rules is None:
             return None
         if stream.rows:
-            is_odd = counts.bad_lines or counts.interleaved_rows
-            return rules.input_verdict(counts, stream.steps(), None) if is_odd else None
+            overwritten = stream.overwritten_rows
+            is_odd = counts.bad_lines or counts.interleaved_rows or overwritten
+            return rules.input_verdict(counts, stream.steps(), None, overwritten) if is_odd else None
         if self._modified_s is None or self._reader.is_finished:
             return None
         return rules.input_verdict(counts, (), self._clock.now() - self._modified_s)

@@ -59,6 +59,9 @@ class Stream(StreamQueries):
 
     `append` is the only way in. The rules take rows from `closed`, in file order: a row
     is closed when a later step arrives or `finish` is called.
+
+    Attributes:
+        overwritten_rows: training rows that gave other values to most keys of a step than a row before them.
     """
 
     def __init__(self, name: str = "", options: StoreOptions | None = None) -> None:
@@ -69,6 +72,7 @@ class Stream(StreamQueries):
         self.rows = 0
         self.last_time_s: float | None = None
         self.total_steps: int | None = None
+        self.overwritten_rows = 0
         self.counts = Counts()
         self.closed: deque[ClosedRow] = deque()
         self._space = Columns(self.options.max_keys, self.counts)
@@ -104,9 +108,17 @@ class Stream(StreamQueries):
             self._close()
             self._add_row(record, layout)
         elif record.step == last:
+            self.overwritten_rows += self._is_overwriting(segment, record, layout)
             self._merge(segment, record, layout, is_late=False)
         else:
             self._go_back(segment, record, layout)
+
+    @staticmethod
+    def _is_overwriting(segment: Segment, record: Record, layout: Layout) -> bool:
+        """Are most values of a training row others than those that its step has already?"""
+        found = segment.find(record.step) if layout.is_training else None
+        clashes = None if found is None else _clashes(*found, record, layout)
+        return clashes is not None and 2 * len(clashes) > len(layout.columns)
 
     def expect_restart(self) -> None:
         """The file was rewritten: the next training row opens a segment."""

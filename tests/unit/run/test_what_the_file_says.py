@@ -138,3 +138,19 @@ def test_a_large_console_log_shows_its_newest_rows_while_it_is_read(
     session.drain()
     assert not run.main.is_preview
     assert run.stream.rows == 5_000
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        b"step:3 - val-core/gsm8k/acc/mean@1:0.5\n",
+        b"Epoch 0 | Step 3 | loss: 0.5\n",
+        b"   Step 3\n" + "┏━━━━━━━━┳━━━━━━━┓\n│ reward │ 0.5   │\n└────────┴───────┘\n".encode(),
+        b"-----------------\n| train/          |      |\n|    loss         | 0.5  |\n|    total_timesteps | 3 |\n"
+        b"| time/ | |\n|    total_timesteps | 3 |\n-----------------\n",
+    ],
+)
+def test_a_run_of_which_any_step_was_seen_did_not_die_before_its_first(tmp_path: Path, rows: bytes) -> None:
+    run = Watched(tmp_path / "train.log", b"x\n" * 2048 + rows + OOM.encode() + b"\n", is_live=False).session.runs[0]
+    assert run.state is RunState.DIED
+    assert sentence(run)[1].startswith(f"died after step 3: {OOM}")

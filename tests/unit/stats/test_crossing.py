@@ -92,3 +92,27 @@ def test_two_run_ids_that_interleave_are_named() -> None:
     counts = run_of("".join(json.dumps(row) + "\n" for row in one_after_the_other).encode()).counts
     assert counts.interleaved_rows == 0
     assert two_writers(counts) is None
+
+
+@pytest.mark.parametrize(
+    ("writers", "steps", "is_told"), [(2, 40, True), (4, 40, True), (2, 12, False), (1, 40, False)]
+)
+def test_two_writers_in_lockstep_are_named(writers: int, steps: int, *, is_told: bool) -> None:
+    dice = random.Random(11)
+    rows = [
+        {"step": step, "loss": dice.random(), "reward": dice.random(), "lr": 1e-5}
+        for step in range(steps)
+        for _ in range(writers)
+    ]
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    verdict = two_writers(run.counts, steps=steps, overwritten=run.stream.overwritten_rows)
+    assert (verdict is not None) is is_told
+    assert run.stream.overwritten_rows == (writers - 1) * steps
+
+
+def test_several_lines_of_one_step_are_one_step() -> None:
+    rows = [{"step": step, key: step + 0.5} for step in range(40) for key in ("loss", "reward", "kl")]
+    run = run_of("".join(json.dumps(row) + "\n" for row in rows).encode())
+    assert (run.stream.rows, run.stream.overwritten_rows) == (40, 0)
+    assert list(run.stream.series("kl").values) == [step + 0.5 for step in range(40)]
+    assert two_writers(run.counts, steps=40, overwritten=0) is None

@@ -100,3 +100,36 @@ def test_the_losses_of_a_q_function_are_no_losses_of_ppo(keys: list[str]) -> Non
     identity = found(keys)
     assert not identity.traits.has_critic
     assert {"value_loss", "policy_loss"}.isdisjoint(identity.signals)
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "metric", "raw", "value"),
+    [
+        (SB3_PPO, "time/fps", "samples_per_s", 900.0, 900.0),
+        (SB3_PPO, "rollout/ep_len_mean", "episode_len", 20.0, 20.0),
+        (SB3_PPO, "train/entropy_loss", "action_entropy", -1.5, 1.5),
+        ([*SB3, "rollout/success_rate"], "rollout/success_rate", "success_frac", 0.5, 0.5),
+        (["loss", "reward/mean"], "reward/mean", "reward_mean", 0.5, 0.5),
+        (["loss", "policy/entropy"], "policy/entropy", "entropy", 0.5, 0.5),
+        (["env/all/reward/total", "env/all/format_eos"], "env/all/format_eos", "truncated_frac", 0.75, 0.25),
+        ([f"ray/tune/{key}" for key in RLLIB], "ray/tune/episode_reward_mean", "reward_mean", 5.0, 5.0),
+        (["loss", "episode_reward"], "episode_reward", "reward_mean", 5.0, 5.0),
+        (["loss", "return"], "return", "reward_mean", 5.0, 5.0),
+        (["loss", "total_reward"], "total_reward", "reward_mean", 5.0, 5.0),
+        (["loss", "val/success_rate"], "val/success_rate", "val_acc", 0.5, 0.5),
+        (["loss", "eval/mean_reward"], "eval/mean_reward", "val_score", 0.5, 0.5),
+        (["loss", "completion_len"], "completion_len", "response_len_mean", 50.0, 50.0),
+        (["r", "l", "t"], "l", "episode_len", 50.0, 50.0),
+        (["r", "l", "t"], "r", "episode_return", 50.0, 50.0),
+        (["dpo/loss", "dpo/accuracy"], "dpo/accuracy", "dpo_accuracy", 0.5, 0.5),
+        (["loss", "unclipped_grad_l2:mean"], "unclipped_grad_l2:mean", "grad_norm", 0.5, 0.5),
+    ],
+)
+def test_keys_that_real_logs_show(keys: list[str], key: str, metric: str, raw: float, value: float) -> None:
+    assert read(found(keys), metric, raw) == (key, value)
+
+
+def test_the_clip_range_is_a_setting_and_no_clip_fraction() -> None:
+    identity = found(SB3_PPO)
+    assert "train/clip_range" in identity.dialect.hidden
+    assert [signal.key for signal in identity.signals["clip_frac"]] == ["train/clip_fraction"]
