@@ -92,8 +92,9 @@ class Stream(StreamQueries):
     def append(self, record: Record) -> None:
         """Take in one row; decides between a new step, a merge, a late row and a restart."""
         self.version += 1
-        if record.total_steps is not None:
-            self.total_steps = record.total_steps
+        total = self.total_steps if record.total_steps is None else record.total_steps
+        # A bar that begins anew in every epoch first tells the steps of one.
+        self.total_steps = None if total is None or total < record.step else total
         if record.time_s is not None and (self.last_time_s is None or record.time_s > self.last_time_s):
             self.last_time_s = record.time_s
         layout = self._space.layout(record.schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stores import record, stream_of
 
 from rltop.model import NonFinite
+from rltop.store.stream import Stream
 
 T = "loss"  # written by training
 V = "eval_loss"  # written by an evaluation
@@ -137,3 +138,12 @@ def test_a_bucket_of_negative_steps_says_which_ones_it_has():
     first, second = stream.buckets(T, 5, -10, 0)
     assert (first.first_step, first.last_step, first.count) == (-7, -6, 2)
     assert (second.first_step, second.last_step, second.count) == (-5, -1, 5)
+
+
+def test_a_total_that_the_run_has_passed_is_none():
+    stream = Stream()
+    totals = []
+    for step, total in ((1, 2), (2, None), (3, None), (4, None)):
+        stream.append(record(step, {T: 0.5})._replace(total_steps=total))
+        totals.append(stream.total_steps)
+    assert totals == [2, 2, None, None]
