@@ -15,7 +15,6 @@ from datetime import datetime
 from math import isnan
 from typing import Any
 
-from rltop.formats.printed import is_printed_dict, read_printed
 from rltop.model import GAP, CellMark, Counts, FilePosition, NonFinite, Record, Schema
 from rltop.model.keys import STEP_KEYS, TIME_KEYS, TOTAL_KEYS
 
@@ -132,10 +131,19 @@ _Cells = tuple[list[str], "array[float]", tuple[CellMark, ...]]
 """Keys, values and marks of a row."""
 
 
+_DICTIONARY = ("{'", '{"')
+
+
+def _printed(text: str) -> Mapping[str, object] | None:
+    from rltop.formats.printed import is_printed_dict, read_printed  # noqa: PLC0415 - few files hold such texts
+
+    return read_printed(text) if is_printed_dict(text) else None
+
+
 def _leaves(row: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """The leaves of a row; a text that spells a dictionary is an object as well."""
     for key, value in flat_items(row):
-        found = read_printed(value) if isinstance(value, str) and is_printed_dict(value) else None
+        found = _printed(value) if isinstance(value, str) and value.startswith(_DICTIONARY) else None
         if found is None:
             yield key, value
         else:
