@@ -22,8 +22,9 @@ def taken_for(command: list[str], path: Path, capsys: pytest.CaptureFixture[str]
     said = capsys.readouterr()
     if code == EXIT_USAGE:
         return code, said.err.partition("\n")[0]
-    document = json.loads(said.out)
-    return EXIT_OK if code == EXIT_FIRING else code, *(document[key] for key in SAID)
+    found = json.loads(said.out)
+    runs = found if isinstance(found, list) else [found]
+    return EXIT_OK if code == EXIT_FIRING else code, *(document[key] for document in runs for key in SAID)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(FIXTURES)))
