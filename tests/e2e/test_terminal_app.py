@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from binary_files import block_log, event, frame, history, run_record, value, version_event
 from ptys import Terminal
 
 from rltop import resources
@@ -228,24 +229,42 @@ def test_a_tour_of_every_page(start: Start) -> None:
     terminal.assert_untouched()
 
 
-def test_a_long_file_is_never_shown_as_it_once_was(start: Start, tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    with path.open("w") as out:
-        for step in range(1, 3001):
-            data = {f"metric/{i}": step + i * 0.001 for i in range(60)}
-            out.write(
-                json.dumps({"step": step, "data": {"actor/entropy": 1.0, "critic/score/mean": 0.5, **data}}) + "\n"
-            )
+@pytest.mark.parametrize("name", ["metrics.jsonl", "run-a.wandb", "events.out.tfevents.1.node", "progress.csv"])
+@pytest.mark.parametrize(("width", "height"), [(120, 40), (80, 24)])
+def test_a_long_file_is_never_shown_as_it_once_was(
+    start: Start, tmp_path: Path, name: str, width: int, height: int
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(long_run(name, 3000))
     assert path.stat().st_size > 3_000_000
-    terminal = start("plain", str(path))
+    terminal = start("plain", str(path), width=width, height=height)
     seen: set[str] = set()
 
     def is_read() -> bool:
         seen.update(re.findall(r"step ([\d,]+)", terminal.text.partition("\n")[0]))
         return FOOTER in terminal.text and "whole run" in terminal.text
 
-    terminal.until(is_read)
+    terminal.until(is_read, timeout_s=60)
     assert seen == {"3,000"}
+
+
+def long_run(name: str, steps: int) -> bytes:
+    """A run of 62 keys, in the format that its name says."""
+    rows = [
+        {"actor/entropy": 1.0, "critic/score/mean": 0.5, **{f"metric/{i}": step + i * 0.001 for i in range(60)}}
+        for step in range(1, steps + 1)
+    ]
+    if name.endswith(".jsonl"):
+        return b"".join(
+            json.dumps({"step": step, "data": row}).encode() + b"\n" for step, row in enumerate(rows, start=1)
+        )
+    if name.endswith(".csv"):
+        lines = [["step", *rows[0], "note"], *([i, *row.values(), "x" * 600] for i, row in enumerate(rows, start=1))]
+        return b"".join(",".join(map(str, cells)).encode() + b"\n" for cells in lines)
+    if name.endswith(".wandb"):
+        return block_log(run_record({}), *(history(row, num=step) for step, row in enumerate(rows, start=1)))
+    events = (event(step, *(value(*cell) for cell in row.items())) for step, row in enumerate(rows, start=1))
+    return frame(version_event()) + b"".join(frame(each) for each in events)
 
 
 def test_what_was_updated_cell_by_cell_is_what_would_be_drawn_anew(start: Start, tmp_path: Path) -> None:
