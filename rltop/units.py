@@ -165,6 +165,20 @@ def age(seconds: float) -> str:
     return f"{seconds / _DAY:,.0f} d ago"
 
 
+def left(seconds: float) -> str:
+    """How long something will still take, roughly, never less than it may: 1 s left · 40 s left · 3 min left."""
+    if not math.isfinite(seconds):
+        return f"{UNKNOWN} left"
+    whole = max(1, math.ceil(seconds))
+    if whole > 10:
+        whole = math.ceil(whole / 5) * 5
+    if whole < 2 * _MINUTE:
+        return f"{whole:.0f} s left"
+    if whole < 2 * _HOUR:
+        return f"{math.ceil(whole / _MINUTE):.0f} min left"
+    return f"{math.ceil(whole / _HOUR):,.0f} h left"
+
+
 def size(size_bytes: int) -> str:
     """An amount of data from a tenth of a megabyte on: 1.4 MB · 14 MB · 2.1 GB."""
     megabytes = size_bytes / 1e6

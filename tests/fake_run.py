@@ -49,6 +49,7 @@ class FakeRun:
     age_s: float | None = 12.0
     behind_bytes: int = 0
     loading: float | None = None
+    left_s: float | None = None
     is_awaited: bool = False
     is_preview: bool = False
     counts: Counts = field(default_factory=Counts)

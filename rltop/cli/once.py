@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rltop.cli.open_session import direct, not_read, read_pipe
+from rltop.cli.open_session import direct, drain, not_read, read_pipe
 from rltop.cli.output import complain, complain_of, is_ascii_only, is_terminal, say, text_width
 from rltop.clock import SystemClock
 from rltop.config import Config
@@ -38,7 +38,7 @@ def _read(found: Found, config: Config, arguments: Namespace) -> Session:
         while session.step(1_000.0):
             pass
     else:
-        session.drain()
+        drain(session)
     if config.ingest.rollouts:
         session.read_rollouts()
         for note in session.runs[0].rollouts.state.notes if session.runs[0].rollouts is not None else ():

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rltop import units
+from rltop.cli.output import ProgressLine
 from rltop.cli.pipe import STANDARD_INPUT, piped_found, take_standard_input
 from rltop.cli.resolve_paths import look, say_left_out, stand_somewhere
-from rltop.clock import Clock
+from rltop.clock import Clock, SystemClock
 from rltop.config import Config
 from rltop.errors import NoMetricsError, SourceError, cannot_read
 from rltop.model.table_rows import split_member
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, OpenFeed
 from rltop.run.session import Session
+from rltop.run.stream_reader import seconds_left
 from rltop.sources.events import ONCE, ONE_SHOT, TailOptions
 from rltop.sources.feed import DirectFeed
 from rltop.sources.tail import LastRows
@@ -106,8 +108,32 @@ def read_whole(run: Found | str, config: Config, clock: Clock) -> Session:
     if found.path == STANDARD_INPUT:
         return read_pipe(take_standard_input(), clock, options)
     session = Session([found], direct(clock, ONCE), clock, options)
-    session.drain()
+    drain(session)
     return session
+
+
+def drain(session: Session) -> None:
+    """Read everything, with a bar on standard error where that is a terminal and it takes long.
+
+    The bar alone goes by the clock: what is read and judged does not.
+    """
+    clock = SystemClock()
+    line = ProgressLine.of_terminal()
+    if line is None:
+        session.drain()
+        return
+    began_s = clock.monotonic()
+
+    def show(run: Run) -> None:
+        share = run.loading
+        left_s = seconds_left(clock.monotonic() - began_s, share)
+        if share is not None and left_s is not None:
+            line.show(f"reading {run.name.raw}", share, units.left(left_s))
+
+    try:
+        session.drain(show, clock)
+    finally:
+        line.close()
 
 
 def not_read(run: Run) -> SourceError | None:

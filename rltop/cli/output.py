@@ -46,6 +46,68 @@ def complain(*lines: str) -> None:
             os.write(sys.stderr.fileno(), f"{text}\n".encode("ascii", "backslashreplace"))
 
 
+class ProgressLine:
+    """A line of standard error that is written over itself: a name, a bar, and what is said of the rest."""
+
+    _CELLS = 24
+
+    def __init__(self, columns: int, *, is_ascii: bool) -> None:
+        """Nothing is written yet.
+
+        Args:
+            columns: of the terminal.
+            is_ascii: draw without any other characters.
+        """
+        from rltop.rows.glyphs import glyph_set
+
+        self._columns = columns
+        self._glyphs = glyph_set(is_ascii=is_ascii)
+        self._is_drawn = False
+
+    @classmethod
+    def of_terminal(cls) -> ProgressLine | None:
+        """A line of standard error; None where that is no terminal."""
+        try:
+            if sys.stderr is None or not sys.stderr.isatty():
+                return None
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        except (OSError, ValueError):
+            return None
+        return cls(columns or DEFAULT_WIDTH, is_ascii=not _is_utf8(sys.stderr))
+
+    def show(self, what: str, share: float, rest: str) -> None:
+        """Draw it anew.
+
+        Args:
+            what: is going on.
+            share: of it that is done, from 0 to 1.
+            rest: said behind the bar, after the share in per cent.
+        """
+        from rltop.model import Label
+        from rltop.rows.cells import clip
+        from rltop.units import share as share_text
+
+        end = f"{self._glyphs.partly(share, self._CELLS)} {share_text(share)}, {rest}"
+        room = self._columns - 1 - len(end) - 1
+        name = clip(Label.of(what).display, room) if room > 0 else ""
+        text = f"{name} {end}" if name else end[: self._columns - 1]
+        self._write(f"\r\x1b[K{self._glyphs.to_ascii(text) if self._glyphs.is_ascii else text}")
+        self._is_drawn = True
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+        if self._is_drawn:
+            self._write("\r\x1b[K")
+            self._is_drawn = False
+
+    @staticmethod
+    def _write(text: str) -> None:
+        # If even standard error fails, there is nowhere left to report it.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
 def shortened(line: str) -> str:
     """A line with its middle cut out if it is longer than any path."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
@@ -137,8 +199,12 @@ def _terminal_columns() -> int:
 
 def is_ascii_only() -> bool:
     """Is standard output limited to ASCII?"""
-    encoding = getattr(sys.stdout, "encoding", None) or "ascii"
-    return not encoding.lower().replace("-", "").startswith("utf")
+    return not _is_utf8(sys.stdout)
+
+
+def _is_utf8(stream: object) -> bool:
+    encoding = getattr(stream, "encoding", None) or "ascii"
+    return encoding.lower().replace("-", "").startswith("utf")
 
 
 @contextlib.contextmanager

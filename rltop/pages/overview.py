@@ -37,14 +37,17 @@ if TYPE_CHECKING:
 _TIME_FAMILIES = frozenset({"performance", "straggler", "balance"})
 _TALKATIVE_SHARE = 0.02
 _NOTHING = "no alerts"
+_BAR_CELLS = 12
+"""Of the bar that shows how much of the history has been read."""
 
 
 class Sentence(NamedTuple):
-    """What is said, at which level, and what it leads to."""
+    """What is said, at which level, and what it leads to; with a bar before it where it is of progress."""
 
     text: Label
     level: Level = Level.OK
     target: Target | None = None
+    share: float | None = None
 
 
 def nothing_yet(snapshot: Snapshot) -> Sentence | None:
@@ -64,14 +67,24 @@ def nothing_yet(snapshot: Snapshot) -> Sentence | None:
         what = f"; {reason}" if reason else ", none with a number"
         return Sentence(Label.of(f"no metrics yet: {lines} read{what}"), Level.WARN)
     waiting = f"waiting for the first record of {snapshot.name.raw}"
+    share = None
     if snapshot.now.state is RunState.LOADING:
-        waiting = "reading …"
+        done, share = _progress(snapshot)
+        waiting = "reading …" if share is None else f"reading: {done}"
     elif snapshot.now.kind_note:
         waiting += f"; {snapshot.now.kind_note}"
     if snapshot.now.state_note:
         is_of_file = snapshot.now.state is RunState.WAITING and not snapshot.now.is_awaited
         waiting = f"{snapshot.path.raw}: {snapshot.now.state_note}" if is_of_file else snapshot.now.state_note
-    return Sentence(Label.of(waiting), Level.INFO)
+    return Sentence(Label.of(waiting), Level.INFO, share=share)
+
+
+def _progress(snapshot: Snapshot) -> tuple[str, float | None]:
+    """How much of the history has been read, and as a share for a bar where it takes long."""
+    loading, left_s = snapshot.now.loading, snapshot.now.left_s
+    if loading is None or left_s is None:
+        return "" if loading is None else units.share(loading), None
+    return f"{units.share(loading)}, {units.left(left_s)}", loading
 
 
 def _lost_or_died(snapshot: Snapshot, worst: Verdict | None) -> Sentence | None:
@@ -148,9 +161,9 @@ def build_sentence(
     if trouble is not None:
         return trouble
     if snapshot.now.loading is not None:
-        done = f"checking {units.share(snapshot.now.loading)}"
+        done, share = _progress(snapshot)
         what = "reading history, newest rows shown" if snapshot.is_preview else "reading history"
-        return Sentence(Label.of(f"{done}: {what}"), Level.INFO)
+        return Sentence(Label.of(f"checking {done}: {what}"), Level.INFO, share=share)
     is_of_time = worst is not None and snapshot.identity is not None and firing[0].family in _TIME_FAMILIES
     history = snapshot.verdicts.history
     past = worse_before(history, Level.INFO)
@@ -235,7 +248,10 @@ def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -
     sign = f"{glyphs.level(sentence.level)} " if sentence.level >= Level.WARN else ""
     rows = []
     for i, text in enumerate(sentence_lines(sentence, width, lines) or [""]):
-        builder = RowBuilder(width, glyphs).add(" ").add(sign if i == 0 else " " * len(sign), role).add(text, role)
+        builder = RowBuilder(width, glyphs).add(" ").add(sign if i == 0 else " " * len(sign), role)
+        if sentence.share is not None and i == 0:
+            builder.add(glyphs.partly(sentence.share, _BAR_CELLS), "value").add(" ")
+        builder.add(text, role)
         rows.append(builder.row(sentence.target))
     return rows
 
@@ -243,6 +259,7 @@ def paint_sentence(sentence: Sentence, width: int, lines: int, glyphs: Glyphs) -
 def sentence_lines(sentence: Sentence, width: int, lines: int) -> list[str]:
     """The text of each row that the sentence takes."""
     indent = 4 if sentence.level >= Level.WARN else 2
+    indent += 0 if sentence.share is None else _BAR_CELLS + 1
     return wrap(sentence.text.display, max(1, width - indent), lines)
 
 

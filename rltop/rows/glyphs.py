@@ -30,6 +30,7 @@ class Glyphs(Struct):
         upright: a step marked in a line.
         bar: a full cell of a bar.
         bar_ends: the last cell of a bar by eighths, thinnest first.
+        bar_rest: a cell of a bar that is not filled yet.
         fills: full cells that can be told apart without colour, for stacked bars.
         columns: heights of a block bar from an eighth up.
         rise, fall: a value that is well above or below what is usual.
@@ -51,6 +52,7 @@ class Glyphs(Struct):
     upright: str
     bar: str
     bar_ends: str
+    bar_rest: str
     fills: str
     columns: str
     rise: str
@@ -69,6 +71,16 @@ class Glyphs(Struct):
     def state(self, state: RunState) -> str:
         """The sign of a run's state."""
         return self.states[state]
+
+    def partly(self, share: float, cells: int) -> str:
+        """A bar of which a part is filled.
+
+        Args:
+            share: from 0 to 1.
+            cells: of the whole bar.
+        """
+        full = round(min(1.0, max(0.0, share)) * cells)
+        return self.bar * full + self.bar_rest * (cells - full)
 
     def to_ascii(self, text: str) -> str:
         """`text` with nothing that this set cannot write.
@@ -115,6 +127,7 @@ UNICODE = Glyphs(
     upright="│",
     bar="█",
     bar_ends="▏▎▍▌▋▊▉█",
+    bar_rest="░",
     fills="█▓▒░▚▞▪▫",
     columns="▁▂▃▄▅▆▇█",
     rise="▲",
@@ -160,6 +173,7 @@ ASCII = Glyphs(
     upright=":",
     bar="#",
     bar_ends="-#",
+    bar_rest=".",
     fills="#%=+:*.o",
     columns="_.-:=+*#",
     rise="^",

@@ -175,6 +175,11 @@ class Run:
         return min((part for each in self.streams if (part := each.loading) is not None), default=None)
 
     @property
+    def left_s(self) -> float | None:
+        """How long the rest of the history will take; None where that is not worth a word."""
+        return max((part for each in self.streams if (part := each.left_s) is not None), default=None)
+
+    @property
     def counts(self) -> Counts:
         """Everything read, and everything not understood, of all streams."""
         total = self.main.counts

@@ -196,6 +196,11 @@ class RunStream:
         return self.reader.loading
 
     @property
+    def left_s(self) -> float | None:
+        """How long the rest of the history will take; None where that is not worth a word."""
+        return self.reader.left_s
+
+    @property
     def counts(self) -> Counts:
         """Everything read, and everything not understood."""
         return self.reader.counts

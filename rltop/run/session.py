@@ -40,6 +40,10 @@ PREVIEW_FROM_BYTES = 2 * 1024 * 1024
 """A smaller file is read whole before a preview would pay."""
 
 
+WATCHED_MS = 100.0
+"""What is read in between where somebody wants to know how far it has come."""
+
+
 def _nothing_new() -> None:
     """What another look finds where nobody looks again."""
 
@@ -280,11 +284,17 @@ class Session:
         for run in self.runs:
             run.main.reader.read_newest(budget)
 
-    def drain(self) -> None:
-        """Read everything there is now; runs whose feed is exhausted are finished."""
+    def drain(self, on_slice: Callable[[Run], None] | None = None, clock: Clock | None = None) -> None:
+        """Read everything there is now; runs whose feed is exhausted are finished.
+
+        Args:
+            on_slice: told now and then of the run that is being read, to say how far that has come.
+            clock: times the slices; the session's own may stand still.
+        """
         for run in self.runs:
-            while run.advance(_NoBudget()):
-                pass
+            while run.advance(_NoBudget() if on_slice is None else _SliceBudget(clock or self._clock, WATCHED_MS)):
+                if on_slice is not None:
+                    on_slice(run)
             if run.is_exhausted:
                 run.finish()
 

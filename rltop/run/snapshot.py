@@ -266,6 +266,11 @@ class Now:
         return self._source.loading
 
     @property
+    def left_s(self) -> float | None:
+        """How long reading the rest of the history will take; None where that is not worth a word."""
+        return self._source.left_s
+
+    @property
     def is_awaited(self) -> bool:
         """Is there no file yet, only a place where one is expected?"""
         return self._part.is_awaited

@@ -26,6 +26,26 @@ SETTLE_S = 0.2
 """How long a row that comes value by value (TensorBoard) is waited for before it is shown as it stands: a picture."""
 
 
+LONG_S = 1.0
+"""What takes longer is worth a bar and the time left."""
+_TELLING_S, _TELLING_SHARE = 0.4, 0.01
+"""Before that nobody can tell how fast a file is read."""
+
+
+def seconds_left(spent_s: float, share: float | None, from_share: float = 0.0) -> float | None:
+    """How long reading will still take, at the pace so far; None where that is not known, or not worth a word.
+
+    Args:
+        spent_s: how long it has taken so far.
+        share: how much of the whole has been done; None when all has.
+        from_share: how much had been done at the beginning of that time.
+    """
+    if share is None or share - from_share < _TELLING_SHARE or spent_s < _TELLING_S:
+        return None
+    left_s = spent_s * (1.0 - share) / (share - from_share)
+    return left_s if spent_s + left_s > LONG_S else None
+
+
 def last_rows(kind: Kind, rows: int) -> LastRows | None:
     """The last rows of a file of this kind, to be shown before its history; None where they need all before them.
 
@@ -87,6 +107,7 @@ class StreamReader:
         self._clock = clock
         self._recaller = recaller
         self._settles_at: float | None = None
+        self._began: tuple[float, float] | None = None
 
     def advance(self, budget: Budget) -> bool:
         """Take in what has come; True if there was anything."""
@@ -183,6 +204,9 @@ class StreamReader:
             path.feed.close()
 
     def _note_progress(self) -> None:
+        if self._began is None and self._pipeline.offset and (share := self.loading) is not None:
+            # The last rows come first: the pace of the history is told from its own beginning.
+            self._began = self._clock.monotonic(), share
         if not self.has_caught_up:
             # A feed without an answer has nothing to give now, and yet owes the rest of the history.
             feed = self.whole.feed
@@ -241,6 +265,14 @@ class StreamReader:
         if not status.size:
             return 0.0 if self.previews else None
         return min(1.0, max(self._pipeline.offset, status.searched) / status.size)
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the rest of the history will take at the pace so far; None where that is not worth a word."""
+        if self._began is None:
+            return None
+        began_s, share = self._began
+        return seconds_left(self._clock.monotonic() - began_s, self.loading, share)
 
     @property
     def counts(self) -> Counts:

@@ -96,6 +96,22 @@ def test_age(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0, "1 s left"),
+        (3.2, "4 s left"),
+        (11.0, "15 s left"),
+        (118.0, "2 min left"),
+        (3_000.0, "50 min left"),
+        (9_000.0, "3 h left"),
+        (float("inf"), "— left"),
+    ],
+)
+def test_left(seconds: float, text: str) -> None:
+    assert units.left(seconds) == text
+
+
+@pytest.mark.parametrize(
     ("fraction", "text"),
     [(0.0, "0 %"), (0.007, "0.7 %"), (0.000312, "0.031 %"), (0.71, "71.0 %"), (1.0, "100 %"), (-0.05, "−5.0 %")],
 )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ import pytest
 from rltop.cli import main
 from rltop.cli.arguments import parse
 from rltop.cli.plain import COMMANDS, plain
+from rltop.run import session as session_module
+from rltop.run import stream_reader
 from rltop.sources.file import LocalFileSystem
 
 FIRING = Path(__file__).parents[3] / "fixtures" / "trl" / "grpo_straggler" / "metrics.jsonl"
@@ -302,3 +307,50 @@ def test_a_run_that_is_called_like_a_command_can_be_named(
         assert run(["--once", name], capsys)[0] == 0
     assert "no such file" in run(["--once", "./repaly"], capsys)[2]
     assert "no such file" in run(["--once", "run_7"], capsys)[2]
+
+
+class OfTerminal:
+    """A stream that writes to a pseudo-terminal, of which everything is read at once: its buffer is small."""
+
+    def __init__(self) -> None:
+        self._master, slave = os.openpty()
+        self.stream = os.fdopen(slave, "w", encoding="utf-8")
+        self._written = b""
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        # Reading fails once nobody has the other end any more.
+        with contextlib.suppress(OSError):
+            while data := os.read(self._master, 4096):
+                self._written += data
+
+    def close(self) -> str:
+        """Give both ends back; what has been written."""
+        self.stream.close()
+        self._thread.join()
+        os.close(self._master)
+        return self._written.decode()
+
+
+@pytest.mark.parametrize("words", [["check"], ["--once"], ["--json"]])
+def test_progress_is_drawn_on_a_terminal_and_wiped_away(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_reader, "LONG_S", 0.0)
+    monkeypatch.setattr(stream_reader, "_TELLING_S", 0.0)
+    monkeypatch.setattr(session_module, "WATCHED_MS", 0.1)
+    path = rows(tmp_path / "a run" / "metrics.jsonl", 5_000)
+    expected = run([*words, path], capsys)
+    terminal = OfTerminal()
+    try:
+        monkeypatch.setattr(sys, "stderr", terminal.stream)
+        code, out, _ = run([*words, path], capsys)
+    finally:
+        drawn = terminal.close()
+    assert (code, out) == expected[:2]
+    lines = drawn.split("\r\x1b[K")
+    assert lines[0] == lines[-1] == ""
+    shares = [int(re.fullmatch(r"reading a run [█░]{24} (\d+) %, \d+ s left", line)[1]) for line in lines[1:-1]]  # type: ignore[index]
+    assert len(shares) > 3 and shares == sorted(shares)
+    assert "reading" not in expected[2]

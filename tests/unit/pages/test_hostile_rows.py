@@ -61,6 +61,7 @@ def hostile_runs(draw: st.DrawFn) -> FakeRun:
     run.state_note = Label.of(draw(TEXT)).display
     run.verdicts = [_hostile_verdict(draw(TEXT), draw(KEY))] if draw(st.booleans()) else []
     run.loading = draw(st.none() | st.floats(0, 1))
+    run.left_s = draw(st.none() | st.floats(0))
     run.age_s = draw(st.none() | st.floats(0, 1e9))
     run.group_size = draw(st.none() | st.integers(1, 64))
     return run

@@ -178,6 +178,22 @@ def test_badges_wait_while_history_is_read(healthy: FakeRun) -> None:
     assert "loading 43 %" in text
 
 
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII], ids=["unicode", "ascii"])
+def test_a_history_that_takes_long_has_a_bar_and_the_time_left(healthy: FakeRun, glyphs: Glyphs) -> None:
+    run = FakeRun(**{**vars(healthy), "loading": 0.5, "left_s": 12.0, "is_preview": True})
+    bar = "#" * 6 + "." * 6 if glyphs is ASCII else "█" * 6 + "░" * 6
+    said = f" {bar} checking 50 %, 15 s left: reading history, newest rows shown"
+    assert said in [line.rstrip() for line in lines_of(rows_of(run, 80, 22, glyphs))]
+    soon = FakeRun(**{**vars(healthy), "loading": 0.5, "is_preview": True})
+    assert " checking 50 %: reading history, newest rows shown" in text_of(soon)
+
+
+def test_a_file_without_a_row_yet_has_a_bar_too() -> None:
+    text = text_of(run_of(b"", loading=0.25, left_s=3.0, state=RunState.LOADING))
+    assert " ███░░░░░░░░░ reading: 25 %, 3 s left" in text
+    assert "reading …" in text_of(run_of(b"", loading=0.25, state=RunState.LOADING))
+
+
 def test_a_provisional_verdict_is_marked(healthy: FakeRun) -> None:
     run = FakeRun(**{**vars(healthy), "loading": 0.43, "verdicts": [a_verdict(is_provisional=True)]})
     assert "▲ KL drift? @1,187" in text_of(run)
