@@ -173,7 +173,7 @@ def test_the_newest_rows_are_those_of_the_whole_file(small_blocks, tmp_path_fact
         return
     assert max(shown) == max(whole)
     assert shown == {step: whole[step] for step in shown}
-    assert first.is_preview or len(shown) == len(whole)
+    assert first.main.is_preview or len(shown) == len(whole)
 
 
 @SLOW
@@ -188,7 +188,7 @@ def test_a_damaged_end_is_the_same_run_with_and_without_the_newest_rows_first(
     assert contents(quick.stream) == contents(plain.stream)
     assert quick.counts == plain.counts
     assert list(quick.events) == list(plain.events)
-    assert quick.loading is None and not quick.is_preview
+    assert quick.loading is None and not quick.main.is_preview
     newest(path, file.kind, 5)
 
 
