@@ -241,16 +241,21 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file)
 
 
-def add_flags(parser: ArgumentParser) -> None:
+def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
     """Add the flag of every setting; what is not given is None in the namespace.
 
     Values stay text, so that a wrong one is reported like one of any other place.
-    """
-    from argparse import BooleanOptionalAction  # noqa: PLC0415 - only the command line needs it
 
-    group = parser.add_argument_group("settings", "also in the config file or as RLTOP_… environment variables")
+    Args:
+        parser: of the command.
+        is_shown: its help lists them.
+    """
+    from argparse import SUPPRESS, BooleanOptionalAction  # noqa: PLC0415 - only the command line needs it
+
+    where = "also in the config file or as RLTOP_… environment variables" if is_shown else None
+    group = parser.add_argument_group("settings", where)
     for setting in SETTINGS:
-        text = setting.help.replace("%", "%%")
+        text = setting.help.replace("%", "%%") if is_shown else SUPPRESS
         if setting.kind is Kind.SWITCH:
             group.add_argument(setting.flag, dest=setting.name, action=BooleanOptionalAction, default=None, help=text)
         else:

@@ -13,15 +13,16 @@ from rltop.cli.plain import COMMANDS, nearest_of, refuse_mistyped, show
 from rltop.settings import add_flags
 
 _COMMANDS = """\
-commands:
-  rltop [PATH ...]        watch runs: files, directories or globs (default: the current directory)
-  rltop watch FILE ...    no screen: run a command on each alert, exit when the run ends
-  rltop check FILE ...    apply all rules to the whole file and print the alerts
-  rltop replay FILE       play back a recorded run as if it were live
-  rltop demo              play back a bundled run in which things go wrong
-  rltop callback          print a metrics writer for trainers without one: rltop callback > rltop_callback.py
+commands (rltop COMMAND --help says more):
+  watch FILE ...      no screen: run a command on each alert, exit when the run ends
+  check FILE ...      apply all rules to whole files and print the alerts
+  replay FILE         play back a recorded run as if it were live
+  demo                play back a bundled run in which things go wrong
+  callback            print a metrics writer for trainers without one
+  skill               print a page for an agent that watches a run
+  completions SHELL   print the completions of bash, zsh or fish
 """
-_CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics found"
+_CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics"
 
 _WATCH_NOTES = """\
 A command runs once per incident (alerts that begin within a few records of one another), and again if that gets from
@@ -62,11 +63,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     Raises:
         SystemExit: for --help and --version, and for what argparse refuses.
     """
-    parsers = dict(
-        zip(COMMANDS, (_callback_parser, _check_parser, _watch_parser, _replay_parser, _demo_parser), strict=True)
-    )
-    if argv and argv[0] in parsers:
-        return parsers[argv[0]]().parse_args(argv[1:])
+    if argv and argv[0] in _PARSERS:
+        return _PARSERS[argv[0]]().parse_args(argv[1:])
     return _show_parser().parse_args(argv)
 
 
@@ -78,39 +76,59 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 def _parser(prog: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
-    parser = _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
-    parser.add_argument("--config", metavar="FILE", help="config file (default: ~/.config/rltop/config.toml)")
-    return parser
+    return _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Help)
 
 
-def _show_parser() -> argparse.ArgumentParser:
+class _HelpAll(argparse.Action):
+    """Prints the help with every setting in it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        every_parser()[parser.prog.removeprefix("rltop").strip()].print_help()
+        parser.exit()
+
+
+def _add_settings(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
+    """The flags of the settings, which fill a screen of their own: listed where the whole help is wanted."""
+    about = "config file (default: ~/.config/rltop/config.toml)"
+    parser.add_argument("--config", metavar="FILE", help=about if is_whole else argparse.SUPPRESS)
+    add_flags(parser, is_shown=is_whole)
+    parser.add_argument(
+        "--help-all", action=_HelpAll, nargs=0, help="list the settings too (--theme, --ascii, …), and exit"
+    )
+
+
+def _show_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop",
         "top for reinforcement-learning runs of language models.",
         f"{_COMMANDS}\n{_CODES}",
     )
+    if not is_whole:
+        parser.usage = "rltop [OPTION ...] [PATH ...]"
     parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="metric files, run directories or globs; - for standard input"
+        "paths", nargs="*", metavar="PATH", help="files, run directories, globs, - for standard input (default: .)"
     )
-    _add_once(parser)
+    _add_once(parser, is_whole=is_whole)
     parser.add_argument("--version", action="version", version=f"rltop {__version__}")
-    add_flags(parser)
+    _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=show)
     return parser
 
 
-def _add_once(parser: argparse.ArgumentParser) -> None:
+def _add_once(parser: argparse.ArgumentParser, *, is_whole: bool) -> None:
     parser.add_argument("--once", action="store_true", help="print the overview once and exit")
     parser.add_argument("--json", action="store_true", help="print the overview as JSON and exit")
     parser.add_argument(
-        "--live", action="store_true", help="with --once: use the current time, so that a silent run is reported"
-    )
+        "--live", action="store_true",
+        help="with --once: use the current time, so that a silent run is reported" if is_whole else argparse.SUPPRESS,
+    )  # fmt: skip
     parser.add_argument(
-        "--width", type=int, metavar="N", help="with --once: columns (default: terminal width, else 100)"
-    )
+        "--width", type=int, metavar="N",
+        help="with --once: columns (default: terminal width, else 100)" if is_whole else argparse.SUPPRESS,
+    )  # fmt: skip
 
 
-def _check_parser() -> argparse.ArgumentParser:
+def _check_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop check",
         "Apply all rules to whole files and print the alerts that are active at their end.",
@@ -133,12 +151,12 @@ def _check_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ever", action="store_true", help="also exit with 1 for alerts that have recovered")
     parser.add_argument("--width", type=int, metavar="N", help="columns (default: terminal width, else 100)")
-    add_flags(parser)
+    _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_check)
     return parser
 
 
-def _watch_parser() -> argparse.ArgumentParser:
+def _watch_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser(
         "rltop watch",
         "Watch runs without a screen: log events, run a command on each alert, exit when the run ends.",
@@ -169,29 +187,30 @@ def _watch_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--per-hour", type=_whole, default=20, metavar="N", help="maximum runs of each command per hour (default 20)"
     )
-    add_flags(parser)
+    _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_watch)
     return parser
 
 
-def _replay_parser() -> argparse.ArgumentParser:
+def _replay_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser("rltop replay", "Play back a recorded run as if it were live.")
     parser.add_argument("path", metavar="FILE", help="a metric file")
-    _add_speed(parser, 60.0)
-    add_flags(parser)
+    _add_speed(parser, 60.0, is_whole=is_whole)
+    _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_replay)
     return parser
 
 
-def _demo_parser() -> argparse.ArgumentParser:
+def _demo_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     parser = _parser("rltop demo", "Play back a bundled run in which things go wrong.")
-    _add_speed(parser, None)
-    add_flags(parser)
+    _add_speed(parser, None, is_whole=is_whole)
+    _add_settings(parser, is_whole=is_whole)
     parser.set_defaults(command=_demo)
     return parser
 
 
-def _callback_parser() -> argparse.ArgumentParser:
+def _callback_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
+    del is_whole
     parser = _Parser(
         prog="rltop callback",
         description="Print JsonlCallback (transformers, TRL, unsloth) and JsonlWriter (your own training loop) as one "
@@ -201,13 +220,57 @@ def _callback_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_speed(parser: argparse.ArgumentParser, default: float | None) -> None:
+def _skill_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
+    del is_whole
+    parser = _Parser(
+        prog="rltop skill",
+        description="Print one page for an agent that watches a run: commands, exit codes, what the JSON says.",
+    )
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of `rltop check --json` instead")
+    parser.set_defaults(command=_skill)
+    return parser
+
+
+def _completions_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
+    del is_whole
+    parser = _Parser(
+        prog="rltop completions",
+        description="Print what completes commands, options and files: source <(rltop completions bash)",
+    )
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell to print it for")
+    parser.set_defaults(command=_completions)
+    return parser
+
+
+_PARSERS = dict(
+    zip(
+        COMMANDS,
+        (
+            _callback_parser,
+            _check_parser,
+            _watch_parser,
+            _replay_parser,
+            _demo_parser,
+            _skill_parser,
+            _completions_parser,
+        ),
+        strict=True,
+    )
+)
+
+
+def every_parser() -> dict[str, argparse.ArgumentParser]:
+    """Command → its parser, with every option; "" is `rltop` itself."""
+    return {"": _show_parser(is_whole=True), **{name: make(is_whole=True) for name, make in _PARSERS.items()}}
+
+
+def _add_speed(parser: argparse.ArgumentParser, default: float | None, *, is_whole: bool) -> None:
     parser.add_argument("--speed", type=_speed, default=default, metavar="X", help="times the recorded speed")
     parser.add_argument(
         "--from", dest="warm_start", type=_fraction, default=0.5, metavar="F",
         help="start with this fraction of the recording already written (default 0.5)",
     )  # fmt: skip
-    _add_once(parser)
+    _add_once(parser, is_whole=is_whole)
 
 
 def _speed(text: str) -> float:
@@ -275,6 +338,22 @@ def _callback(arguments: argparse.Namespace) -> int:
         from rltop.cli.callback import callback
 
     return callback(arguments)
+
+
+def _skill(arguments: argparse.Namespace) -> int:
+    with importing():
+        from rltop.cli.callback import skill
+
+    return skill(arguments)
+
+
+def _completions(arguments: argparse.Namespace) -> int:
+    with importing():
+        from rltop.cli.completions import completions
+        from rltop.cli.output import say
+
+    say(completions(arguments.shell, every_parser()))
+    return 0
 
 
 def _watch(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,7 @@
-"""`rltop callback`: the writers for a trainer's environment, as one file on standard output."""
+"""`rltop callback` and `rltop skill`: what is printed for others to read, on standard output.
+
+The writers for a trainer's environment as one file; a page for an agent that watches a run, and the JSON Schema.
+"""
 
 from __future__ import annotations
 
@@ -33,4 +36,15 @@ def callback(arguments: Namespace) -> int:
     """
     del arguments
     say(HEADER + files("rltop.integrations").joinpath("jsonl.py").read_text(encoding="utf-8"))
+    return 0
+
+
+def skill(arguments: Namespace) -> int:
+    """Print the page, or the schema; 0.
+
+    Raises:
+        OutputError: standard output cannot be written.
+    """
+    name = ("report", "schema.json") if arguments.schema else ("cli", "skill.md")
+    say(files("rltop").joinpath(*name).read_text(encoding="utf-8"))
     return 0

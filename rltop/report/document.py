@@ -20,6 +20,9 @@ from rltop.run.worst import Alert
 
 Document = dict[str, Any]
 
+SCHEMA = 1
+"""Version of the documents: another one where a key goes or means something else. `schema.json` describes it."""
+
 _MAYBE_UNSAFE = re.compile("[^ -~\\n]")
 
 
@@ -40,6 +43,7 @@ def check_document(snapshot: Snapshot, *, since: int | None = None) -> Document:
         if event.state is not EventState.FACT and (since is None or event.step >= since)
     ]
     return {
+        "schema": SCHEMA,
         "run": snapshot.name.raw,
         "dialect": None if identity is None else identity.dialect.name,
         "algorithm": None if identity is None else identity.algorithm.value,

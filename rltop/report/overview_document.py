@@ -11,6 +11,7 @@ from rltop.pages.overview import build_overview
 from rltop.pages.signals import baseline_of
 from rltop.pages.stragglers import StragglerView, build_stragglers
 from rltop.report.document import (
+    SCHEMA,
     Document,
     beside,
     event_document,
@@ -51,6 +52,7 @@ def once_document(snapshot: Snapshot) -> Document:
     signals = [] if identity is None else [s for found in identity.signals.values() for s in found]
     known = {signal.key for signal in signals}
     return {
+        "schema": SCHEMA,
         "run": snapshot.name.raw,
         "path": snapshot.path.raw,
         "dialect": None if identity is None else identity.dialect.name,

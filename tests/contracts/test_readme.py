@@ -76,7 +76,7 @@ def test_every_command_of_a_page_is_understood(page: Path, capsys: pytest.Captur
 def test_every_option_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ([], ["check"], ["watch"], ["replay"], ["demo"]):
         with pytest.raises(SystemExit):
-            parse([*command, "--help"])
+            parse([*command, "--help-all"])
     known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--summary", "--list"}  # of other tools
     text = re.sub(r"<!-- begin: trainers -->.*?<!-- end: trainers -->", "", README.read_text(), flags=re.DOTALL)
     named = set(re.findall(r"`[^`\n]*?(--[a-z-]+)", text))  # what trainers take is theirs

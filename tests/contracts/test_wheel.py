@@ -41,13 +41,14 @@ def test_every_module_and_stylesheet_is_in_the_wheel(names: set[str]) -> None:
     here = {
         str(path.relative_to(ROOT))
         for path in (ROOT / "rltop").rglob("*")
-        if path.suffix in {".py", ".tcss"} and "__pycache__" not in path.parts
+        if path.suffix in {".py", ".tcss", ".md", ".json"} and "__pycache__" not in path.parts
     }
     assert here <= names
 
 
 def test_nothing_else_is_in_the_wheel(names: set[str]) -> None:
-    assert not [name for name in names if name.split("/")[0] not in {"rltop"} and ".dist-info/" not in name]
+    beside = {name for name in names if name.split("/")[0] != "rltop" and ".dist-info/" not in name}
+    assert {name.partition(".data/")[2] for name in beside} == {"data/share/man/man1/rltop.1"}
     assert not [name for name in names if "__pycache__" in name]
 
 

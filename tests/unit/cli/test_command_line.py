@@ -120,7 +120,8 @@ def test_two_checks_are_the_same_to_the_byte_and_hold_no_literal_that_is_not_jso
         first, second = (run(["check", "--json", path], capsys)[1] for _ in range(2))
         assert first == second
         document = json.loads(first, parse_constant=refuse)
-        assert list(document) == ["run", "dialect", "algorithm", "records", "step", "level", "worst", "worst_alert",
+        assert list(document) == [
+            "schema", "run", "dialect", "algorithm", "records", "step", "level", "worst", "worst_alert",
             "earlier_alert", "muted_alerts", "incidents", "verdicts", "events",
         ]  # fmt: skip
         assert document["events"]

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from fake_run import FakeRun, firing_run, run_of, run_of_file, verl_lines, verl_rows
+from jsonschema import Draft202012Validator
 from recorded import RecordedRun, each_jsonl_run
 
+from rltop import resources
 from rltop.model import Event, EventState, Level, VerdictState
 from rltop.report.document import check_document, dumps
 from rltop.report.overview_document import once_document
@@ -31,6 +33,7 @@ def read(document: dict[str, Any]) -> Any:
 def test_check_has_exactly_the_promised_shape(run: FakeRun) -> None:
     document = read(check_document(Snapshot(run)))
     assert list(document) == [
+        "schema",
         "run",
         "dialect",
         "algorithm",
@@ -124,3 +127,22 @@ def test_every_recorded_run_can_be_told(run: RecordedRun) -> None:
     assert document["step"] == found.stream.last_step
     assert document["sentence"]
     assert read(check_document(Snapshot(found)))["records"] == document["records"]
+
+
+SCHEMA_FILE = json.loads((resources.folder("fixtures").parent / "rltop" / "report" / "schema.json").read_text())
+
+
+@each_jsonl_run()
+def test_the_published_schema_holds(run: RecordedRun) -> None:
+    document = read(check_document(Snapshot(run_of_file(run.metrics))))
+    Draft202012Validator(SCHEMA_FILE).validate(document)
+    Draft202012Validator(SCHEMA_FILE).validate([{"path": "m.jsonl", **document}, {"path": "x", "error": "no"}])
+
+
+def test_the_schema_refuses_what_is_not_promised(run: FakeRun) -> None:
+    document = read(check_document(Snapshot(run)))
+    validator = Draft202012Validator(SCHEMA_FILE)
+    validator.validate(document)
+    for change in ({"extra": 1}, {"level": "bad"}, {"records": -1}, {"schema": 2}):
+        assert not validator.is_valid({**document, **change})
+    assert not validator.is_valid({key: value for key, value in document.items() if key != "worst"})
