@@ -118,6 +118,7 @@ class RltopApp(KeysInOrder, Aids, Themes, inherit_bindings=False):
             self.session.left_out(),
             runs=self.session.runs,
             picked=self.picked,
+            marked=tuple(self.marked),
             draw_chart=paint_chart,
             version=run.version,
         )

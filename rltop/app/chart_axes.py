@@ -13,7 +13,8 @@ from itertools import pairwise
 
 from rltop import units
 from rltop.model import Unit
-from rltop.pages.chart import Curve, PlotData, PlotLevel, PlotMark
+from rltop.pages.chart import Axis, Curve, Overlay, PlotData, PlotLevel, PlotMark
+from rltop.structs import replace
 
 FAR = 3.0
 """A level farther away than this many spreads of the data would flatten the line."""
@@ -41,6 +42,8 @@ class Axes:
         hidden: how many points a logarithmic axis cannot show.
         far: levels that lie outside the limits.
         band: what there is to draw of the edges around the values.
+        others: what there is to draw of other runs.
+        axis: what the x axis counts.
     """
 
     raw: Curve
@@ -57,6 +60,8 @@ class Axes:
     hidden: int
     far: tuple[PlotLevel, ...]
     band: tuple[Curve, ...] = ()
+    others: tuple[Overlay, ...] = ()
+    axis: Axis = Axis.STEP
 
 
 def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True, has_band: bool = True) -> Axes | None:
@@ -74,10 +79,15 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
     """
     raw, hidden = _drawable(plot.raw, is_log=plot.is_log)
     smooth, _ = _drawable(plot.smooth if has_smooth else Curve((), ()), is_log=plot.is_log)
-    if not raw.values:
+    others = tuple(
+        one for each in plot.others
+        if (one := replace(each, curve=_drawable(each.curve, is_log=plot.is_log)[0])).curve.values
+    )  # fmt: skip
+    if not raw.values and not others:
         return None
     band = tuple(_drawable(edge, is_log=plot.is_log)[0] for edge in plot.band) if has_band else ()
     around = [value for edge in band for value in edge.values]
+    around += [value for one in others for value in one.curve.values]
     around += [end for end in plot.declared or () if end > 0 or not plot.is_log]
     low, high, far = _limits((*raw.values, *smooth.values, *around), plot.levels, is_log=plot.is_log)
     first, last = plot.zoom.first, max(plot.zoom.last, plot.zoom.first + 1)
@@ -97,6 +107,8 @@ def axes_of(plot: PlotData, columns: int, rows: int, *, has_smooth: bool = True,
         hidden=hidden,
         far=far,
         band=band,
+        others=others,
+        axis=plot.axis,
     )
 
 

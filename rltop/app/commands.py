@@ -91,6 +91,8 @@ def commands(moment: Moment, themes: Sequence[str], theme: str) -> Iterator[Comm
     for key in KEYS[Where.EVERYWHERE]:
         if key.id not in _NOT_OFFERED:
             yield Command(key.tooltip, "", Act(action_of(key)))
+    if len(moment.marked) > 1:
+        yield Command("Compare the marked runs", "", Act("compare"))
     yield Command("Copy the command that opens this run", "", Act("copy_command"))
     for name in themes:
         yield Command(f"theme: {Label.of(name)}{' (current)' if name == theme else ''}", "", SetTheme(name))

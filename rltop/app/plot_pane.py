@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from rltop import units
 from rltop.app.chart_axes import Axes, axes_of, value_labels
 from rltop.model import Unit
-from rltop.pages.chart import LABEL_CELLS, Marker, PlotData, PlotLevel, add_rail, paint_marker_legend
+from rltop.pages.chart import LABEL_CELLS, Curve, Marker, PlotData, PlotLevel, add_rail, paint_marker_legend
 from rltop.rows.cells import RowBuilder, text_row
 from rltop.rows.glyphs import Glyphs
 from rltop.rows.rows import ROLES, Line, Piece, Row
@@ -24,6 +23,9 @@ from rltop.rows.widths import cell_width
 
 LEAST = (24, 6)
 """Below this many columns and rows there is no room for axes."""
+
+_SIGNS = 4
+"""How often a curve carries its sign."""
 
 _RAIL_ROWS = 2
 _CORNER = "└"
@@ -141,6 +143,13 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
     for curve, role in (*edges, (axes.raw, "dim" if axes.smooth.steps else "spark"), (axes.smooth, "spark")):
         if curve.steps:
             figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(role))
+    for other in axes.others:
+        curve = other.curve
+        figure.plot(list(curve.steps), list(curve.values), marker=marker, color=_number(other.role))
+    # Behind all the lines, so that no line crosses out a sign.
+    for other in axes.others:
+        steps, values = _signed(other.curve)
+        figure.scatter(steps, values, marker=other.sign, color=_number(other.role))
     if axes.is_log:
         figure.yscale("log")
     else:
@@ -148,8 +157,15 @@ def _draw(axes: Axes, width: int, height: int, glyphs: Glyphs, unit: Unit) -> st
         figure.ylim(axes.low, axes.high)
     figure.xlim(axes.first, axes.last)
     figure.yticks(list(axes.y_ticks), [glyphs.to_ascii(label) for label in value_labels(axes.y_ticks, unit)])
-    figure.xticks(list(axes.x_ticks), [units.step(int(tick)) for tick in axes.x_ticks])
+    figure.xticks(list(axes.x_ticks), [glyphs.to_ascii(axes.axis.label(tick)) for tick in axes.x_ticks])
     return str(figure.build())
+
+
+def _signed(curve: Curve) -> tuple[list[float], list[float]]:
+    """The points of a curve that carry its sign: a few, and the newest."""
+    every = max(1, len(curve.steps) // _SIGNS)
+    at = [*range(every // 2, len(curve.steps) - every // 2, every), len(curve.steps) - 1]
+    return [curve.steps[one] for one in at], [curve.values[one] for one in at]
 
 
 def _pieces(line: str, glyphs: Glyphs) -> Line:
@@ -186,7 +202,11 @@ def _role(code: str, before: str) -> str:
 def _legend(plot: PlotData, axes: Axes, width: int, glyphs: Glyphs) -> Row:
     """What each line is, in its own colour and with its own sign."""
     curve, across, down = ("..", "--", "|") if glyphs.is_ascii else ("⣀⠤", "──", "│")
-    entries = [(curve, "dim", "raw"), (curve, "spark", "smoothed")] if axes.smooth.steps else [(curve, "spark", "raw")]
+    entries = [(one.sign, one.role, one.name) for one in axes.others]
+    if axes.smooth.steps:
+        entries += [(curve, "dim", "raw"), (curve, "spark", "smoothed")]
+    elif axes.raw.steps:
+        entries.append((curve, "spark", "raw"))
     if any(edge.steps for edge in axes.band):
         entries.append((curve, "note", plot.band_label))
     entries += [(across, level.role, level.label) for level in axes.levels]

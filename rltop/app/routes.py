@@ -18,7 +18,7 @@ from rltop.pages.changes import ChangePage
 from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, Open, Page, Push, ShowStep, Travel
+from rltop.pages.page import Effect, Mark, Open, Page, Push, ShowStep, Travel
 from rltop.pages.verdict import VerdictPage
 from rltop.rows.rows import Target, TargetKind
 from rltop.rows.themes import Palette
@@ -36,6 +36,7 @@ class Routes(TimeTravel):
     session: Session
     picked: str | None = None
     told: str = ""
+    marked: Sequence[str] = ()
     _followed: Run
 
     def add_standing_pages(self) -> None:
@@ -113,15 +114,23 @@ class Routes(TimeTravel):
                 self.show_step(step)
             case Travel(by):
                 self.action_travel(by)
+            case Mark(path):
+                self.marked = [one for one in self.marked if one != path] + [path] * (path not in self.marked)
+                self.draw()
+
+    @property
+    def _root(self) -> str:
+        """Where Escape ends: the overview, of several runs their list."""
+        return "runs" if len(self.session.runs) > 1 else self.DEFAULT_MODE
 
     async def action_back(self) -> None:
-        """Leave the page on top; from the bottom of a mode, go to the overview."""
+        """Leave the page on top; from the bottom of a mode go to the overview, from there to the list of runs."""
         if self.shown is not None and self.shown.has_something_to_close:
             self.shown.close_something()
         elif len(self.screen_stack) > 1:
             self.pop_screen()
-        elif self.current_mode != self.DEFAULT_MODE:
-            await self.switch_mode(self.DEFAULT_MODE)
+        elif self.current_mode != self._root:
+            await self.switch_mode(self._root if self.current_mode == self.DEFAULT_MODE else self.DEFAULT_MODE)
 
     async def action_show(self, name: str) -> None:
         """Show a page of which there is one."""
@@ -130,6 +139,10 @@ class Routes(TimeTravel):
     async def action_runs(self) -> None:
         """Show every run; once more, the one that was shown before."""
         await self.switch_mode(self.DEFAULT_MODE if self.current_mode == "runs" else "runs")
+
+    def action_compare(self) -> None:
+        """Show the marked runs beside each other."""
+        self.open(Target(TargetKind.COMPARE))
 
     def action_rollouts(self) -> None:
         """Show the completions of the step on the screen, group by group."""
@@ -239,6 +252,6 @@ class Routes(TimeTravel):
             case "runs":
                 is_allowed = len(self.session.runs) > 1
             case "back":
-                is_deep = len(self.screen_stack) > 1 or self.current_mode != self.DEFAULT_MODE
+                is_deep = len(self.screen_stack) > 1 or self.current_mode != self._root
                 is_allowed = is_deep or (shown is not None and shown.has_something_to_close)
         return is_allowed

@@ -87,6 +87,40 @@ class PlotMark(Struct):
     label: str
 
 
+class Axis(enum.Enum):
+    """What the x axis of a chart counts."""
+
+    STEP = "step"
+    TIME = "time since the start"
+    TOKENS = "tokens"
+
+    def label(self, x: float) -> str:
+        """A place on the axis, as it is written below it."""
+        match self:
+            case Axis.TIME:
+                return units.duration(x)
+            case Axis.TOKENS:
+                return units.number(x)
+            case _:
+                return units.step(int(x))
+
+
+class Overlay(Struct):
+    """The curve of another run over the same chart.
+
+    Attributes:
+        sign: one character that stands on the curve and in the legend, so that colour is not needed.
+        name: of the run, with its newest value.
+        role: the role of its colour.
+        curve: smoothed.
+    """
+
+    sign: str
+    name: str
+    role: str
+    curve: Curve
+
+
 class PlotData(Struct):
     """One chart.
 
@@ -104,6 +138,8 @@ class PlotData(Struct):
         band: the lower and the upper edge of what lies around the values; empty without one.
         band_label: what the edges are.
         declared: the range that was declared for the values; the axis covers it.
+        others: other runs, over it.
+        axis: what `zoom` and the steps of the curves count.
     """
 
     title: str
@@ -120,6 +156,8 @@ class PlotData(Struct):
     band: tuple[Curve, ...] = ()
     band_label: str = ""
     declared: tuple[float, float] | None = None
+    others: tuple[Overlay, ...] = ()
+    axis: Axis = Axis.STEP
 
 
 def build_plot(
@@ -165,7 +203,7 @@ def build_plot(
         title=signal.metric.title,
         unit=units.unit_suffix(reading.unit),
         raw=raw,
-        smooth=_smooth(buckets, signal, shown, smoothing),
+        smooth=smoothed(buckets, signal, shown, smoothing),
         levels=tuple(levels),
         marks=tuple(_marks(snapshot, reading, verdicts, shown)),
         zoom=shown,
@@ -204,8 +242,15 @@ def _extremes(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom) -> Curve:
     return Curve(tuple(x for x, _ in finite), tuple(y for _, y in finite))
 
 
-def _smooth(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: float) -> Curve:
-    """EMA over bucket means, each weighted by its number of records, started without bias."""
+def smoothed(buckets: Sequence[Bucket], signal: Signal, zoom: Zoom, smoothing: float = SMOOTHING) -> Curve:
+    """EMA over bucket means, each weighted by its number of records, started without bias.
+
+    Args:
+        buckets: of the values as logged, from left to right.
+        signal: how they are read.
+        zoom: the steps that are shown; what ends before them is left out.
+        smoothing: weight of the past per record, 0 to below 1.
+    """
     steps: list[float] = []
     values: list[float] = []
     total = weight = 0.0

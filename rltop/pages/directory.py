@@ -45,6 +45,13 @@ def _rollouts(target: Target, moment: Moment) -> Page:
     return RolloutsPage(CompletionsPage)
 
 
+def _comparison(target: Target, moment: Moment) -> Page:
+    del target, moment
+    from rltop.pages.compare import ComparePage  # noqa: PLC0415 - few sessions compare anything
+
+    return ComparePage()
+
+
 OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType(
     {
         TargetKind.METRIC: lambda target, _: MetricPage(target.name, target.stream),
@@ -55,6 +62,7 @@ OPENED: Mapping[TargetKind, Callable[[Target, Moment], Page]] = MappingProxyType
         TargetKind.RANKS: lambda _, __: RanksPage(),
         TargetKind.SECTION: lambda target, _: MetricsPage(target.name),
         TargetKind.STRAGGLERS: _rollouts,
+        TargetKind.COMPARE: _comparison,
     }
 )
 """Pages that are opened on top of others, anew each time; by what leads to them."""

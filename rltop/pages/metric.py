@@ -34,7 +34,7 @@ from rltop.rows.rows import Row, RowLink, Target, TargetKind
 from rltop.rows.sparkline import fitted, sparkline
 from rltop.run.snapshot import Snapshot
 from rltop.stats.rolling import median
-from rltop.structs import Struct
+from rltop.structs import Struct, replace
 
 LEAST = (40, 12)
 _RECENT = 50
@@ -370,8 +370,15 @@ class MetricPage(Page):
         if moment.draw_chart is None:
             return ()
         shown, metric = view.plot.zoom, view.reading.signal.metric.name
+        plot = view.plot
+        if moment.marked and not self.stream:
+            from rltop.pages.compare import compared_runs, overlays  # noqa: PLC0415 - few sessions compare anything
+
+            others = [one for one in compared_runs(moment) if one.entry.path.raw != moment.run.path.raw]
+            found = overlays(others, (metric, "" if metric else self.key), columns=width, zoom=shown)
+            plot = replace(plot, others=found)
         return moment.draw_chart(
-            view.plot,
+            plot,
             width,
             height,
             moment.glyphs,

@@ -28,6 +28,7 @@ class Moment(Struct):
         keys: the keys as they are now, where the page is shown.
         runs: every run that is followed.
         picked: path of the run that was picked from their list; None until one was.
+        marked: paths of the runs that are compared, in the order in which they were marked.
         draw_chart: draws the large chart of a metric.
         version: moves with everything that a page may show of the run, time aside.
         stream: the stream of the run that is meant, whose steps `at_step` counts; "" is the main one.
@@ -41,6 +42,7 @@ class Moment(Struct):
     keys: KeyNames = NO_KEYS
     runs: Sequence[Run] = ()
     picked: str | None = None
+    marked: Sequence[str] = ()
     draw_chart: ChartPainter | None = None
     version: Hashable = None
     stream: str = ""

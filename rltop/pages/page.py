@@ -41,13 +41,19 @@ class Travel(NamedTuple):
     by: int
 
 
+class Mark(NamedTuple):
+    """Mark the run that is read from a path for comparison, or unmark it."""
+
+    path: str
+
+
 class Redraw(NamedTuple):
     """The state of the page has changed: paint it, from its first row if so."""
 
     from_top: bool = False
 
 
-Effect = Open | Push | ShowStep | Travel | Redraw
+Effect = Open | Push | ShowStep | Travel | Mark | Redraw
 """What a page wants of the application; None where a page is asked is nothing."""
 
 
@@ -59,6 +65,9 @@ class Page(ABC):
 
     where: ClassVar[Where | None] = None
     """The keys of its own, a group of the key table; each reaches `on` by its id."""
+
+    also: ClassVar[Sequence[Where]] = ()
+    """Further groups of keys that it has."""
 
     footer: ClassVar[Sequence[str]] = ()
     """Ids of the keys that work everywhere which the footer shows first, behind the page's own."""

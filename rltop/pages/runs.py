@@ -13,8 +13,10 @@ from rltop import units
 from rltop.model import Label, Level, RunState, Verdict, VerdictState
 from rltop.pages.header import STATE_ROLES, age_text
 from rltop.pages.moment import Moment
-from rltop.pages.page import Effect, ListPage, Redraw, top_of
+from rltop.pages.page import Effect, ListPage, Mark, Open, Redraw, top_of
 from rltop.pages.past_alerts import alert_name, alert_role, first_mover, incident_count, worse_before
+from rltop.pages.query import read_query
+from rltop.pages.run_numbers import REWARDS, VALIDATIONS, AskedRun, Value, best, newest, pace_s
 from rltop.rows.cells import RowBuilder, clip, clip_middle, fill, text_row, too_small
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.keys import Where
@@ -56,6 +58,8 @@ class RunEntry:
         more: further incidents: alerts that began together are one.
         worst: the worst alert that is over, where it was worse than what fires; None without one.
         is_milder: that alert is the one shown, which has settled at a lower level.
+        reward, best: the newest reward; the best validation and where it was.
+        pace_s: seconds a step takes now.
     """
 
     name: Label
@@ -73,6 +77,9 @@ class RunEntry:
     more: int
     worst: Alert | None = None
     is_milder: bool = False
+    reward: Value | None = None
+    best: Value | None = None
+    pace_s: float | None = None
 
     @property
     def attention(self) -> Level:
@@ -118,6 +125,9 @@ def read_entry(snapshot: Snapshot) -> RunEntry:
         more=more,
         worst=past,
         is_milder=is_milder and past is not None and past.recovered_step is None and not past.is_earlier,
+        reward=newest(snapshot, REWARDS),
+        best=best(snapshot, VALIDATIONS),
+        pace_s=pace_s(snapshot),
     )
 
 
@@ -133,15 +143,41 @@ def _past_name(alert: Alert) -> str:
 
 
 def list_runs(snapshots: Iterable[Snapshot], query: str = "") -> list[RunEntry]:
-    """The runs whose name, path, trainer, state or verdict has every word of `query`; what needs attention first."""
-    return by_attention((read_entry(snapshot) for snapshot in snapshots), query)
+    """The runs for which the query holds; what needs attention first.
+
+    Args:
+        snapshots: of all runs.
+        query: words and comparisons, see `query`.
+    """
+    wanted = read_query(query)
+    found = ((read_entry(snapshot), snapshot) for snapshot in snapshots)
+    return by_attention(one for one, snapshot in found if not wanted.terms or wanted.holds(_asked(one, snapshot)))
 
 
 def by_attention(entries: Iterable[RunEntry], query: str = "") -> list[RunEntry]:
-    """Those of the entries that match, by level, state, and age."""
-    wanted = query.casefold().split()
-    found = [one for one in entries if all(word in _words(one) for word in wanted)]
-    return sorted(found, key=_urgency)
+    """The entries by level, state, and age.
+
+    Args:
+        entries: of all runs.
+        query: words that a row must have; numbers are not known of entries alone.
+    """
+    wanted = read_query(query)
+    return sorted((one for one in entries if not wanted.terms or wanted.holds(_asked(one))), key=_urgency)
+
+
+def _asked(entry: RunEntry, snapshot: Snapshot | None = None) -> AskedRun:
+    """A run as a query sees it: rules and families are those that stand, or did."""
+    alerts: list[tuple[str, str]] = []
+    if snapshot is not None:
+        alerts = [(one.rule, one.family) for one in snapshot.verdicts.history.alerts if not one.is_muted]
+        alerts += [(one.rule, one.family) for one in snapshot.verdicts.standing if one.is_active]
+    worst = max(entry.attention, entry.worst.level if entry.worst is not None else Level.NO_DATA)
+    told = {
+        "name": (entry.name.raw,), "path": (entry.path.raw,), "trainer": (entry.dialect,),
+        "algorithm": (entry.algorithm,), "state": (entry.state.value,), "level": (entry.level.word,),
+        "worst": (worst.word,), "rule": [rule for rule, _ in alerts], "family": [family for _, family in alerts],
+    }  # fmt: skip
+    return AskedRun(snapshot, told, _words(entry))
 
 
 def sort_runs(entries: Sequence[RunEntry], sorting: Sorting | None) -> list[RunEntry]:
@@ -170,19 +206,24 @@ _LEAST_VERDICT = 16
 _LEAST_AGE = len("119 min ago")
 _LEAST_STATE = len("✓ finished")
 _MOST_TRAINER = 28
+_MARK_ROLES = 8
 
 
-def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") -> Sequence[Column[RunEntry]]:
+def run_columns(
+    entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "", marked: Sequence[str] = ()
+) -> Sequence[Column[RunEntry]]:
     """The columns of the list; of a narrow screen the trainer leaves first, then the age, the step and the verdict.
 
     Args:
         entries: all of them.
         glyphs: signs.
         shown: path of the run that the other pages are about.
+        marked: paths of the runs that are compared.
     """
     # A step is as wide as it will be when the run has made all of them.
     last = max((one.total_steps for one in entries if one.total_steps is not None), default=0)
     return (
+        Column("", lambda one: _mark(one, marked), is_right=False),
         Column(
             "run",
             lambda one: _name(one, "strong" if one.path.raw == shown else "text"),
@@ -205,6 +246,19 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") ->
             is_right=False,
             sort=lambda one: -_STATES.index(one.state),
         ),
+        Column("reward", lambda one: (_number(one.reward), "value"), priority=5, sort=lambda one: _key(one.reward)),
+        Column(
+            "best val",
+            lambda one: (_number(one.best, has_step=True), "value"),
+            priority=6,
+            sort=lambda one: _key(one.best),
+        ),
+        Column(
+            "s/step",
+            lambda one: ("" if one.pace_s is None else units.duration(one.pace_s), "value"),
+            priority=7,
+            sort=lambda one: one.pace_s,
+        ),
         Column("age", lambda one: (_age(one), "dim"), least=_LEAST_AGE, priority=3, sort=lambda one: one.age_s),
         Column(
             "alerts",
@@ -218,10 +272,28 @@ def run_columns(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str = "") ->
     )
 
 
+def _mark(entry: RunEntry, marked: Sequence[str]) -> Cell:
+    """The number of a marked run, as it stands in table and chart where runs are compared."""
+    if entry.path.raw not in marked:
+        return "", "dim"
+    number = marked.index(entry.path.raw) + 1
+    return str(number), f"stage-{(number - 1) % _MARK_ROLES}"
+
+
 def _name(entry: RunEntry, role: str) -> Cell:
     if entry.streams == 1:
         return entry.name.display, role
     return Piece(entry.name.display, role), Piece(f" ({entry.streams} streams)", role)
+
+
+def _number(found: Value | None, *, has_step: bool = False) -> str:
+    if found is None:
+        return ""
+    return f"{units.measure(found.value, found.unit)}{f' @{units.step(found.step)}' if has_step else ''}"
+
+
+def _key(found: Value | None) -> float | None:
+    return None if found is None else found.value
 
 
 def _trainer(entry: RunEntry) -> str:
@@ -260,6 +332,8 @@ def paint_runs(
     total: int | None = None,
     shown: str = "",
     sorting: Sorting | None = None,
+    marked: Sequence[str] = (),
+    trouble: str = "",
 ) -> list[Row]:
     """The list from the entry `top` on, under a title and a head.
 
@@ -272,21 +346,27 @@ def paint_runs(
         total: how many runs there are; None is as many as entries.
         shown: path of the run that the other pages are about.
         sorting: the order that the heads show; the entries are in it already.
+        marked: paths of the runs that are compared.
+        trouble: what of the filter was not understood.
     """
     if width < LEAST[0] or (height is not None and height < LEAST[1]):
         return too_small(width, height if height is not None else 1, glyphs, LEAST)
     room = len(entries) if height is None else height - HEAD_ROWS
-    painter = TablePainter(_table(entries, glyphs, shown, sorting), width, glyphs)
+    painter = TablePainter(_table(entries, glyphs, shown, sorting, marked), width, glyphs)
     rows = [_paint_title(entries, top, room, total, width, glyphs), painter.head()]
+    if trouble:
+        rows[0] = RowBuilder(width, glyphs).line(rows[0].line).add(f"   {trouble}", "warn").row()
     if not entries:
         rows.append(text_row("no run matches", width, glyphs, "dim"))
     rows += [painter.row(number) for number in range(len(entries))[top : top + room]]
     return fill(rows, height)
 
 
-def _table(entries: Sequence[RunEntry], glyphs: Glyphs, shown: str, sorting: Sorting | None) -> Table[RunEntry]:
+def _table(
+    entries: Sequence[RunEntry], glyphs: Glyphs, shown: str, sorting: Sorting | None, marked: Sequence[str]
+) -> Table[RunEntry]:
     return Table(
-        run_columns(entries, glyphs, shown),
+        run_columns(entries, glyphs, shown, marked),
         entries,
         target=lambda one: Target(TargetKind.RUN, one.path.raw),
         sorting=sorting,
@@ -346,13 +426,15 @@ def _paint_verdict(entry: RunEntry, cells: int) -> Line:
 class RunsPage(ListPage):
     """All runs that are followed, what needs attention first; Enter shows one."""
 
-    where = Where.TABLE
-    filter_hint = "filter by name, path, trainer, state or alert"
+    where = Where.RUNS
+    also: ClassVar[Sequence[Where]] = (Where.TABLE,)
+    filter_hint = "words, or reward>0.5 state:live rule:O11 lr<1e-5 -word"
     tells_counts: ClassVar[bool] = True
     help = (
         "All runs: trainer, step, state, and the worst alert. Those that need attention come first: died, then by "
-        "alert level, stalled, live, finished. {open} opens a run, {find} filters, {sort} sorts by the next column, "
-        "{runs} goes back to the run shown before."
+        "alert level, stalled, live, finished. {open} opens a run, {mark} marks it and {compare} compares the marked "
+        "ones, {sort} sorts by the next column, {runs} goes back to the run shown before. {find} filters: words, or "
+        "reward>0.5 state:live rule:O11 lr<1e-5, a minus before what is not wanted."
     )
 
     def __init__(self) -> None:
@@ -376,7 +458,8 @@ class RunsPage(ListPage):
         total, shown = len(moment.runs), moment.run.path.raw
         return paint_runs(
             self._entries, width, height, moment.glyphs,
-            top=self._top, total=total, shown=shown, sorting=self.sorting,
+            top=self._top, total=total, shown=shown, sorting=self.sorting, marked=moment.marked,
+            trouble=read_query(self._query).trouble,
         )  # fmt: skip
 
     def face(self, moment: Moment) -> Hashable:
@@ -408,6 +491,14 @@ class RunsPage(ListPage):
         # What was chosen by where it stands is not held on to: another may come to stand there.
         if self.chosen is None or target.name != self.chosen.name:
             self._chosen = target.name
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Mark the chosen run, or compare those that are marked."""
+        if key == "mark" and self.chosen is not None:
+            return Mark(self.chosen.name)
+        if key == "compare":
+            return Open(Target(TargetKind.COMPARE))
+        return None
 
     def show_only(self, text: str) -> Effect | None:
         """Show the runs with this text, the first of them chosen."""

@@ -24,6 +24,8 @@ class Where(enum.Enum):
     METRICS = "In the list of metrics"
     TIMELINE = "In the timeline"
     TABLE = "In a table that can be sorted"
+    RUNS = "In the list of runs"
+    COMPARE = "Where runs are compared"
     ROLLOUTS = "On the pages of rollouts"
     FILTER = "In a filter"
 
@@ -194,16 +196,26 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
         Where.TABLE: (
             Key(
                 "sort",
-                "o",
+                "s",
                 "Sort",
                 "Cycle the sort column",
                 is_shown=True,
             ),
         ),
+        Where.RUNS: (
+            Key("mark", "space", "Mark", "Mark the run for comparison, or unmark it", is_shown=True, shown_as="Spc"),
+            Key("compare", "o", "Compare", "Compare the marked runs: table, chart, where they part", is_shown=True),
+        ),
+        Where.COMPARE: (
+            Key("metric-before", "left,h", "Metric", "Compare the previous metric", is_shown=True, group="Metric"),
+            Key("metric-after", "right,l", "Metric", "Compare the next metric", is_shown=True, group="Metric"),
+            Key("align", "A", "Axis", "Align by step, time since the start, or tokens", is_shown=True),
+            Key("baseline", "b", "Baseline", "Compare the others with the next run", is_shown=True),
+        ),
         Where.ROLLOUTS: (
             Key("previous", "left,h,p", "Previous", "Previous step, group or completion", is_shown=True, group="Next"),
             Key("next", "right,l,n", "Next", "Next step, group or completion", is_shown=True, group="Next"),
-            Key("order", "o", "Order", "Cycle the sort column: ratio, longest, reward …", is_shown=True),
+            Key("order", "s", "Order", "Cycle the sort column: ratio, longest, reward …", is_shown=True),
         ),
         Where.FILTER: (Key("to-list", "down", "List", "Go from the filter to the list", action="to_list"),),
     }

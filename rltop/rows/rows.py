@@ -35,6 +35,7 @@ class TargetKind(enum.StrEnum):
     GROUP = "group"
     COMPLETION = "completion"
     HEAD = "head"
+    COMPARE = "compare"
 
 
 class Target(NamedTuple):

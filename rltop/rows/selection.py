@@ -141,7 +141,7 @@ def target_text(target: Target | None) -> str:
         return ""
     name = Label.of(target.name).display
     match target.kind:
-        case TargetKind.METRIC:
+        case TargetKind.METRIC | TargetKind.RUN:
             text = name
         case TargetKind.TIMING:
             text = f"timing of {name}" if name else "step timing"
@@ -155,8 +155,8 @@ def target_text(target: Target | None) -> str:
             text = "all ranks, by stage"
         case TargetKind.COMPLETION:
             text = "text of this completion"
-        case TargetKind.RUN:
-            text = name
+        case TargetKind.COMPARE:
+            text = "the marked runs beside each other"
         case TargetKind.VERDICT:
             text = f"alert {name}"
         case TargetKind.HEAD:

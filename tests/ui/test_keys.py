@@ -199,10 +199,10 @@ async def test_while_one_types_letters_are_no_keys() -> None:
         (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
         (("e",), ["⏎ Open", "f Family", "v Level", "/ Find"]),
         (("a",), ["⏎ Open", "a Alerts", "x Mute", "c Changed"]),
-        (("a", "c"), ["⏎ Open", "o Sort", ",. Step"]),
-        (("t",), ["⏎ Open", "o Sort", ",. Step"]),
+        (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
+        (("t",), ["⏎ Open", "s Sort", ",. Step"]),
         (("slash", "k", "l", "enter", "enter"), ["⏎ Open", "l Log", "s Smooth", "b Band", "+- Zoom", "0 Whole run"]),
-        (("R",), ["⏎ Open", "←→ Next", "o Order"]),
+        (("R",), ["⏎ Open", "←→ Next", "s Order"]),
     ],
 )
 async def test_the_footer_begins_with_what_is_the_pages_own(keys: tuple[str, ...], own: list[str]) -> None:

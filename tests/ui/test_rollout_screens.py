@@ -76,7 +76,7 @@ async def test_left_and_right_go_along_the_steps_of_the_dump(tmp_path: Path) -> 
         await press(pilot, "left")
         await until(pilot, app, "step 129   4 groups")
         assert app.moment.at_step == 129
-        await press(pilot, "o")
+        await press(pilot, "s")
         assert "▼max" in page_text(app)
         await press(pilot, "R", "escape")
         assert isinstance(app.page, OverviewPage)
@@ -100,7 +100,7 @@ async def test_without_rollouts_the_page_says_how_to_get_them(tmp_path: Path) ->
     async with app.run_test(size=(80, 24)) as pilot:
         await press(pilot, "R")
         await until(pilot, app, "--rollouts PATH")
-        await press(pilot, "left", "right", "o", "enter", "escape")
+        await press(pilot, "left", "right", "s", "enter", "escape")
         assert isinstance(app.page, OverviewPage)
 
 

@@ -60,12 +60,12 @@ async def test_a_key_sorts_the_runs_by_one_column_after_the_other_and_the_chosen
         chosen = screen_of(app).board.target
         orders = []
         for _ in range(6):  # the age of runs that have ended is no column
-            await press(pilot, "o")
+            await press(pilot, "s")
             orders.append([line.split()[1] for line in page_text(app).splitlines()[2:5]])
             assert screen_of(app).board.target == chosen
         assert "▲run" not in page_text(app) and orders[0] == ["a", "b", "c"]
         assert orders[-2:] == [["b", "a", "c"]] * 2
-        await press(pilot, "o")
+        await press(pilot, "s")
         assert "▲run" in page_text(app)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import rltop
 from rltop.pages.changes import ChangePage
+from rltop.pages.compare import ComparePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
@@ -25,7 +26,8 @@ from rltop.rows.rows import Target, TargetKind
 from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
-    ChangePage, CompletionPage, CompletionsPage, HelpPage, MetricPage, RanksPage, RolloutsPage, VerdictPage,
+    ChangePage, ComparePage, CompletionPage, CompletionsPage, HelpPage, MetricPage, RanksPage, RolloutsPage,
+    VerdictPage,
 }  # fmt: skip
 
 
@@ -47,7 +49,7 @@ def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
 
 
 def test_every_group_of_keys_has_its_page_and_every_key_is_named_once() -> None:
-    own = {page.where for page in PAGES if page.where is not None}
+    own = {where for page in PAGES for where in (page.where, *page.also) if where is not None}
     assert own | {Where.EVERYWHERE, Where.LIST, Where.FILTER} == set(Where)
     ids = [key.id for keys in KEYS.values() for key in keys]
     assert len(ids) == len(set(ids)) and set(KEYS) == set(Where)

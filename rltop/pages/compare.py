@@ -1,0 +1,472 @@
+"""Marked runs beside each other: a table, one metric of all of them in a chart, and where they part.
+
+Owns what is compared with what; a chart is drawn, and a run is read, as on every page.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from rltop import units
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Label, RunState, Signal, Unit
+from rltop.pages.chart import LABEL_CELLS, Axis, Curve, Overlay, PlotData, Zoom, smoothed
+from rltop.pages.header import STATE_ROLES, age_text
+from rltop.pages.key_metrics import choose_key_metrics
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, Page, Redraw
+from rltop.pages.run_numbers import REWARDS, SPEEDS, VALIDATIONS, Value, best, newest, pace_s
+from rltop.pages.runs import RunEntry, read_entry
+from rltop.pages.signals import signal_of
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small, wrap
+from rltop.rows.glyphs import LEVEL_ROLES, Glyphs
+from rltop.rows.keys import Where
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.rows.table import Cell, Column, Kind, Table, TablePainter, sort_items
+from rltop.run.snapshot import Snapshot
+from rltop.stats.divergence import LEAST_RECORDS, parting
+
+LEAST = (40, 12)
+MOST_RUNS = 8
+"""Curves that one chart can tell apart."""
+
+_CHART_ROWS = 12
+_TOLD = 3
+"""How many metrics the sentence on where two runs part names."""
+
+_GENERAL = ("reward_mean", "val_score", "entropy", "kl_ref", "grad_norm", "response_len_mean", "loss", "time_step")
+"""Looked at for where runs part, beside what the algorithm's rows show."""
+
+
+class ComparedRun(NamedTuple):
+    """One of the runs.
+
+    Attributes:
+        sign: the character that stands for it in table and chart.
+        role: of its colour.
+        snapshot: the run.
+        entry: what the list of runs says of it.
+    """
+
+    sign: str
+    role: str
+    snapshot: Snapshot
+    entry: RunEntry
+
+
+class Parted(NamedTuple):
+    """Where one metric of two runs parts."""
+
+    title: str
+    step: int
+    is_from_start: bool
+
+
+def compared_runs(moment: Moment) -> list[ComparedRun]:
+    """The marked runs, in the order in which they were marked, live."""
+    by_path = {run.path.raw: run for run in moment.runs}
+    snapshots = [Snapshot(by_path[path]) for path in moment.marked if path in by_path][:MOST_RUNS]
+    return [
+        ComparedRun(str(number), f"stage-{number - 1}", snapshot, read_entry(snapshot))
+        for number, snapshot in enumerate(snapshots, 1)
+    ]
+
+
+def compared_metrics(runs: Sequence[ComparedRun]) -> list[tuple[str, str]]:
+    """Metrics that two of the runs log or more, as (name of the catalogue, key): by name where both know one.
+
+    First what the rows of the overview show, then every key that they share.
+    """
+    found: dict[tuple[str, str], int] = {}
+    for run in runs:
+        own = {(choice.signal.metric.name, "") for choice in choose_key_metrics(run.snapshot)}
+        own |= {(name, "") for name in _GENERAL if signal_in(run.snapshot, (name, "")) is not None}
+        own |= {("", key) for key in run.snapshot.stream.keys}
+        for one in own:
+            found[one] = found.get(one, 0) + 1
+    order = [choice.signal.metric.name for run in runs for choice in choose_key_metrics(run.snapshot)]
+    ranks = {name: rank for rank, name in reversed(list(enumerate([*order, *_GENERAL])))}
+    shared = [one for one, number in found.items() if number >= min(2, len(runs))]
+    named = sorted((one for one in shared if one[0]), key=lambda one: ranks.get(one[0], len(ranks)))
+    covered = {signal.key for one in named for run in runs if (signal := signal_in(run.snapshot, one)) is not None}
+    return [*named, *sorted(one for one in shared if not one[0] and one[1] not in covered)]
+
+
+def signal_in(snapshot: Snapshot, metric: tuple[str, str]) -> Signal | None:
+    """The signal of a metric in a run; None where it does not log it.
+
+    Args:
+        snapshot: the run.
+        metric: name of the catalogue, or key.
+    """
+    name, key = metric
+    if name:
+        return None if snapshot.identity is None else snapshot.identity.primary(name)
+    return signal_of(snapshot, key) if snapshot.stream.has(key) else None
+
+
+# -- the chart -----------------------------------------------------------------------------------------------------
+
+
+def places(snapshot: Snapshot, axis: Axis) -> Callable[[float], float] | None:
+    """From a step of the run to its place on the axis; None where the run does not log what it counts.
+
+    Args:
+        snapshot: the run.
+        axis: what the axis counts; time and tokens begin at 0 with the run's first row in memory.
+    """
+    if axis is Axis.STEP:
+        return float
+    if axis is Axis.TIME:
+        series = snapshot.stream.times()
+        known = [(s, t) for s, t in zip(series.steps, series.values, strict=True) if math.isfinite(t)]
+    else:
+        known = _tokens(snapshot)
+    if len(known) < 2 or known[-1][1] <= known[0][1]:
+        return None
+    steps, values = [one for one, _ in known], [one - known[0][1] for _, one in known]
+
+    def place(step: float) -> float:
+        at = max(1, min(bisect_left(steps, step), len(steps) - 1))
+        share = (step - steps[at - 1]) / (steps[at] - steps[at - 1])
+        return max(0.0, values[at - 1] + share * (values[at] - values[at - 1]))
+
+    return place
+
+
+def _tokens(snapshot: Snapshot) -> list[tuple[int, float]]:
+    """Step → tokens so far: as logged, else the sum of those in each step."""
+    total, each = signal_in(snapshot, ("num_tokens", "")), signal_in(snapshot, ("total_tokens", ""))
+    signal = total or each
+    if signal is None:
+        return []
+    series = snapshot.stream.series(signal.key)
+    known = [(s, signal.read(v)) for s, v in zip(series.steps, series.values, strict=True) if math.isfinite(v)]
+    if total is not None:
+        return known
+    sums, so_far = [], 0.0
+    for step, value in known:
+        so_far += value
+        sums.append((step, so_far))
+    return sums
+
+
+def build_overlay(
+    runs: Sequence[ComparedRun], metric: tuple[str, str], axis: Axis, *, columns: int
+) -> tuple[PlotData, Unit] | None:
+    """One metric of all runs in one chart, smoothed.
+
+    Args:
+        runs: those that are compared.
+        metric: name of the catalogue, or key.
+        axis: by what they are aligned.
+        columns: columns of the canvas.
+
+    Returns:
+        The chart and the unit of its values; None where no run has a value to show on this axis.
+    """
+    others = overlays(runs, metric, axis, columns=columns)
+    if not others:
+        return None
+    signal = next(one for run in runs if (one := signal_in(run.snapshot, metric)) is not None)
+    title, unit = signal.metric.title, signal.metric.unit
+    low = math.floor(min(min(one.curve.steps) for one in others))
+    high = math.ceil(max(max(one.curve.steps) for one in others))
+    whole, none = Zoom(low, max(low + 1, high)), Curve((), ())
+    plot = PlotData(
+        title=title, unit=units.unit_suffix(unit), raw=none, smooth=none, levels=(), marks=(), zoom=whole, whole=whole,
+        others=others, axis=axis,
+    )  # fmt: skip
+    return plot, unit
+
+
+def overlays(
+    runs: Sequence[ComparedRun],
+    metric: tuple[str, str],
+    axis: Axis = Axis.STEP,
+    *,
+    columns: int,
+    zoom: Zoom | None = None,
+) -> tuple[Overlay, ...]:
+    """The smoothed curve of each run that logs the metric and what the axis counts.
+
+    Args:
+        runs: those that are compared.
+        metric: name of the catalogue, or key.
+        axis: by what they are aligned.
+        columns: columns of the canvas.
+        zoom: the steps that are shown; None is all.
+    """
+    found = []
+    for run in runs:
+        stream, signal, place = run.snapshot.stream, signal_in(run.snapshot, metric), places(run.snapshot, axis)
+        if signal is None or place is None or stream.first_step is None or stream.last_step is None:
+            continue
+        first, last = stream.first_step, stream.last_step
+        if zoom is not None:
+            first, last = max(first, zoom.first), min(last, zoom.last)
+        if last < first:
+            continue
+        stride = max(1, -(-(last - first + 1) // max(2, columns)))
+        buckets = run.snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
+        curve = smoothed(buckets, signal, Zoom(first, last))
+        if not curve.steps:
+            continue
+        point = stream.latest(signal.key)
+        now = "" if point is None else f" {units.measure(signal.read(point.value), signal.metric.unit)}"
+        moved = Curve(tuple(place(step) for step in curve.steps), curve.values)
+        found.append(Overlay(run.sign, f"{run.entry.name.display}{now}", run.role, moved))
+    return tuple(found)
+
+
+# -- where they part -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Where a run parts from the baseline run.
+
+    Attributes:
+        parted: the metrics that part, the earliest first.
+        common: steps that both have.
+    """
+
+    parted: tuple[Parted, ...]
+    common: int
+
+
+def compare(ours: Snapshot, theirs: Snapshot, metrics: Sequence[tuple[str, str]]) -> Comparison:
+    """Where each metric of two runs parts, by their common steps.
+
+    Args:
+        ours: the run.
+        theirs: the baseline run.
+        metrics: those to look at.
+    """
+    found, most = [], 0
+    for metric in metrics:
+        one, other = signal_in(ours, metric), signal_in(theirs, metric)
+        if one is None or other is None or one.metric.unit is not other.metric.unit:
+            continue
+        first, second = ours.stream.series(one.key), theirs.stream.series(other.key)
+        known = dict(zip(second.steps, second.values, strict=True))
+        common = [
+            (s, one.read(v), other.read(known[s])) for s, v in zip(first.steps, first.values, strict=True) if s in known
+        ]
+        most = max(most, len(common))
+        parts = parting([s for s, _, _ in common], [a for _, a, _ in common], [b for _, _, b in common])
+        if parts is not None:
+            found.append(Parted(Label.of(one.metric.title).display, parts.step, parts.is_from_start))
+    return Comparison(tuple(sorted(found, key=lambda one: (not one.is_from_start, one.step))), most)
+
+
+def parting_text(comparison: Comparison) -> str:
+    """The sentence on where two runs part."""
+    if comparison.common < LEAST_RECORDS:
+        return f"{units.count(comparison.common)} common steps: too few to tell where they part"
+    later = [one for one in comparison.parted if not one.is_from_start]
+    always = [one.title for one in comparison.parted if one.is_from_start]
+    parts = []
+    if later:
+        names = ", then ".join(one.title for one in later[:_TOLD])
+        more = f", then {len(later) - _TOLD} more" if len(later) > _TOLD else ""
+        parts.append(f"first diverged at step {units.step(later[0].step)}: {names}{more}")
+    if always:
+        more = f" and {len(always) - _TOLD} more" if len(always) > _TOLD else ""
+        parts.append(f"different from the start: {', '.join(always[:_TOLD])}{more}")
+    return "; ".join(parts) or "alike so far, within the noise of both"
+
+
+# -- the page ------------------------------------------------------------------------------------------------------
+
+
+def _columns(glyphs: Glyphs, baseline: str) -> Sequence[Column[ComparedRun]]:
+    return (
+        Column("", lambda one: (one.sign, one.role), is_right=False),
+        Column(
+            "run",
+            lambda one: (one.entry.name.display, "strong" if one.entry.path.raw == baseline else "text"),
+            Kind.NAME,
+            least=12,
+            sort=lambda one: one.entry.name.raw.casefold(),
+        ),
+        Column("alerts", lambda one: _alerts(one, glyphs), Kind.TEXT, least=10, priority=2, sort=_level),
+        Column("state", lambda one: _state(one.entry, glyphs), is_right=False, priority=4),
+        Column("step", lambda one: (_step(one.entry.step), "value"), least=6, sort=lambda one: one.entry.step),
+        _number("reward", lambda one: newest(one.snapshot, REWARDS), 1),
+        _number("best val", lambda one: best(one.snapshot, VALIDATIONS), 1, has_step=True),
+        Column(
+            "s/step", lambda one: (_seconds(one.snapshot), "value"), priority=3, sort=lambda one: pace_s(one.snapshot)
+        ),
+        _number("speed", lambda one: newest(one.snapshot, SPEEDS), 5),
+        Column("algorithm", lambda one: (one.entry.algorithm, "note"), Kind.TEXT, least=4, priority=6),
+        Column("age", lambda one: (_age(one.entry), "dim"), priority=7, sort=lambda one: one.entry.age_s),
+    )
+
+
+def _number(
+    head: str, read: Callable[[ComparedRun], Value | None], priority: int, *, has_step: bool = False
+) -> Column[ComparedRun]:
+    def cell(one: ComparedRun) -> Cell:
+        found = read(one)
+        if found is None:
+            return "", "value"
+        at = f" @{units.step(found.step)}" if has_step else ""
+        return f"{units.measure(found.value, found.unit)}{at}", "value"
+
+    def key(one: ComparedRun) -> float | None:
+        found = read(one)
+        return None if found is None else found.value
+
+    return Column(head, cell, priority=priority, sort=key)
+
+
+def _alerts(one: ComparedRun, glyphs: Glyphs) -> Cell:
+    entry = one.entry
+    text = " · ".join(part for part in (entry.verdict, entry.past) if part)
+    return f"{glyphs.level(entry.attention)} {text}".strip(), LEVEL_ROLES[entry.attention]
+
+
+def _level(one: ComparedRun) -> float:
+    return float(one.entry.attention)
+
+
+def _state(entry: RunEntry, glyphs: Glyphs) -> Cell:
+    text = units.share(entry.loading) if entry.state is RunState.LOADING and entry.loading else entry.state.value
+    return f"{glyphs.state(entry.state)} {text}", STATE_ROLES.get(entry.state, "dim")
+
+
+def _step(step: int | None) -> str:
+    return units.UNKNOWN if step is None else units.step(step)
+
+
+def _seconds(snapshot: Snapshot) -> str:
+    pace = pace_s(snapshot)
+    return "" if pace is None else units.duration(pace)
+
+
+def _age(entry: RunEntry) -> str:
+    return "" if entry.age_s is None else age_text(entry.age_s)
+
+
+class ComparePage(Page):
+    """Marked runs beside each other."""
+
+    where = Where.COMPARE
+    also: ClassVar[Sequence[Where]] = (Where.TABLE,)
+    help = (
+        "The runs that were marked in the list of runs: what each has reached, one metric of all of them in a chart, "
+        "and for each where it first differs from the baseline run beyond the noise of both. {metric-after} shows the "
+        "next metric, {align} aligns by step, time or tokens, {baseline} makes the next run the baseline, {open} "
+        "opens a run, {sort} sorts."
+    )
+
+    def __init__(self) -> None:
+        """The first metric, by step, compared with the run that was marked first."""
+        super().__init__()
+        self._metric: tuple[str, str] | None = None
+        self._axis = Axis.STEP
+        self._baseline = ""
+        self._known: dict[tuple[str, str], tuple[object, Comparison]] = {}
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """Table, sentences, chart."""
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, moment.glyphs, LEAST)
+        runs = compared_runs(moment)
+        if len(runs) < 2:
+            text = moment.keys.tell("Mark two runs or more in the list of runs ({runs}, then {mark}), then {compare}.")
+            return fill([*(text_row(line, width, moment.glyphs) for line in wrap(text, width - 2, 3))], height)
+        baseline = next((one for one in runs if one.entry.path.raw == self._baseline), runs[0])
+        metrics = compared_metrics(runs)
+        above = [*self._table(runs, baseline, moment, width), Row(())]
+        above += self._partings(runs, baseline, metrics, width, moment.glyphs)
+        return [*above, Row(()), *self._chart(runs, metrics, moment, width, max(_CHART_ROWS, height - len(above) - 1))]
+
+    def _table(self, runs: Sequence[ComparedRun], baseline: ComparedRun, moment: Moment, width: int) -> list[Row]:
+        columns = _columns(moment.glyphs, baseline.entry.path.raw)
+        items = sort_items(runs, columns, self.sorting)
+        table = Table(
+            columns, items, target=lambda one: Target(TargetKind.RUN, one.entry.path.raw), sorting=self.sorting,
+            is_sortable=True,
+        )  # fmt: skip
+        painter = TablePainter(table, width, moment.glyphs)
+        title = RowBuilder(width, moment.glyphs).add(" COMPARE", "title").add(f"  {len(runs)} runs", "value")
+        title.add(f"   baseline: {baseline.entry.name.display}", "note")
+        return [title.row(), painter.head(), *(painter.row(number) for number in range(len(items)))]
+
+    def _partings(
+        self,
+        runs: Sequence[ComparedRun],
+        baseline: ComparedRun,
+        metrics: Sequence[tuple[str, str]],
+        width: int,
+        glyphs: Glyphs,
+    ) -> list[Row]:
+        rows = []
+        named = [one for one in metrics if one[0] and one[0] in CATALOG]
+        for one in runs:
+            if one is baseline:
+                continue
+            text = parting_text(self._compared(one, baseline, named))
+            for number, line in enumerate(wrap(text, max(10, width - 5), 2)):
+                builder = RowBuilder(width, glyphs).add(" ").add(one.sign if not number else " ", one.role).add("  ")
+                rows.append(builder.add(line).row())
+        return rows
+
+    def _compared(self, one: ComparedRun, baseline: ComparedRun, metrics: Sequence[tuple[str, str]]) -> Comparison:
+        """Where a run parts from the baseline; looked at anew only where either has new rows."""
+        key = (one.entry.path.raw, baseline.entry.path.raw)
+        version = (one.snapshot.version, baseline.snapshot.version, tuple(metrics))
+        if key not in self._known or self._known[key][0] != version:
+            self._known[key] = (version, compare(one.snapshot, baseline.snapshot, metrics))
+        return self._known[key][1]
+
+    def _chart(
+        self,
+        runs: Sequence[ComparedRun],
+        metrics: Sequence[tuple[str, str]],
+        moment: Moment,
+        width: int,
+        height: int,
+    ) -> Sequence[Row]:
+        if not metrics or moment.draw_chart is None:
+            return [text_row("the runs have no metric in common", width, moment.glyphs, "dim")]
+        metric = metrics[0] if self._metric is None or self._metric not in metrics else self._metric
+        built = build_overlay(runs, metric, self._axis, columns=width - LABEL_CELLS)
+        head = RowBuilder(width, moment.glyphs).add(" ")
+        name = CATALOG[metric[0]].title if metric[0] in CATALOG else Label.of(metric[1] or metric[0]).display
+        head.add(name, "strong").add(f"  by {self._axis.value}", "note")
+        head.add(f"   {metrics.index(metric) + 1} of {units.count(len(metrics))} common metrics", "dim")
+        if built is None:
+            text = f"no run logs {'tokens' if self._axis is Axis.TOKENS else 'the time'} beside this metric"
+            return [head.row(), text_row(text, width, moment.glyphs, "dim")]
+        plot, unit = built
+        missing = len(runs) - len(plot.others)
+        if missing:
+            head.add(f"   {missing} without it", "dim")
+        chart = moment.draw_chart(
+            plot, width, height - 1, moment.glyphs, unit=unit, has_smooth=False, has_band=False, markers=()
+        )
+        return [head.row(), *chart]
+
+    def on(self, key: str, moment: Moment) -> Effect | None:
+        """Another metric, another axis, another baseline."""
+        runs = compared_runs(moment)
+        metrics = compared_metrics(runs)
+        match key:
+            case "metric-before" | "metric-after" if metrics:
+                at = 0 if self._metric is None or self._metric not in metrics else metrics.index(self._metric)
+                self._metric = metrics[(at + (1 if key == "metric-after" else -1)) % len(metrics)]
+            case "align":
+                axes = list(Axis)
+                self._axis = axes[(axes.index(self._axis) + 1) % len(axes)]
+            case "baseline" if runs:
+                paths = [one.entry.path.raw for one in runs]
+                at = paths.index(self._baseline) if self._baseline in paths else 0
+                self._baseline = paths[(at + 1) % len(paths)]
+        return Redraw()

@@ -1,0 +1,137 @@
+"""The words by which the list of runs is narrowed down: `reward>0.5 state:live rule:O11 lr<1e-5 -verl`.
+
+A word without a sign is looked for in name, path, trainer, state and alert. Every word
+must hold; one behind a minus must not.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from rltop.catalog.metrics import CATALOG
+
+_TERM = re.compile(r"(?P<name>[\w./@ -]*[\w@])(?P<sign><=|>=|!=|<|>|=|:)(?P<value>.*)")
+_SCALES = {"%": 0.01, "k": 1e3, "m": 1e6, "g": 1e9}
+
+_SIGNS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "!=": operator.ne, "=": operator.eq,
+    ":": operator.eq,
+}  # fmt: skip
+
+TEXTS = ("name", "path", "trainer", "algorithm", "state", "level", "worst", "rule", "family")
+"""What is compared as text: `=` is the whole, `:` a part."""
+
+
+class Wanted(Protocol):
+    """What a run is asked."""
+
+    def texts(self, name: str) -> Sequence[str]:
+        """What one of `TEXTS` is; several for `rule` and `family`."""
+        ...
+
+    def number(self, name: str) -> float | None:
+        """The newest value of a metric, a key or a column; None where the run has none."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """Everything in which a word without a sign is looked for, in small letters."""
+        ...
+
+
+class Term(NamedTuple):
+    """One word of a query.
+
+    Attributes:
+        name: what is compared; empty for a word that is looked for everywhere.
+        sign: how.
+        text: with what.
+        number: the same as a number, None where it is none.
+        is_wanted: it must hold; else it must not.
+    """
+
+    name: str
+    sign: str
+    text: str
+    number: float | None
+    is_wanted: bool = True
+
+    def holds(self, run: Wanted) -> bool:
+        """Whether a run is among those that are looked for."""
+        return self._is_true(run) is self.is_wanted
+
+    def _is_true(self, run: Wanted) -> bool:
+        if not self.name:
+            return self.text in run.words
+        if self.name in TEXTS:
+            found = [text.casefold() for text in run.texts(self.name)]
+            if self.sign == ":":
+                return any(self.text in text for text in found)
+            return (self.text in found) is (self.sign == "=")
+        value = run.number(self.name)
+        return value is not None and self.number is not None and _SIGNS[self.sign](value, self.number)
+
+
+class Query(NamedTuple):
+    """What was typed, understood.
+
+    Attributes:
+        terms: all of them must hold.
+        trouble: what was not understood, in a few words; empty otherwise.
+    """
+
+    terms: tuple[Term, ...] = ()
+    trouble: str = ""
+
+    def holds(self, run: Wanted) -> bool:
+        """Whether every term holds for a run."""
+        return all(term.holds(run) for term in self.terms)
+
+
+def read_query(text: str) -> Query:
+    """Understand what was typed; a term that is not whole yet is left out, and named.
+
+    Args:
+        text: words with blanks between them; one with a blank in it stands in quotes.
+    """
+    terms, trouble = [], ""
+    for is_wanted, word in _words(text):
+        found = _TERM.fullmatch(word)
+        if found is None:
+            terms.append(Term("", "", word.casefold(), None, is_wanted))
+            continue
+        name, sign, value = found["name"].strip(), found["sign"], found["value"].strip()
+        lowered = name.casefold()
+        if not value:
+            trouble = trouble or f"{name}{sign} wants a value behind it"
+        elif lowered in TEXTS:
+            if sign not in (":", "=", "!="):
+                trouble = trouble or f"{name} is a text: write {name}:{value}"
+            else:
+                terms.append(Term(lowered, sign, value.casefold(), None, is_wanted))
+        elif (number := _number(value)) is None:
+            if sign == ":" and lowered not in CATALOG:
+                # A path, a time or an address has a colon too.
+                terms.append(Term("", "", word.casefold(), None, is_wanted))
+            else:
+                trouble = trouble or f"{value} is not a number: {name}{sign}0.5, or one of {', '.join(TEXTS)}"
+        else:
+            terms.append(Term(name, sign, value, number, is_wanted))
+    return Query(tuple(terms), trouble)
+
+
+def _words(text: str) -> list[tuple[bool, str]]:
+    """The words, and whether each is wanted; quotes hold one together."""
+    found = re.findall(r'(-?)((?:[^\s"]|"[^"]*"?)+)', text)
+    return [(not minus, word.replace('"', "")) for minus, word in found if word.replace('"', "")]
+
+
+def _number(text: str) -> float | None:
+    scale = _SCALES.get(text[-1].casefold(), 1.0)
+    try:
+        return float(text[:-1] if scale != 1.0 else text) * scale
+    except ValueError:
+        return None

@@ -1,0 +1,143 @@
+"""The few numbers by which runs are told apart: reward, best validation, pace, throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from rltop.model import Direction, Signal, Unit
+from rltop.pages.header import wall_pace
+from rltop.pages.query import TEXTS
+from rltop.pages.signals import generic_signal
+from rltop.run.snapshot import Snapshot
+from rltop.stats.rolling import median
+
+REWARDS = ("reward_mean", "score_mean", "reward_final", "episode_return", "success_frac")
+VALIDATIONS = ("val_score", "val_acc", "val_passk", "val_return", "val_loss")
+SPEEDS = ("throughput", "throughput_per_gpu", "gen_throughput", "samples_per_s")
+_PACE_ROWS = 50
+_BUCKETS = 400
+"""Into how many stretches a long history is looked at for its best value."""
+
+
+class Value(NamedTuple):
+    """A number of a run, in the unit of its metric."""
+
+    value: float
+    unit: Unit
+    step: int
+
+
+def newest(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
+    """The newest value of the first of the metrics that the run logs.
+
+    Args:
+        snapshot: the run, and its step.
+        names: of the catalogue, the best one first.
+    """
+    signal = _first_signal(snapshot, names)
+    point = None if signal is None else snapshot.stream.latest(signal.key, snapshot.at_step)
+    if signal is None or point is None:
+        return None
+    return Value(signal.read(point.value), signal.metric.unit, point.step)
+
+
+def best(snapshot: Snapshot, names: Sequence[str]) -> Value | None:
+    """The best value so far of the first of the metrics that the run logs, and where it was.
+
+    Args:
+        snapshot: the run, and its step.
+        names: of the catalogue, the best one first.
+
+    Returns:
+        None where the run logs none of them, or where no direction of it is the good one.
+    """
+    signal = _first_signal(snapshot, names)
+    first, last = snapshot.stream.first_step, snapshot.step
+    if signal is None or first is None or last is None or signal.metric.direction not in _SIDES:
+        return None
+    stride = max(1, -(-(last - first + 1) // _BUCKETS))
+    buckets = snapshot.memo.buckets(signal.key, stride, first - first % stride, last + 1)
+    is_up = signal.metric.direction is Direction.UP
+    found = [
+        ((max if is_up else min)(signal.read(one.low), signal.read(one.high)), one.first_step)
+        for one in buckets
+        if one.count
+    ]
+    if not found:
+        return None
+    value, step = (max if is_up else min)(found, key=lambda one: one[0])
+    return Value(value, signal.metric.unit, step)
+
+
+_SIDES = (Direction.UP, Direction.DOWN)
+
+
+def pace_s(snapshot: Snapshot) -> float | None:
+    """Seconds a step takes now: the median of the newest, as logged, else by the clock; None where unknown."""
+    signal = _first_signal(snapshot, ("time_step",))
+    if signal is None:
+        return wall_pace(snapshot)
+    values = snapshot.stream.series(signal.key, _PACE_ROWS).values
+    known = [signal.read(value) for value in values if math.isfinite(value)]
+    return median(known) if known else wall_pace(snapshot)
+
+
+def _first_signal(snapshot: Snapshot, names: Sequence[str]) -> Signal | None:
+    identity = snapshot.identity
+    if identity is None:
+        return None
+    return next((signal for name in names if (signal := identity.primary(name)) is not None), None)
+
+
+class AskedRun(NamedTuple):
+    """A run as a query sees it.
+
+    Attributes:
+        snapshot: the run; None where only its row is known.
+        told: what its row in the list says, by the names in `query.TEXTS`.
+        words: everything that a word without a sign is looked for in.
+    """
+
+    snapshot: Snapshot | None
+    told: dict[str, Sequence[str]]
+    words: str
+
+    def texts(self, name: str) -> Sequence[str]:
+        """What the row says of one of `query.TEXTS`."""
+        assert name in TEXTS
+        return self.told.get(name, ())
+
+    def number(self, name: str) -> float | None:
+        """The newest value of a metric of the catalogue, of a logged key, or of a column of the list."""
+        run, lowered = self.snapshot, name.casefold()
+        if run is None:
+            return None
+        if lowered in _COLUMNS:
+            value = _COLUMNS[lowered](run)
+            return value.value if isinstance(value, Value) else value
+        signal = None if run.identity is None else run.identity.primary(lowered)
+        if signal is None:
+            key = name if run.stream.has(name) else _key_ending_in(run, lowered)
+            signal = generic_signal(key) if key else None
+        point = None if signal is None else run.stream.latest(signal.key)
+        return None if signal is None or point is None else signal.read(point.value)
+
+
+def _key_ending_in(run: Snapshot, name: str) -> str:
+    """The key whose last part is what was typed: `lr` finds `actor/lr`."""
+    return next((key for key in run.stream.keys if key.casefold().rpartition("/")[2] == name), "")
+
+
+_COLUMNS: Mapping[str, Callable[[Snapshot], Value | float | None]] = {
+    "step": lambda run: run.stream.last_step,
+    "records": lambda run: float(run.stream.rows),
+    "age": lambda run: run.now.age_s,
+    "reward": lambda run: newest(run, REWARDS),
+    "val": lambda run: newest(run, VALIDATIONS),
+    "best": lambda run: best(run, VALIDATIONS),
+    "s/step": pace_s,
+    "speed": lambda run: newest(run, SPEEDS),
+}
+"""Columns that a query can ask for; ages and paces in seconds."""

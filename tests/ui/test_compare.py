@@ -1,0 +1,149 @@
+"""Marking runs and comparing them, with real files and keys."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from pathlib import Path
+
+import pytest
+from screens import app_over, page_text, press, screen_of, write_rows
+
+from rltop.pages.compare import ComparePage, compared_metrics, compared_runs
+from rltop.pages.metric import MetricPage
+from rltop.pages.page import Push
+from rltop.pages.runs import RunsPage
+
+SIZE = (140, 44)
+
+
+def write_run(folder: Path, name: str, seed: int, *, part_at: int = 0, lr: float = 1e-6, length: int = 200) -> Path:
+    """A veRL run whose gradient norm, and ten steps later its entropy, leave those of other seeds."""
+    numbers = random.Random(seed)
+    path = folder / name / "metrics.jsonl"
+    path.parent.mkdir()
+    rows = (
+        {
+            "step": n,
+            "data": {
+                "critic/rewards/mean": 1 - math.exp(-n / 60) + numbers.gauss(0, 0.03),
+                "actor/entropy": 1.0 + numbers.gauss(0, 0.02) - (0.5 if part_at and n >= part_at + 20 else 0.0),
+                "actor/grad_norm": 0.5 + numbers.gauss(0, 0.02) + (0.5 if part_at and n >= part_at else 0.0),
+                "actor/lr": lr,
+                "actor/pg_loss": numbers.gauss(0, 0.01),
+                "timing_s/step": 10.0,
+                "perf/total_num_tokens": 1000.0,
+            },
+        }
+        for n in range(1, length + 1)
+    )
+    return write_rows(path, rows)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    return [
+        write_run(tmp_path, "yesterday", 1),
+        write_run(tmp_path, "today", 2, part_at=100),
+        write_run(tmp_path, "twin", 3),
+    ]
+
+
+async def test_marked_runs_are_compared_and_where_they_part_is_told(runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert isinstance(app.page, RunsPage)
+        app.marked = [str(path) for path in runs]
+        await press(pilot, "o")
+        assert isinstance(app.page, ComparePage)
+        text = page_text(app)
+        assert "baseline: yesterday" in text
+        told = re.search(r"2 +first diverged at step ([\d,]+): gradient norm, then entropy", text)
+        assert told
+        assert 84 <= int(told[1]) <= 108
+        assert re.search(r"3 +alike so far, within the noise of both", text)
+        assert "reward  by step" in text
+        await press(pilot, "right")
+        assert "reward  by step" not in page_text(app)
+        await press(pilot, "left", "A")
+        assert "time since the start" in page_text(app)
+        await press(pilot, "A")
+        assert "by tokens" in page_text(app)
+        await press(pilot, "b")
+        assert "baseline: today" in page_text(app)
+        await press(pilot, "escape")
+        assert isinstance(app.page, RunsPage)
+
+
+async def test_space_marks_and_unmarks_the_chosen_run_and_the_list_numbers_it(runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "space", "j", "space")
+        assert len(app.marked) == 2
+        numbered = [line for line in page_text(app).splitlines() if re.match(r" \S +[12] ", line)]
+        assert len(numbered) == 2
+        await press(pilot, "space")
+        assert len(app.marked) == 1
+        await press(pilot, "o")
+        assert "Mark two runs or more" in page_text(app)
+
+
+async def test_the_chart_of_a_metric_has_the_marked_runs_over_it(runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "enter")
+        app.marked = [str(path) for path in runs]
+        app.carry_out(Push(MetricPage("actor/entropy")))
+        await pilot.pause()
+        text = page_text(app)
+        others = {path.parent.name for path in runs if str(path) != app.followed.path.raw}
+        assert all(name in text for name in others)
+        assert app.followed.name.display not in text.splitlines()[1]
+
+
+async def test_escape_leads_from_a_page_to_the_run_and_from_there_to_the_list(runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "enter", "t", "escape")
+        assert app.current_mode == "overview"
+        await press(pilot, "escape")
+        assert isinstance(app.page, RunsPage)
+        await press(pilot, "escape")
+        assert isinstance(app.page, RunsPage)
+
+
+async def test_the_list_is_narrowed_down_by_numbers_and_says_what_it_did_not_understand(runs: list[Path]) -> None:
+    app = app_over(*runs)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        await press(pilot, "slash", *"entropy", "less_than_sign", *"0.7", "enter")
+        text = page_text(app)
+        assert "today" in text
+        assert "yesterday" not in text
+        assert "1 of 3" in text
+        await press(pilot, "escape", "slash", *"entropy", "less_than_sign", "x")
+        assert "is not a number" in page_text(app)
+
+
+async def test_metrics_are_matched_by_meaning_and_runs_keep_their_signs(runs: list[Path], tmp_path: Path) -> None:
+    trl = write_rows(
+        tmp_path / "trl.jsonl",
+        ({"step": n, "reward": 0.1 * (n % 5), "entropy": 1.0, "grad_norm": 0.5, "loss": 0.0} for n in range(1, 60)),
+    )
+    app = app_over(*runs, trl)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.marked = [str(trl), str(runs[0])]
+        both = compared_runs(app.moment)
+        assert [one.sign for one in both] == ["1", "2"]
+        names = [name for name, _ in compared_metrics(both)]
+        assert {"reward_mean", "entropy", "grad_norm"} <= set(names)
+        await press(pilot, "o")
+        board = screen_of(app).board
+        assert not any(line.endswith("…") for line in page_text(app).splitlines() if "reward" in line)
+        assert board.size.width == SIZE[0]

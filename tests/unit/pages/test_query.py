@@ -1,0 +1,90 @@
+"""The words that narrow the list of runs down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rltop.pages.query import TEXTS, read_query
+
+
+class Run:
+    """A run that is asked, without a file."""
+
+    def __init__(self, told: Mapping[str, Sequence[str]], numbers: Mapping[str, float], words: str) -> None:
+        self._told, self._numbers, self.words = told, numbers, words
+
+    def texts(self, name: str) -> Sequence[str]:
+        return self._told.get(name, ())
+
+    def number(self, name: str) -> float | None:
+        return self._numbers.get(name)
+
+
+RUN = Run(
+    {"state": ["live"], "rule": ["O11", "P1"], "name": ["grpo_lr5"], "level": ["crit"]},
+    {"reward": 0.7, "actor/lr": 1e-6, "tok": 1200.0},
+    "grpo_lr5 /data/grpo_lr5/metrics.jsonl verl grpo live kl to reference",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("", True),
+        ("grpo", True),
+        ("grpo kl", True),
+        ("grpo ppo", False),
+        ("-ppo", True),
+        ("-grpo", False),
+        ("reward>0.5", True),
+        ("reward>=0.7 reward<=0.7 reward=0.7", True),
+        ("reward>70%", False),
+        ("reward<0.5", False),
+        ("reward!=0.5", True),
+        ("-reward>0.5", False),
+        ("tok>1k", True),
+        ("tok>1.3k", False),
+        ("actor/lr<1e-5", True),
+        ("nothing>0", False),
+        ("state:live", True),
+        ("state:liv", True),
+        ("state=liv", False),
+        ("state!=stalled", True),
+        ("rule:O11", True),
+        ("rule=o11", True),
+        ("rule=O1", False),
+        ("rule:E1", False),
+        ('"kl to" level:crit', True),
+        ("/data/grpo_lr5", True),
+    ],
+)
+def test_a_query_holds_or_does_not(text: str, holds: bool) -> None:
+    query = read_query(text)
+    assert not query.trouble
+    assert query.holds(RUN) is holds
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("reward>", "wants a value"), ("reward>high", "high is not a number"), ("state>live", "state:live")],
+)
+def test_what_is_not_understood_is_named_and_leaves_the_rest(text: str, names: str) -> None:
+    query = read_query(f"grpo {text}")
+    assert names in query.trouble
+    assert query.holds(RUN)
+
+
+@given(st.text())
+def test_whatever_is_typed_is_answered(text: str) -> None:
+    query = read_query(text)
+    assert query.holds(RUN) in (True, False)
+
+
+@given(st.sampled_from(sorted(TEXTS)), st.from_regex(r"[a-z0-9_]{1,12}", fullmatch=True))
+def test_a_text_and_its_opposite_never_both_hold(name: str, value: str) -> None:
+    query = read_query(f"{name}:{value}")
+    assert query.holds(RUN) is not read_query(f"-{name}:{value}").holds(RUN)
