@@ -44,14 +44,16 @@ if that is more). If it holds again, that is the same alert. Also: the rule call
 | before | the level of the metric before the onset (median and spread of up to {LEVEL_RECORDS} records, or the \
 rule's own baseline if that is farther off), frozen when the alert is raised. Restarts behind the onset keep it |
 | settled | the metric left that level, and stays at another: {SETTLED_AFTER} values since the onset, the newest \
-{FLAT_VALUES} flat. INFO; WARN while the reward or an evaluation is below its noise from before, or an absolute \
+{FLAT_VALUES} flat and without a trend; the level told is the median of what stays. INFO; WARN \
+while the reward or an evaluation is below its noise from before, or an absolute \
 limit is crossed. Ends when the metric comes back, at a new phase (F1), or when muted; leaving the settled level is \
 a new alert |
 | recovered | for rules that compare with the run's own past: back inside half of the way (the square root of the \
 ratio; for numbers with a sign the middle, or {SPREADS:.0f} spreads). At least {MIN_CLEAR_AFTER} good records in a \
 row (more for rules that wait longer); then shown for \
 {SHOWN_RECORDS} more records. The same rule is not raised again at the same level within \
-{COOLDOWN_RECORDS} records |
+{COOLDOWN_RECORDS} records, unless the value is beyond its threshold by the square of the first ratio, and twice \
+as far as ever |
 | the start | the median of records 4 to 33 of the segment (provisional from the tenth of them on); \
 a restart begins a new segment with a new start |
 | baseline | the median of the records before, unless the rule says otherwise |

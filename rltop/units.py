@@ -20,6 +20,9 @@ TIMES = "×"
 _MINUTE = 60.0
 _HOUR = 3600.0
 _DAY = 86400.0
+_IN_SECONDS = 10 * _MINUTE - 0.5
+_FEW = 10.0
+"""Durations that differ by less are compared more easily in one unit."""
 _LARGE = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 _UNIT_SUFFIX = {
     Unit.NONE: "",
@@ -125,7 +128,7 @@ def duration(seconds: float) -> str:
         text = f"{value:.2f} s"
     elif value < 99.95:
         text = f"{value:.1f} s"
-    elif value < 10 * _MINUTE - 0.5:
+    elif value < _IN_SECONDS:
         text = f"{value:.0f} s"
     else:
         text = _long_duration(value)
@@ -212,6 +215,20 @@ def measure(value: float, unit: Unit) -> str:
     """A value with its unit in one text: 1,820 tok · 0.7 % · 38.2 s."""
     text, suffix = quantity(value, unit)
     return f"{text} {suffix}" if suffix else text
+
+
+def measure_like(value: float, unit: Unit, like: float) -> str:
+    """A value with its unit; a duration in seconds where another one beside it is written in seconds.
+
+    Args:
+        value: what to write.
+        unit: of both.
+        like: the other one.
+    """
+    second = {Unit.SECONDS: 1.0, Unit.MILLISECONDS: 1000.0}.get(unit)
+    if second is None or not second <= like < _IN_SECONDS * second <= value < _FEW * like:
+        return measure(value, unit)
+    return f"{value / second:,.0f} s"
 
 
 def unit_suffix(unit: Unit) -> str:

@@ -7,14 +7,14 @@ record is the detector's business, where a metric is that has left its level is
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 
 from rltop.model import POISON_FAMILY, Event, EventState, Level, Verdict, VerdictState
-from rltop.rules.baseline import quoted
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, OK, QUIET, WARN, Finding, RuleSpec
-from rltop.rules.standing import NOWHERE, stand
+from rltop.rules.standing import NOWHERE, quoted, stand
 
 SHOWN_RECORDS = 20
 """For how many records a recovered verdict stays visible."""
@@ -24,8 +24,14 @@ EASED_AFTER = 10
 """Records without its condition after which a CRIT is a WARN, where twice its persistence is not more."""
 MOST_ALARMS = 3
 """Alarms of one rule in a run; what it raises after that is INFO: it flaps."""
+_CLEARLY = 2.0
+"""While a rule is silent after a recovery, a value so many times farther beyond its threshold than any before is told,
+if it is also beyond by the square of the ratio that raised the alert."""
 SETTLED_EVERY = 10
 """Records from one look at the level of a settled alert to the next."""
+_NOW = "now "
+_APART, _DENSE = 2, 0.8
+"""A finding so many good records before the others, of which nearly all are bad, is a lone outlier."""
 _LEVELS = (INFO, WARN, CRIT)
 _NEVER_HELD = frozenset({POISON_FAMILY, "collapse"})
 
@@ -71,8 +77,13 @@ class _Lasting:
         return any(self._bits)
 
     def began(self, level: Level) -> tuple[int, int]:
-        """(Record, step) of the oldest finding that counts for a level."""
-        oldest = self._bits[level - INFO].bit_length() - 1
+        """(Record, step) of the oldest finding that counts for a level; a lone outlier before the others does not."""
+        bits = self._bits[level - INFO]
+        oldest = bits.bit_length() - 1
+        rest = bits & ((1 << oldest) - 1)
+        length = rest.bit_length()
+        if oldest - length >= _APART and rest.bit_count() >= _DENSE * length:
+            oldest = length - 1
         return self._places[-1 - min(oldest, len(self._places) - 1)]
 
     def clear(self) -> None:
@@ -110,7 +121,7 @@ class AlertState:
     """
 
     __slots__ = (
-        "_better", "_cool", "_lasting", "_since_crit", "detector", "finding", "finding_record", "incident",
+        "_better", "_cool", "_lasting", "_loud", "_since_crit", "detector", "finding", "finding_record", "incident",
         "is_firing", "is_idle", "level", "recovered_record", "recovered_step", "since_record",
         "since_step", "spec", "standing", "worst",
     )  # fmt: skip
@@ -134,6 +145,7 @@ class AlertState:
         self.is_firing = False
         self.is_idle = True
         self._cool: dict[Level, int] = {}
+        self._loud = 0.0
         self.level = self.worst = OK
         self.incident = 0
         self.finding = QUIET
@@ -179,8 +191,9 @@ class AlertState:
         if finding.level == OK or (self.spec.is_fact and established == INFO):
             return None
         record = context.observation.record
-        while established > OK and self._cool.get(established, 0) > record:
-            established = Level(established - 1)
+        if not self._loud <= beyond(finding) < math.inf:
+            while established > OK and self._cool.get(established, 0) > record:
+                established = Level(established - 1)
         if established <= OK:
             return None
         self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
@@ -189,6 +202,7 @@ class AlertState:
         self.is_firing, self.is_idle = True, False
         self.standing = NOWHERE
         self.worst = OK
+        self._loud = beyond(finding) ** 2
         return self._raise(context, EventState.FIRING, finding, established)
 
     def _raise(self, context: RuleContext, state: EventState, finding: Finding, level: Level) -> Event:
@@ -197,8 +211,8 @@ class AlertState:
         self.level = self.worst = level
         self._note(context, finding)
         self._since_crit = 0
-        self.detector.is_firing = level >= WARN
-        if level >= WARN and not was_alarm:
+        self.detector.holds = level if level >= WARN else OK
+        if not was_alarm:
             self.incident = 0
             self.standing = stand(self.spec, self.detector, finding, context, self.since_record)
         return self._event(context, state, level, said(self, finding))
@@ -212,6 +226,7 @@ class AlertState:
             return self.recover(context)
         if finding.level >= min(self.level, WARN):
             self._better = 0
+            self._loud = max(self._loud, _CLEARLY * beyond(finding))
             if not standing.has_level:
                 # Otherwise the baseline of a later finding may have learned what it is compared with.
                 self._note(context, finding)
@@ -223,7 +238,7 @@ class AlertState:
         if established > self.level and self._cool.get(established, 0) <= context.observation.record:
             return self._worsen(context, finding, established)
         if self.level == CRIT and self._has_eased(finding):
-            self.level = WARN
+            self.level = self.detector.holds = WARN
             return self._event(context, EventState.EASED, WARN, sentence(self, context))
         if self._better >= self._lasting.clear_after(self.level):
             return self.recover(context) if standing.is_back else self._excuse(context, finding)
@@ -234,6 +249,7 @@ class AlertState:
     def _worsen(self, context: RuleContext, finding: Finding, established: Level) -> Event:
         if established <= self.worst:
             self.level = established
+            self.detector.holds = established if established >= WARN else OK
             self._since_crit = 0
             return self._event(context, EventState.RESUMED, established, said(self, finding))
         if self.level == INFO:
@@ -253,7 +269,7 @@ class AlertState:
 
     def _settle(self, context: RuleContext) -> Event:
         self.standing.settle(self.since_step)
-        self.detector.is_firing = False
+        self.detector.holds = OK
         self._better = 0
         self.level = self.standing.remaining(self.detector, context)
         return self._event(context, EventState.SETTLED, self.level, self.standing.settled_words)
@@ -268,6 +284,7 @@ class AlertState:
             return self._begin(context, finding, established)
         if (context.observation.record - self.since_record) % SETTLED_EVERY:
             return None
+        standing.follow()
         before, self.level = self.level, standing.remaining(self.detector, context)
         if self.level == before:
             return None
@@ -281,7 +298,8 @@ class AlertState:
             context: the record.
             how: what to add to the message.
         """
-        self.detector.is_firing = self.is_firing = False
+        self.detector.holds = OK
+        self.is_firing = False
         self.is_idle = False
         self.standing = NOWHERE
         self.recovered_step = context.observation.step
@@ -306,9 +324,9 @@ class AlertState:
             keeps_level: the level before its onset still means something.
         """
         assert self.spec.detector is not None
-        is_firing = self.detector.is_firing
+        holds = self.detector.holds
         self.detector = self.spec.detector(thresholds)
-        self.detector.is_firing = is_firing
+        self.detector.holds = holds
         if not keeps_level:
             self.standing = NOWHERE
         self._lasting.clear()
@@ -349,10 +367,23 @@ def _held(state: AlertState, context: RuleContext, established: Level) -> Level:
     return WARN if critical + context.raised.get((state.spec.id, WARN), 0) < MOST_ALARMS else INFO
 
 
+def beyond(finding: Finding) -> float:
+    """By what factor a finding is beyond its threshold, 1 or more; infinite where there is no such factor."""
+    value, line = finding.value, finding.threshold
+    if line is None or value * line <= 0.0:
+        return math.inf
+    return max(value / line, line / value)
+
+
 def said(state: AlertState, finding: Finding) -> str:
     """The rule's headline for a finding, without a baseline that is as bad as what it is compared with."""
-    shown = quoted(state.spec, finding)
-    return state.detector.headline(shown) + ("" if shown is finding else "; no healthy baseline")
+    shown = quoted(state.detector, finding, state.standing.usual)
+    text = state.detector.headline(shown)
+    if shown.baseline is None and finding.baseline is not None:
+        text += "; no healthy baseline"
+    if finding.threshold is not None and state.standing.side * (finding.value - finding.threshold) < 0.0:
+        text += "; not clearly back"
+    return text
 
 
 def sentence(state: AlertState, context: RuleContext) -> str:
@@ -367,7 +398,12 @@ def sentence(state: AlertState, context: RuleContext) -> str:
     text = said(state, state.finding)
     if state.recovered_step is not None or state.finding_record >= context.observation.record:
         return text
-    return text + state.standing.now_words(context.observation)
+    now = state.standing.now(context.observation)
+    if now is None:
+        return text
+    if _NOW in text:
+        return said(state, state.finding._replace(value=now))
+    return f"{text}; {_NOW}{state.standing.worded(now, state.finding.value)}"
 
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:
@@ -379,7 +415,7 @@ def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -
         key: the trainer's key of that metric, or "".
         context: the newest record.
     """
-    spec, finding = state.spec, quoted(state.spec, state.finding)
+    spec, finding = state.spec, quoted(state.detector, state.finding, state.standing.usual)
     stands = VerdictState.SETTLED if state.is_settled else VerdictState.FIRING
     return Verdict(
         rule=spec.id,

@@ -18,6 +18,8 @@ LEVEL_RECORDS = 50
 """Values behind a frozen level at most."""
 LEAST_VALUES = 5
 """With fewer values before the onset the level is the baseline of the rule."""
+_HEALTHY_VALUES = 10
+"""With fewer values before the onset there is no healthy baseline for an absolute line."""
 _NEAR = 0.5
 _DEPARTED = 2.0
 """Spreads from the level before that are no departure."""
@@ -100,19 +102,19 @@ def judged_in(spec: RuleSpec, detector: Detector, finding: Finding, recent: Sequ
 
 
 def freeze(
-    spec: RuleSpec, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
+    detector: Detector, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
 ) -> Before | None:
     """The level before an alert; None where the rule compares with an absolute line, or nothing is known before.
 
     Args:
-        spec: the rule.
+        detector: of the rule.
         judged: the number that the alert is about.
         finding: the one that the alert is based on.
         recent: the records so far.
         since: the record at which the alert began.
     """
     base = finding.baseline
-    if judged is None or base is None or is_absolute(spec, finding):
+    if judged is None or base is None or is_absolute(detector, finding):
         return None
     before, held = judged.split(recent, since)
     spread, level = 0.0, base
@@ -133,17 +135,30 @@ def freeze(
     return Before(level, spread, is_positive, tuple(held))
 
 
-def is_absolute(spec: RuleSpec, finding: Finding) -> bool:
+def is_absolute(detector: Detector, finding: Finding) -> bool:
     """Whether the line that was crossed is a number of the rule's own, whatever the run was like before."""
-    return finding.threshold is not None and finding.threshold in spec.thresholds.values()
+    return finding.threshold is not None and finding.threshold in detector.thresholds.values()
 
 
-def quoted(spec: RuleSpec, finding: Finding) -> Finding:
-    """The finding as it is worded: an absolute line that the baseline is above as well is quoted without it."""
+def healthy(
+    detector: Detector, judged: Judged | None, finding: Finding, recent: Sequence[Observation], since: int
+) -> float | None:
+    """The baseline that an alert may quote; None where the run was as bad before, or is too young to tell.
+
+    Args:
+        detector: of the rule.
+        judged: the number that the alert is about.
+        finding: the one that raises the alert.
+        recent: the records so far.
+        since: the record at which the alert began.
+    """
     base, line = finding.baseline, finding.threshold
-    if base is None or line is None or not (finding.value > line < base) or not is_absolute(spec, finding):
-        return finding
-    return finding._replace(baseline=None)
+    if base is None or line is None or not is_absolute(detector, finding):
+        return base
+    if judged is not None and len(judged.split(recent, since)[0]) < _HEALTHY_VALUES:
+        return None
+    is_ill = base <= line if finding.value < line else base >= line
+    return None if is_ill else base
 
 
 _GOALS = (("score_mean", "reward_mean"), ("val_score",))

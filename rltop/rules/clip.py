@@ -115,8 +115,9 @@ class TokenClip(_Clipped):
         return self._against_lines(value, usual, known, is_harmful)
 
     def _against_lines(self, value: float, usual: float, known: int, is_harmful: bool) -> Finding:
-        factor = RELEASE if self.is_firing else 1.0
         for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
+            factor = self.held_part(level)
+            factor = self.held_part(level)
             if value > self.thresholds[alone] * factor:
                 return Finding(level, value, usual, self.thresholds[alone])
             if is_harmful and value > self.thresholds[name] * factor:
@@ -124,7 +125,7 @@ class TokenClip(_Clipped):
         rise, warn = self.thresholds["rise"] * usual, self.thresholds["warn"]
         if known >= _MIN_SAMPLES and 0.0 < rise < value and value > self.thresholds["rise_floor"]:
             return Finding(WARN, value, usual, rise)
-        return Finding(INFO, value, usual, warn) if value > warn * factor else QUIET
+        return Finding(INFO, value, usual, warn) if value > warn * self.held_part(INFO) else QUIET
 
 
 class ActionClip(_Clipped):
@@ -140,14 +141,14 @@ class ActionClip(_Clipped):
         if value is None:
             return None
         is_harmful = self.consequences.observe(context)
-        factor = RELEASE if self.is_firing else 1.0
         for level, name, alone in ((CRIT, "crit", "alone_crit"), (WARN, "warn", "alone_warn")):
+            factor = self.held_part(level)
             if value > self.thresholds[alone] * factor:
                 return Finding(level, value, None, self.thresholds[alone])
             if is_harmful and value > self.thresholds[name] * factor:
                 return Finding(level, value, None, self.thresholds[name])
         warn = self.thresholds["warn"]
-        return Finding(INFO, value, None, warn) if value > warn * factor else QUIET
+        return Finding(INFO, value, None, warn) if value > warn * self.held_part(INFO) else QUIET
 
 
 class SequenceClip(_Clipped):

@@ -12,17 +12,20 @@ from collections import deque
 from rltop.model import Observation
 from rltop.rules.baseline import Before, Judged
 from rltop.rules.rule import Finding
+from rltop.stats.change import usual_of
 from rltop.stats.rolling import MAD_TO_SIGMA, mad_of, median_of
 
 SETTLED_AFTER = 30
 """Values from the onset on before a level can be called settled."""
 FLAT_VALUES = 20
 """So many of the newest must be flat."""
-_DRIFT = 0.2
+_DRIFT = 0.15
 """The halves of what is flat differ by less than this part of the way from the level before."""
 _GROWTH = math.log(1.25)
 """And of what is positive by less than a quarter, unless it is noisier: slow growth is not flat."""
 _WOBBLE = 0.5
+_CREEP = 0.05
+"""A trend clearer than the noise carries what is flat no farther than this part of the way."""
 SPREADS = 3.0
 """A number with a sign is back within so many spreads of the level before."""
 _FAR = math.log(16.0)
@@ -112,7 +115,10 @@ class Departure:
         wobble = MAD_TO_SIGMA * mad_of(held)
         if self.before.is_positive:
             most = min(most, max(_GROWTH, wobble))
-        return drift <= most and wobble <= _WOBBLE * way
+        if drift > most or wobble > _WOBBLE * way:
+            return False
+        usual = usual_of(held)
+        return usual is None or abs(usual.slope) * FLAT_VALUES <= _CREEP * way
 
     def leaves(self, level: float) -> bool:
         """Whether the newest value lies as far beyond a settled level as the alert's line lay from the one before."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from rltop.model import Evidence, Level, Unit
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding
 from rltop.units import measure
 
 
@@ -64,9 +64,8 @@ class Above(_AgainstLines):
         value = context.values.get(self.metric)
         if value is None:
             return None
-        factor = RELEASE if self.is_firing else 1.0
         for level, line in self.lines:
-            if value > line * factor:
+            if value > line * self.held_part(level):
                 return Finding(level, value, None, line)
         return QUIET
 
@@ -82,8 +81,7 @@ class Below(_AgainstLines):
         value = context.values.get(self.metric)
         if value is None:
             return None
-        factor = 1.0 / RELEASE if self.is_firing else 1.0
         for level, line in self.lines:
-            if value < line * factor:
+            if value < line / self.held_part(level):
                 return Finding(level, value, None, line)
         return QUIET

@@ -238,7 +238,7 @@ class AdvantageScale(Detector):
         if not self.is_centred:
             return None
         if self.off.push(is_off) and is_off:
-            return Finding(INFO, mean, 0.0, line, words=("mean",))
+            return Finding(INFO, mean, None, line, words=("mean",))
         return None
 
     def subject(self, finding: Finding) -> Subject | None:

@@ -167,10 +167,10 @@ class FirstUpdate(Detector):
             # Under a generic name the KL may be a sum, or of another policy.
             is_bad = abs(reference) > self.thresholds["warn"] and not context.traits.is_generic
             level = WARN if is_bad else INFO
-            return Finding(level, reference, 0.0, self.thresholds["reference"], words=("reference",))
+            return Finding(level, reference, None, self.thresholds["reference"], words=("reference",))
         step = context.values.get("kl_old")
         if step is not None and not context.traits.is_async and abs(step) > self.thresholds["step"]:
-            return Finding(INFO, step, 0.0, self.thresholds["step"], words=("sampler",))
+            return Finding(INFO, step, None, self.thresholds["step"], words=("sampler",))
         return QUIET if reference is not None or step is not None else None
 
     def subject(self, finding: Finding) -> Subject:

@@ -14,7 +14,7 @@ from rltop.rules.performance import Work, own_time
 from rltop.rules.rule import INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import NOfMCounter
 from rltop.stats.rolling import Frozen
-from rltop.units import duration, number, percent
+from rltop.units import duration, measure_like, number, percent
 
 _RARE = 0.05
 _RAISED = 1.35
@@ -75,10 +75,8 @@ class LongerForLonger(Detector):
         """Before and now, and how many more tokens there are."""
         base = finding.baseline or 0.0
         what = "completion length" if self.work.is_length else "tokens per step"
-        return (
-            f"step time {duration(base)} → {duration(finding.value)}: {what} {number(finding.extra[0])}×, "
-            "time per token unchanged"
-        )
+        now = measure_like(finding.value, Unit.SECONDS, base)
+        return f"step time {duration(base)} → {now}: {what} {number(finding.extra[0])}×, time per token unchanged"
 
 
 class SlowNowAndThen(Detector):

@@ -16,7 +16,7 @@ from rltop.model import Evidence, Observation, Unit
 from rltop.rules.context import RuleContext
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.rolling import Frozen, Window, median_of
-from rltop.units import duration, number
+from rltop.units import duration, measure_like, number
 
 _RECENT = 8
 _FITS = 1.02
@@ -268,13 +268,12 @@ class StepSlower(Detector):
     def headline(self, finding: Finding) -> str:
         """Before and now, and the stage that accounts for it."""
         base = finding.baseline or 0.0
+        now = measure_like(finding.value, Unit.SECONDS, base)
         if finding.words:
-            return f"step time {duration(base)} → {duration(finding.value)} since training began: the new baseline"
+            return f"step time {duration(base)} → {now} since training began: the new baseline"
         if finding.level is INFO:
-            return (
-                f"step time slightly up over many steps: now {duration(finding.value)}, {duration(base)} at run start"
-            )
-        text = f"step time {duration(base)} → {duration(finding.value)}"
+            return f"step time slightly up over many steps: now {now}, {duration(base)} at run start"
+        text = f"step time {duration(base)} → {now}"
         name, after, before = self._blame()
         if not name:
             return text

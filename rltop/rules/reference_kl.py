@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from rltop.model import Algorithm, Level, Traits, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import BlockTrend, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, median_of
 from rltop.units import number
@@ -76,10 +76,9 @@ class ReferenceKlSpike(Detector):
         return Finding(WARN, value, usual, line) if value > line else QUIET
 
     def _sequence_sum(self, value: float) -> Finding:
-        factor = RELEASE if self.is_firing else 1.0
-        if value > self.thresholds["sum_crit"] * factor:
+        if value > self.thresholds["sum_crit"] * self.held_part(CRIT):
             return Finding(CRIT, value, None, self.thresholds["sum_crit"])
-        if value > self.thresholds["sum_warn"] * factor:
+        if value > self.thresholds["sum_warn"] * self.held_part(WARN):
             return Finding(WARN, value, None, self.thresholds["sum_warn"])
         return QUIET
 

@@ -119,8 +119,8 @@ class Detector(ABC):
 
     Attributes:
         thresholds: by name.
-        is_firing: the rule fires at WARN or above now; a detector may then hold on
-            to a lower threshold (`RELEASE`), so that a value at the threshold does not flicker.
+        holds: the level at which the rule fires now, from WARN on, else OK; a detector may hold on to
+            a lower threshold of what it has said (`held_part`), so that a value at the threshold does not flicker.
         is_excused: what was found has turned out to be no fault (a new phase): an alert on it ends.
     """
 
@@ -128,7 +128,16 @@ class Detector(ABC):
 
     def __init__(self, thresholds: Mapping[str, float]) -> None:
         self.thresholds = thresholds
-        self.is_firing = False
+        self.holds = OK
+
+    @property
+    def is_firing(self) -> bool:
+        """The rule fires at WARN or above now."""
+        return self.holds >= WARN
+
+    def held_part(self, level: Level) -> float:
+        """The part of the threshold of a level that holds now: `RELEASE` of what fires, all of what is worse."""
+        return RELEASE if self.is_firing and level <= self.holds else 1.0
 
     @abstractmethod
     def detect(self, context: RuleContext) -> Finding | None:

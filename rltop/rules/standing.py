@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from rltop.catalog.metrics import CATALOG
 from rltop.model import Level, Observation, Settled, Unit
-from rltop.rules.baseline import NO_GOALS, Goals, Judged, freeze, goals_before, judged_in
+from rltop.rules.baseline import NO_GOALS, Goals, Judged, freeze, goals_before, healthy, is_absolute, judged_in
 from rltop.rules.context import RuleContext
 from rltop.rules.departure import Departure
 from rltop.rules.rule import INFO, WARN, Detector, Finding, RuleSpec
 from rltop.stats.persistence import NOfMCounter
-from rltop.units import measure
+from rltop.units import measure, measure_like
 
 
 class Standing:
@@ -21,10 +21,12 @@ class Standing:
 
     Attributes:
         judged: the number that the alert is about; None where it is none that is logged.
+        usual: the baseline that may be quoted beside an absolute line.
+        side: 1 where an absolute line was crossed upward, -1 downward, 0 where there is none.
         settled: the levels, while the alert is settled.
     """
 
-    __slots__ = ("_departure", "_goals", "_leaving", "judged", "settled")
+    __slots__ = ("_departure", "_goals", "_leaving", "_left", "judged", "settled", "side", "usual")
 
     def __init__(
         self,
@@ -32,6 +34,7 @@ class Standing:
         judged: Judged | None = None,
         departure: Departure | None = None,
         goals: Goals = NO_GOALS,
+        usual: float | None = None,
     ) -> None:
         """Begin at the record at which an alert is raised.
 
@@ -40,8 +43,12 @@ class Standing:
             judged: the number that the alert is about.
             departure: from the level before, where one is known.
             goals: the noise bands of reward and evaluation before.
+            usual: the baseline that may be quoted beside an absolute line.
         """
         self.judged = judged
+        self.usual = usual
+        self.side = 0
+        self._left = 0.0
         self.settled: Settled | None = None
         self._departure = departure
         self._goals = goals
@@ -79,7 +86,19 @@ class Standing:
         sign = departure.judged.sign
         unit = _unit(departure.judged)
         self.settled = Settled(sign * departure.level, sign * departure.before.value, since_step, unit)
+        self._left = departure.level
         self._leaving.clear()
+
+    def follow(self) -> None:
+        """Note the level at which a settled metric stays by now, where it is flat again elsewhere."""
+        departure, settled = self._departure, self.settled
+        if departure is None or settled is None or not departure.is_flat:
+            return
+        level, before = departure.level, departure.before.value
+        self.settled = settled._replace(value=departure.judged.sign * level)
+        # What creeps outward has still left the level at which it first settled.
+        if abs(level - before) < abs(self._left - before):
+            self._left = level
 
     def remaining(self, detector: Detector, context: RuleContext) -> Level:
         """What is left of a settled alert: an absolute line, or a reward or an evaluation below what it was."""
@@ -92,7 +111,7 @@ class Standing:
         departure, settled = self._departure, self.settled
         if departure is None or settled is None:
             return False
-        return self._leaving.push(departure.leaves(departure.judged.sign * settled.value))
+        return self._leaving.push(departure.leaves(self._left))
 
     @property
     def settled_words(self) -> str:
@@ -111,16 +130,24 @@ class Standing:
         metric = CATALOG.get(judged.metric)
         return judged.instance or (judged.metric if metric is None else metric.title)
 
-    def now_words(self, observation: Observation) -> str:
-        """The value in a record, as the end of a sentence; empty where it is not logged."""
-        judged = self.judged
-        value = None if judged is None else judged._replace(sign=1).read(observation)
-        return "" if judged is None or value is None else f"; now {measure(value, _unit(judged))}"
+    def now(self, observation: Observation) -> float | None:
+        """The value in a record; None where it is not logged."""
+        return None if self.judged is None else self.judged._replace(sign=1).read(observation)
+
+    def worded(self, value: float, told: float) -> str:
+        """A value of the metric with its unit.
+
+        Args:
+            value: what to word.
+            told: another one in the same sentence.
+        """
+        return measure_like(value, Unit.NONE if self.judged is None else _unit(self.judged), told)
 
     def clone(self) -> Standing:
         """An independent copy."""
         twin = Standing.__new__(Standing)
         twin.judged, twin.settled, twin._goals = self.judged, self.settled, self._goals
+        twin.usual, twin.side, twin._left = self.usual, self.side, self._left
         twin._leaving = self._leaving.clone()
         twin._departure = None if self._departure is None else self._departure.clone()
         return twin
@@ -142,11 +169,28 @@ def stand(spec: RuleSpec, detector: Detector, finding: Finding, context: RuleCon
     """
     recent = context.recent
     judged = judged_in(spec, detector, finding, recent)
-    before = freeze(spec, judged, finding, recent, since)
+    usual = healthy(detector, judged, finding, recent, since)
+    before = None if finding.level < WARN else freeze(detector, judged, finding, recent, since)
     leaving = NOfMCounter(*spec.n_of_m_for(WARN))
     if judged is None or before is None:
-        return Standing(leaving, judged)
-    return Standing(leaving, judged, Departure(judged, before, finding), goals_before(recent, since))
+        known = Standing(leaving, judged, usual=usual)
+        if finding.threshold is not None and is_absolute(detector, finding):
+            known.side = (finding.value > finding.threshold) - (finding.value < finding.threshold)
+        return known
+    return Standing(leaving, judged, Departure(judged, before, finding), goals_before(recent, since), usual)
+
+
+def quoted(detector: Detector, finding: Finding, usual: float | None) -> Finding:
+    """The finding as it is worded: beside an absolute line only the baseline from before the alert.
+
+    Args:
+        detector: of the rule.
+        finding: the newest of the alert.
+        usual: the baseline that may be quoted.
+    """
+    if finding.baseline is None or not is_absolute(detector, finding):
+        return finding
+    return finding._replace(baseline=usual)
 
 
 def _unit(judged: Judged) -> Unit:

@@ -71,11 +71,9 @@ class StepKl(Detector):
             warn = thresholds["signed_warn"]
         if context.traits.is_async:
             warn, crit = warn * thresholds["async_factor"], crit * thresholds["async_factor"]
-        if self.is_firing:
-            warn, crit = warn * RELEASE, crit * RELEASE
-        if value > crit:
+        if value > crit * self.held_part(CRIT):
             return Finding(CRIT, value, None, crit)
-        return Finding(WARN, value, None, warn) if value > warn else QUIET
+        return Finding(WARN, value, None, warn) if value > warn * self.held_part(WARN) else QUIET
 
     def headline(self, finding: Finding) -> str:
         """Step KL and threshold."""

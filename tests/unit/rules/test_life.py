@@ -192,3 +192,89 @@ def test_a_settled_alert_is_left_out_while_it_is_muted_and_no_longer() -> None:
     assert [one.rule for one in engine.muted_verdicts] == ["E1"]
     engine.mute("E1", False)
     assert the(engine, "E1") == before
+
+
+# -- what a sentence says ----------------------------------------------------------------------------------------------
+
+
+def test_an_alert_at_info_has_the_present_value_too() -> None:
+    cut = [0.02] * 12 + [0.45, 0.22, 0.41, 0.25, 0.44, 0.43] * 3 + [0.05] * 3
+    engine = play(len(cut), rules={"T1": {"rise": 1.0}}, truncated_frac=cut, **LEARNING)
+    verdict = the(engine, "T1")
+    assert verdict.level is Level.INFO
+    assert verdict.headline.endswith("; now 5.0 %"), verdict.headline
+
+
+def test_durations_of_one_sentence_are_in_one_unit() -> None:
+    seconds = lambda r: noisy(350.0, 0.02)(r) if r < 60 else 580.0 if r < 70 else 765.0  # noqa: E731
+    headline = the(play(75, time_step=seconds, **LEARNING), "P1").headline
+    assert "; now 765 s" in headline, headline
+    at_once = the(play(70, time_step=lambda r: noisy(350.0, 0.02)(r) if r < 60 else 765.0, **LEARNING), "P1").headline
+    assert "→ 765 s" in at_once, at_once
+
+
+@pytest.mark.parametrize("first_ill", [5, 60])
+def test_beside_an_absolute_line_stands_only_what_was_healthy_before(first_ill: int) -> None:
+    """The thresholds of a profile are absolute lines as well."""
+    rules = {"O6": {"alone_warn": 0.6, "alone_crit": 0.8}}
+    clipped = lambda r: noisy(0.05, 0.05)(r) if r < first_ill else noisy(0.7, 0.05)(r)  # noqa: E731
+    headline = the(play(first_ill + 45, rules=rules, clip_frac=clipped, **LEARNING), "O6").headline
+    if first_ill == 5:
+        assert "no healthy baseline" in headline, headline
+        assert "baseline " not in headline.replace("no healthy baseline", ""), headline
+    else:
+        assert "baseline 5.0 %" in headline or "baseline 4.9 %" in headline, headline
+
+
+def test_the_line_of_a_level_that_is_not_reached_is_not_lowered() -> None:
+    """31 % and then 36.6 % are above the line of WARN (30 %), and never above that of CRIT (40 %)."""
+    rules = {"O6": {"alone_warn": 0.3, "alone_crit": 0.4}}
+    engine = play(60, rules=rules, clip_frac=lambda r: 0.1 if r < 30 else 0.31 if r < 40 else 0.366, **LEARNING)
+    assert {one.level for one in alarms(engine, "O6")} == {Level.WARN}
+
+
+def test_a_value_that_holds_an_alert_from_below_its_line_is_said_so() -> None:
+    rules = {"O6": {"alone_warn": 0.3, "alone_crit": 0.9}}
+    engine = play(60, rules=rules, clip_frac=lambda r: 0.1 if r < 30 else 0.35 if r < 40 else 0.27, **LEARNING)
+    assert "27.0 %" in (headline := the(engine, "O6").headline), headline
+    assert "not clearly back" in headline, headline
+
+
+# -- settled -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_still_falls_has_not_settled_and_the_level_is_the_one_that_stays() -> None:
+    def surge(record: int) -> float:
+        level = 0.25 if record < 80 else 0.7 if record < 90 else 0.45 + 0.25 * 0.95 ** (record - 90)
+        return level * noisy(1.0, 0.04)(record)
+
+    engine = play(240, entropy=surge, reward_mean=noisy(0.5, 0.05, 7))
+    settled = [one.record for one in engine.events if (one.rule, one.state.value) == ("E4", "settled")]
+    assert settled
+    assert settled[0] > 115
+    levels = the(engine, "E4").settled
+    assert levels is not None
+    assert levels.value == pytest.approx(0.45, rel=0.04)
+
+
+# -- onsets and cooldown -----------------------------------------------------------------------------------------------
+
+
+def test_an_alert_does_not_begin_at_a_lone_outlier() -> None:
+    slow = {50: 1700.0}
+    engine = play(70, time_step=lambda r: slow.get(r, noisy(350.0, 0.03)(r) if r < 54 else 640.0), **LEARNING)
+    assert the(engine, "P1").since_record == 54
+
+
+@pytest.mark.parametrize(("again", "is_told"), [(0.03, False), (0.3, True)])
+def test_far_worse_soon_after_a_recovery_is_a_new_alarm(again: float, is_told: bool) -> None:
+    step_kl = lambda r: 0.024 if 40 <= r < 46 else again if 56 <= r < 62 else 0.004  # noqa: E731
+    raised = alarms(play(62, kl_old=step_kl, rules={"O9": {"crit": 9.0}}, **LEARNING), "O9")
+    assert [one.record for one in raised] == ([41, 57] if is_told else [41])
+
+
+def test_a_sentence_that_has_the_present_value_has_it_once() -> None:
+    seconds = lambda r: noisy(10.0, 0.01)(r) if r < 60 else 11.0 if r < 90 else 10.02  # noqa: E731
+    verdict = the(play(92, time_step=seconds, **LEARNING), "P1")
+    assert verdict.headline.count("now ") == 1, verdict.headline
+    assert "now 10.0 s" in verdict.headline
