@@ -63,7 +63,8 @@ record |
 | flapping | a rule that has raised {MOST_ALARMS} alarms in a run raises INFO from then on (of CRIT, {MOST_ALARMS} \
 are raised besides); NaN and collapse always count |
 | incident | alerts that begin within {TOGETHER_RECORDS} records of one another; the one that began first is named |
-| advice | what to do about a WARN or CRIT: stop, go back to the last known checkpoint before the onset, or watch |
+| advice | what to do about a WARN or CRIT: stop, go back to the last known checkpoint before the onset, or watch; \
+review it once the run is over |
 | measured | in how many labelled runs the rule was raised at WARN or above, runs to which it does not apply \
 included |
 

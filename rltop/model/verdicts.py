@@ -78,13 +78,14 @@ class Action(enum.StrEnum):
     STOP = "stop"
     GO_BACK = "go back"
     WATCH = "watch"
+    REVIEW = "review"
 
 
 class Advice(NamedTuple):
     """What to do about an alarm, and why.
 
     Attributes:
-        action: stop the run, go back to a checkpoint, or watch it.
+        action: stop the run, go back to a checkpoint, watch it, or review it once it is over.
         reason: why, as half a sentence.
         checkpoint: step of the last known checkpoint before the onset, or None.
     """

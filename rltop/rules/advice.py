@@ -1,6 +1,6 @@
-"""What to do about an alarm: stop, go back to a checkpoint, or watch, and why.
+"""What to do about an alarm: stop, go back to a checkpoint, watch, or review what is over, and why.
 
-Data by family of symptoms; a checkpoint comes from the run.
+Data by family of symptoms, and by rule where that differs; a checkpoint comes from the run.
 """
 
 from __future__ import annotations
@@ -82,6 +82,18 @@ _REASONS: Mapping[str, _Reasons] = MappingProxyType(
     }
 )
 _OTHER = _Reasons("no result of this run can be trusted until it is explained", "see what it should be", False)
+_NOT_MOVED = "nothing moved: check which parameters are trainable, and that groups have contrast"
+_NEVER_LEARNED = "nothing was learned: check the reward function, the chat template, and that groups have contrast"
+_BY_RULE: Mapping[str, _Reasons] = MappingProxyType(
+    {
+        "L3": _Reasons(_NOT_MOVED, _NOT_MOVED, False),
+        "R13": _Reasons(_NEVER_LEARNED, _NEVER_LEARNED, False),
+    }
+)
+"""Nothing has been harmed here, so that no checkpoint is better."""
+_CUT = "completions have been cut off from the first record on: raise the length limit, or check EOS and stop tokens"
+_FROM_START = _Reasons(_CUT, _CUT, False)
+_FIRST_RECORDS = 2
 _HARMLESS = frozenset({"performance", "straggler", "balance", "input"})
 
 
@@ -94,7 +106,7 @@ def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
     """
     if verdict.level < Level.WARN or not verdict.is_active:
         return verdict
-    reasons = _REASONS.get(verdict.family, _OTHER)
+    reasons = _reasons(verdict)
     if verdict.state is VerdictState.SETTLED:
         return verdict._replace(advice=Advice(Action.WATCH, "it no longer moves, but it has not come back"))
     if verdict.level < Level.CRIT or verdict.family in _HARMLESS:
@@ -102,3 +114,29 @@ def advise(verdict: Verdict, checkpoint: int | None = None) -> Verdict:
     if reasons.is_in_weights and checkpoint is not None:
         return verdict._replace(advice=Advice(Action.GO_BACK, reasons.crit, checkpoint))
     return verdict._replace(advice=Advice(Action.STOP, reasons.crit))
+
+
+def review(verdict: Verdict) -> Verdict:
+    """The verdict of a run that is over: there is nothing to stop or to watch any more.
+
+    Args:
+        verdict: with the advice that held while the run went on.
+    """
+    advice = verdict.advice
+    if advice is None or advice.action is Action.GO_BACK:
+        return verdict
+    reasons = _reasons(verdict)
+    reason = reasons.crit
+    if "stop" not in reasons.warn:
+        reason = reasons.warn
+    elif reasons.is_in_weights:
+        reason = "prefer a checkpoint from before the onset, if it is no worse in evaluation"
+    elif verdict.causes:
+        reason = f"before the next run look for this first: {verdict.causes[0]}"
+    return verdict._replace(advice=Advice(Action.REVIEW, reason))
+
+
+def _reasons(verdict: Verdict) -> _Reasons:
+    if verdict.family == "truncation" and verdict.since_record <= _FIRST_RECORDS:
+        return _FROM_START
+    return _BY_RULE.get(verdict.rule) or _REASONS.get(verdict.family, _OTHER)

@@ -403,7 +403,8 @@ def sentence(state: AlertState, context: RuleContext) -> str:
         return text
     if _NOW in text:
         return said(state, state.finding._replace(value=now))
-    return f"{text}; {_NOW}{state.standing.worded(now, state.finding.value)}"
+    worded = state.standing.worded(now, state.finding.value)
+    return text if f" {worded} " in f"{text} " else f"{text}; {_NOW}{worded}"
 
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:

@@ -13,10 +13,23 @@ from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
 
-from rltop.model import Unit
+from rltop.model import Level, Unit
 from rltop.rules import applicability
 from rltop.rules.context import RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.rules.rule import (
+    CRIT,
+    INFO,
+    OK,
+    QUIET,
+    RELEASE,
+    WARN,
+    Detector,
+    EvidenceNames,
+    Finding,
+    Group,
+    NOfM,
+    RuleSpec,
+)
 from rltop.stats.rolling import MAD_TO_SIGMA, Frozen, Window, mad_of, median_of
 from rltop.units import number, percent
 
@@ -26,6 +39,19 @@ _SPREAD_OVER = 51
 """The record and the fifty before it."""
 _METRICS = ("entropy", "entropy_seq", "action_entropy")
 """What a crash shows in: a ratio means the same per token, per completion and per action."""
+
+
+_NOTHING = 0.01
+"""Nats per token: of a hundred tokens one is still a choice."""
+_NEAR_TOP = 0.25
+"""Part of the range seen: the median of a noisy reward stays that far below its largest record."""
+
+
+def _spent(value: float, context: RuleContext) -> Level:
+    """WARN where next to no entropy is left and the reward is not at its top: no exploration is left to get there."""
+    reward = context.reward
+    is_at_top = reward.has_gained and reward.usual >= reward.top - _NEAR_TOP * (reward.top - reward.bottom)
+    return OK if value > _NOTHING or is_at_top or reward.is_high or reward.is_solved else WARN
 
 
 class EntropyCrash(Detector):
@@ -82,6 +108,10 @@ class EntropyCrash(Detector):
         falls = [old - new for old, new in zip(held, held[_LEVEL:], strict=False)]
         earlier = falls[:-_LEVEL]
         return bool(earlier) and falls[-1] < self.thresholds["pace"] * max(earlier)
+
+    def absolute_level(self, value: float, context: RuleContext) -> Level:
+        """Hardly any entropy is left."""
+        return _spent(value, context)
 
     def headline(self, finding: Finding) -> str:
         """Before and after."""
@@ -307,6 +337,10 @@ class SpentForNothing(Detector):
         # Without a reward the KL to the teacher is the measure; without that, nothing can be said.
         base = self.teacher.value
         return distance is None or base is None or distance < self.thresholds["closer"] * base
+
+    def absolute_level(self, value: float, context: RuleContext) -> Level:
+        """Hardly any entropy is left."""
+        return _spent(value, context)
 
     def headline(self, finding: Finding) -> str:
         """How much is lost."""

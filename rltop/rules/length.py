@@ -133,6 +133,7 @@ class NothingEnds(Detector):
         super().__init__(thresholds)
         self.has_ended = False
         self.never = 0
+        self.since: tuple[int, int] | None = None
 
     def detect(self, context: RuleContext) -> Finding | None:
         """EOS counts, or the mean length of finished completions: 0 means that none finished."""
@@ -141,14 +142,20 @@ class NothingEnds(Detector):
         if value is None:
             return None
         if value > 0.0:
-            self.has_ended = True
+            self.has_ended, self.since = True, None
             return QUIET
+        if self.since is None and (self.has_ended or self._should_end(context.values)):
+            self.since = (context.observation.record, context.observation.step)
         if self.has_ended:
             return Finding(WARN, 0.0)
         self.never += 1
         if self.never < self.thresholds["never"]:
             return QUIET
         return Finding(WARN if self._should_end(context.values) else INFO, 0.0, None, None, (float(self.never),))
+
+    def began(self) -> tuple[int, int] | None:
+        """The first record in a row on which something should have ended."""
+        return self.since
 
     def _should_end(self, values: Mapping[str, float]) -> bool:
         """What is truncated should have ended, and so should what has several lengths."""

@@ -86,7 +86,8 @@ class LearnedByHeart(Detector):
             self.losses.push(loss)
             if self.first_loss is None:
                 self.first_loss = loss
-        if value is None:
+        if value is None or values.get("grad_norm") == 0.0:
+            # Where nothing moves nothing is learned by heart.
             return None
         self.window.push(value)
         if self.window.count < _LEVEL:

@@ -164,8 +164,13 @@ class Detector(ABC):
         """
         return names.of(finding)
 
-    def absolute_level(self, value: float) -> Level:
-        """How bad a level is by itself, whatever it was before: what is left of an alert that has settled there."""
+    def absolute_level(self, value: float, context: RuleContext) -> Level:
+        """How bad a level is by itself, whatever it was before: what is left of an alert that has settled there.
+
+        Args:
+            value: the level.
+            context: the newest record.
+        """
         return OK
 
     def subject(self, finding: Finding) -> Subject | None:

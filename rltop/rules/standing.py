@@ -103,7 +103,7 @@ class Standing:
     def remaining(self, detector: Detector, context: RuleContext) -> Level:
         """What is left of a settled alert: an absolute line, or a reward or an evaluation below what it was."""
         departure = self._departure
-        found = INFO if departure is None else max(INFO, detector.absolute_level(departure.level))
+        found = INFO if departure is None else max(INFO, detector.absolute_level(departure.level, context))
         return max(found, WARN) if self._goals.is_missed(context.recent) else found
 
     def leaves(self) -> bool:

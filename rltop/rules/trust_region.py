@@ -23,6 +23,10 @@ _MEDIAN_OF = 5
 _LATELY = 8
 
 
+_OF_ACTIONS = frozenset({"action_entropy", "episode_len"})
+"""Logged by trainers of policies that take actions, not tokens."""
+
+
 class StepKl(Detector):
     """O9: how far one batch of updates moved the policy, in nats per token.
 
@@ -35,6 +39,7 @@ class StepKl(Detector):
         self.lately: deque[float] = deque(maxlen=_MEDIAN_OF)
         self.small = 0
         self.often = NOfMCounter(int(thresholds["often"]), _LATELY)
+        self.per = "token"
 
     def detect(self, context: RuleContext) -> Finding | None:
         """INFO until enough of the last eight records were too large."""
@@ -42,6 +47,8 @@ class StepKl(Detector):
         if finding is None:
             return None
         thresholds = self.thresholds
+        if not _OF_ACTIONS.isdisjoint(context.values) or context.algorithm is Algorithm.EMBODIED:
+            self.per = "action"
         is_often = self.often.push(finding.level >= WARN)
         is_far = finding.value > thresholds["far"] * (finding.threshold or math.inf)
         if finding is QUIET or ((is_often or is_far) and context.record > thresholds["wait"]):
@@ -77,7 +84,7 @@ class StepKl(Detector):
 
     def headline(self, finding: Finding) -> str:
         """Step KL and threshold."""
-        return f"step KL {number(finding.value)} nats/token (threshold {number(finding.threshold or 0)})"
+        return f"step KL {number(finding.value)} nats/{self.per} (threshold {number(finding.threshold or 0)})"
 
 
 class ImportanceRatio(Detector):

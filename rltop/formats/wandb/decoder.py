@@ -8,6 +8,7 @@ four times as fast.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -106,8 +107,12 @@ class ItemReader:
 
 SYSTEM = "system/"
 
-_HISTORY, _CONFIG, _STATS, _RUN, _EXIT = 2, 5, 7, 17, 18
+_HISTORY, _CONFIG, _STATS, _OUTPUT, _RUN, _EXIT = 2, 5, 7, 13, 17, 18
 _HISTORY_ITEM, _HISTORY_STEP, _STATS_ITEM = 1, 2, 3
+
+_OUTPUT_TEXT = 3
+_OUTPUTS_KEPT = 64
+"""Newest pieces of what the process wrote on its terminal: a failure stands at the end."""
 
 _OWN_STEP_KEYS = tuple(key for key in STEP_KEYS if key != "_step")
 _ROW_NUMBER = "_step"
@@ -145,6 +150,8 @@ class WandbDecoder:
         self.envelope: Envelope = ""
         self.run = RunInfo()
         self.exit_code: int | None = None
+        self._outputs: deque[bytes] = deque(maxlen=_OUTPUTS_KEPT)
+        self._last_error = ""
         self._framer = BlockLogFramer(self.counts, MAGIC)
         self._builder = RecordBuilder(self.counts)
         self._items = ItemReader()
@@ -173,8 +180,12 @@ class WandbDecoder:
 
     @property
     def failure(self) -> str:
-        """The exit code in words, if it was not 0."""
-        return f"the process ended with exit code {self.exit_code}" if self.exit_code else ""
+        """The last error that the process wrote, else the exit code in words, if it was not 0."""
+        if not self.exit_code:
+            return ""
+        if self._last_error:
+            return f"{self._last_error} (exit code {self.exit_code})"
+        return f"the process ended with exit code {self.exit_code}"
 
     @property
     def stopped(self) -> str:
@@ -234,6 +245,8 @@ class WandbDecoder:
         self._held.clear()
         self._samples.clear()
         self.run, self.exit_code = RunInfo(), None
+        self._outputs.clear()
+        self._last_error = ""
         self._step_key, self._last_step = "", None
         self._logged_at_zero.clear()
 
@@ -247,6 +260,8 @@ class WandbDecoder:
                 self._place_row(self._history(payload, a, b, FilePosition(self._generation, at)), records)
             elif number == _STATS:
                 self._sample(payload, a, b)
+            elif number == _OUTPUT:
+                self._outputs.append(payload[a:b])
             elif number == _RUN:
                 self.run = self.run.with_run(payload, a, b)
             elif number == _CONFIG:
@@ -254,6 +269,19 @@ class WandbDecoder:
             elif number == _EXIT:
                 code = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
                 self.exit_code = signed(code)
+                self._last_error = self._read_error() if self.exit_code else ""
+
+    def _read_error(self) -> str:
+        """The newest line of the process's output that tells of a failure; empty where none does."""
+        from rltop.formats.console.lines import read_error  # noqa: PLC0415 - only for a run that failed
+
+        pieces = []
+        for payload in self._outputs:
+            pieces += [payload[a:b] for number, wire, a, b in fields(payload, 0, len(payload))
+                       if number == _OUTPUT_TEXT and wire == SPAN]  # fmt: skip
+        self._outputs.clear()
+        lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
+        return next((found[0] for line in reversed(lines) if (found := read_error(line))), "")
 
     def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> _Row:
         cells: Row = {}

@@ -142,6 +142,21 @@ def test_the_exit_record_is_the_end(code):
 
 
 @pytest.mark.parametrize(
+    ("written", "failure"),
+    [
+        (["Traceback (most recent call last):\n", "ValueError: no rows", "\n"], "ValueError: no rows (exit code 1)"),
+        (["step 1\n"], "the process ended with exit code 1"),
+    ],
+)
+def test_what_a_process_died_of_is_the_last_error_that_it_wrote(written, failure):
+    outputs = [span(13, integer(1, 0) + span(3, text.encode())) for text in written]
+    _, decoder = decode(block_log(history({"_step": 1, "a": 1}), *outputs, exit_record(1)))
+    assert decoder.failure == failure
+    _, ended_well = decode(block_log(history({"_step": 1, "a": 1}), *outputs, exit_record(0)))
+    assert ended_well.failure == ""
+
+
+@pytest.mark.parametrize(
     "config",
     [
         {"max_steps": 300, "num_generations": 8},

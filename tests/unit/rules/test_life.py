@@ -8,6 +8,7 @@ import pytest
 from observations import alarms, identity, noisy, observation, play, series, step_up
 
 from rltop.model import Action, Algorithm, Level, Verdict, VerdictState
+from rltop.rules.advice import review
 from rltop.rules.engine import Engine
 from rltop.rules.options import EngineOptions
 
@@ -278,3 +279,70 @@ def test_a_sentence_that_has_the_present_value_has_it_once() -> None:
     verdict = the(play(92, time_step=seconds, **LEARNING), "P1")
     assert verdict.headline.count("now ") == 1, verdict.headline
     assert "now 10.0 s" in verdict.headline
+
+
+@pytest.mark.parametrize(("reward", "level"), [(0.2, Level.WARN), (0.8, Level.INFO)])
+def test_entropy_that_settles_at_nothing_is_harmless_only_with_the_reward_at_its_top(
+    reward: float, level: Level
+) -> None:
+    rewards = lambda r: noisy(0.2 + (reward - 0.2) * min(1.0, r / 70), 0.05, 7)(r)  # noqa: E731
+    verdict = the(play(160, entropy=step_up(0.253, 0.001, 81), reward_mean=rewards), "E1")
+    assert (verdict.state, verdict.level) == (VerdictState.SETTLED, level)
+
+
+# -- what to do --------------------------------------------------------------------------------------------------------
+
+
+def advice_of(engine: Engine, rule: str) -> str:
+    advice = the(engine, rule).advice
+    assert advice is not None
+    return advice.text
+
+
+def test_where_nothing_moved_no_checkpoint_is_better() -> None:
+    metrics = {"loss": 0.6, "time_step": 30.0, "time_save": lambda r: 5.0 if r == 2 else 0.0}
+    text = advice_of(play(30, Algorithm.SFT, grad_norm=lambda r: 0.5 if r < 8 else 0.0, **metrics), "L3")
+    assert text.startswith("stop: nothing moved"), text
+    assert "trainable" in text
+
+
+def test_what_was_cut_off_from_the_first_record_needs_a_limit_and_no_checkpoint() -> None:
+    cut = {"truncated_frac": 1.0, "terminated_len_mean": 0.0, "response_len_mean": 384.0, "reward_mean": noisy(0.5)}
+    engine = play(40, **cut)
+    for rule in ("T1", "T9"):
+        assert "raise the length limit" in advice_of(engine, rule)
+        assert the(engine, rule).since_record == 1
+
+
+def test_nothing_ends_since_something_should_have_ended() -> None:
+    cut = {"truncated_frac": lambda r: 0.0 if r < 12 else 1.0, "terminated_len_mean": 0.0, "response_len_mean": 384.0}
+    assert the(play(40, **cut, **LEARNING), "T9").since_record == 12
+
+
+def test_what_is_over_is_reviewed_and_not_stopped() -> None:
+    engine = play(90, entropy=step_up(0.25, 0.02, 81), truncated_frac=step_up(0.02, 0.95, 84), **LEARNING)
+    for one in engine.verdicts:
+        if one.advice is not None:
+            after = review(one).advice
+            assert after is not None
+            assert after.action is Action.REVIEW
+            assert "stop" not in after.text.split(":")[0]
+
+
+# -- one fault, one alert ----------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_learned_by_heart_where_nothing_moves() -> None:
+    def rules(gradient: float) -> set[str]:
+        metrics = {"loss": 0.6, "dpo_accuracy": 1.0, "dpo_margin": noisy(0.2), "grad_norm": gradient}
+        return {one.rule for one in play(60, Algorithm.DPO, **metrics).verdicts}
+
+    assert "D2" in rules(0.5)
+    assert "D2" not in rules(0.0)
+    assert "L3" in rules(0.0)
+
+
+@pytest.mark.parametrize(("also", "unit"), [({"episode_len": 20.0}, "nats/action"), ({}, "nats/token")])
+def test_step_kl_of_a_policy_that_acts_is_per_action(also: dict[str, float], unit: str) -> None:
+    engine = play(60, kl_old=step_up(0.004, 0.3, 40), **also, **LEARNING)
+    assert unit in the(engine, "O9").headline
