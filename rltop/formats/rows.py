@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import struct
 from array import array
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from math import isnan
@@ -241,6 +242,7 @@ _SCHEMAS_KEPT = 1024
 _RUN_KEYS = ("run_id", "run_name", "run", "trial_id", "experiment_id")
 """Texts that name the run that a row is of."""
 _WRITERS_KEPT = 64
+_NAME_CHARS = 40
 
 
 class SchemaCache:
@@ -290,6 +292,7 @@ class RecordBuilder:
         self._step_rows = self._rows_at_zero = 0
         self._writer = ""
         self._writers: set[str] = set()
+        self._newest: deque[tuple[int, Row]] = deque(maxlen=2)
         self.schemas = SchemaCache()
 
     def _note_writer(self, row: Row) -> None:
@@ -302,6 +305,22 @@ class RecordBuilder:
         elif len(self._writers) < _WRITERS_KEPT:
             self._writers.add(writer)
         self._writer = writer
+
+    def _other_run(self, step: int, row: Row) -> str:
+        """The text by which a row that goes back to an earlier step names another run; empty where none does.
+
+        It had been the same on the two rows before: `algo GRPO` after `algo PPO`.
+        """
+        newest, found = self._newest, ""
+        if len(newest) == 2 and step < newest[-1][0]:
+            older, old = newest[0][1], newest[1][1]
+            for key, value in row.items():
+                text = old.get(key)
+                if isinstance(value, str) and isinstance(text, str) and value != text == older.get(key):
+                    found = f"{clipped_key(key)} {value[:_NAME_CHARS]}"
+                    break
+        newest.append((step, row))
+        return found
 
     def begin_anew(self) -> None:
         """Another writer follows: its steps may stand under another key."""
@@ -383,15 +402,17 @@ class RecordBuilder:
         """
         keys = list(row)
         marks: tuple[CellMark, ...] = ()
+        other_run = ""
         try:
             values, is_finite = _packed(row.values(), len(keys))
         except (TypeError, OverflowError, struct.error):
             is_finite = False
         if not is_finite:
             self._note_writer(row)
+            other_run = self._other_run(step, row)
             keys, values, marks = _read_cells(row, self._counts)
         self._counts.rows += 1
-        return Record(step, time_s, self.schemas.of(keys), values, marks, position, total)
+        return Record(step, time_s, self.schemas.of(keys), values, marks, position, total, other_run)
 
     def of_numbers(
         self, step: int, time_s: float | None, schema: Schema, numbers: Sequence[float], position: FilePosition

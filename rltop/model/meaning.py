@@ -146,6 +146,7 @@ class Observation(NamedTuple):
         is_late: the row belongs to an earlier step (an evaluation that took its time).
         ranks: rank → stage → seconds, where each rank says what it did.
         loss_like: key → value, for losses, gradients and KLs that no metric of the catalogue stands for.
+        other_run: what names the run of this segment, where a column says that it is another one than before.
     """
 
     record: int
@@ -159,6 +160,7 @@ class Observation(NamedTuple):
     is_late: bool = False
     ranks: Mapping[str, Mapping[str, float]] = MappingProxyType({})
     loss_like: Mapping[str, float] = MappingProxyType({})
+    other_run: str = ""
 
 
 class SpanKind(enum.StrEnum):

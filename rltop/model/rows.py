@@ -110,6 +110,7 @@ class Record(NamedTuple):
         marks: cells that held NaN, ±Inf or null.
         position: where the row stood.
         total_steps: how many steps the run wants to make, where the row says so.
+        other_run: key and text by which a row that goes back names another run than those before; else empty.
     """
 
     step: int
@@ -119,6 +120,7 @@ class Record(NamedTuple):
     marks: tuple[CellMark, ...]
     position: FilePosition
     total_steps: int | None = None
+    other_run: str = ""
 
 
 RECENT_LINES = 100

@@ -272,7 +272,7 @@ class Engine:
             if state.is_firing and state.standing.has_level and observation.step > state.since_step
         }
         happened += [
-            state.recover(ended, "; left behind by a restart")
+            state.recover(ended, "; another run begins" if observation.other_run else "; left behind by a restart")
             for state in self._states
             if state.is_firing and state.spec.id not in kept
         ]
@@ -406,4 +406,6 @@ def _restart_message(context: RuleContext, observation: Observation) -> str:
     if context.record == 0:
         return f"restarted at step {observation.step:,}"
     last = context.observation.step
+    if observation.other_run:
+        return f"another run begins at step {observation.step:,}: {observation.other_run} (was at {last:,})"
     return f"restarted at step {observation.step:,} (was at {last:,}); baselines reset"

@@ -193,6 +193,7 @@ class Observer:
             _Asked(self._stages, cells) if only is None else {},
             only is not None,
             loss_like=_Asked(self._loss_like, cells) if only is None else {},
+            other_run=self._stream.other_runs.get(row.segment, ""),
         )
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:

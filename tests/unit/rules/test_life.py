@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from observations import alarms, identity, noisy, observation, play, series, step_up
+from observations import alarms, identity, judged, noisy, observation, play, series, step_up
 
 from rltop.model import Action, Algorithm, Level, Verdict, VerdictState
 from rltop.rules.advice import review
@@ -346,3 +346,13 @@ def test_nothing_is_learned_by_heart_where_nothing_moves() -> None:
 def test_step_kl_of_a_policy_that_acts_is_per_action(also: dict[str, float], unit: str) -> None:
     engine = play(60, kl_old=step_up(0.004, 0.3, 40), **also, **LEARNING)
     assert unit in the(engine, "O9").headline
+
+
+def test_a_column_that_names_another_run_is_no_restart() -> None:
+    reward = noisy(0.5)
+    rows = [{"algo": name, "step": step, "reward_mean": reward(step)} for name in ("PPO", "GRPO") for step in range(30)]
+    rows = [{**row, "reward_mean": row["reward_mean"] + i / 1e3} for i, row in enumerate(rows)]
+    said_of = [one.message for one in judged(rows) if one.rule == "L6"]
+    assert said_of == ["another run begins at step 0: algo GRPO (was at 29)"]
+    changing = [{"note": f"row {step}", "step": step % 30, "reward_mean": reward(step)} for step in range(60)]
+    assert ["restarted" in one.message for one in judged(changing) if one.rule == "L6"] == [True]
