@@ -404,7 +404,11 @@ def sentence(state: AlertState, context: RuleContext) -> str:
     if _NOW in text:
         return said(state, state.finding._replace(value=now))
     worded = state.standing.worded(now, state.finding.value)
-    return text if f" {worded} " in f"{text} " else f"{text}; {_NOW}{worded}"
+    if f" {worded} " in f"{text} ":
+        return text
+    # Where the sentence has several metrics, the one that is meant is named.
+    name = f"{state.standing.name} " if state.finding.extra or state.finding.words else ""
+    return f"{text}; {name}{_NOW}{worded}"
 
 
 def verdict_of(state: AlertState, metric: str, key: str, context: RuleContext) -> Verdict:

@@ -517,6 +517,7 @@ RULES = (
         family="reward",
         group=Group.LEARNING,
         metrics=("score_mean", "reward_mean"),
+        measures="how long the reward has stayed at its lowest value",
         detector=StuckAtFloor,
         condition="The reward at one and the same lowest value for `records` records in a row and on `share` of all, "
         "while entropy and lengths (at least one of them logged) are within `flat`× of run start: WARN. Or a lowest "

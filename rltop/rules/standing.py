@@ -120,10 +120,11 @@ class Standing:
         if settled is None:
             return ""
         now, before = measure(settled.value, settled.unit), measure(settled.before, settled.unit)
-        return f"{self._name} settled at {now}, was {before}, since {settled.since_step:,}"
+        return f"{self.name} settled at {now}, was {before}, since {settled.since_step:,}"
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """What the number is called; empty where it is none that is logged."""
         judged = self.judged
         if judged is None:
             return ""

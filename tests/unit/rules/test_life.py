@@ -356,3 +356,11 @@ def test_a_column_that_names_another_run_is_no_restart() -> None:
     assert said_of == ["another run begins at step 0: algo GRPO (was at 29)"]
     changing = [{"note": f"row {step}", "step": step % 30, "reward_mean": reward(step)} for step in range(60)]
     assert ["restarted" in one.message for one in judged(changing) if one.rule == "L6"] == [True]
+
+
+def test_the_lowest_reward_is_no_level_to_come_back_to() -> None:
+    rewards = lambda r: noisy(-0.55, 0.01)(r) if r >= 110 else -0.7 if r % 5 == 0 else noisy(-0.66, 0.01)(r)  # noqa: E731
+    engine = play(150, reward_mean=rewards, entropy=noisy(0.5, 0.01), response_len_mean=noisy(200.0, 0.01))
+    states = [state for _, state, _ in said(engine, "R21")]
+    assert states
+    assert "settled" not in states
