@@ -51,7 +51,7 @@ def _spent(value: float, context: RuleContext) -> Level:
     """WARN where next to no entropy is left and the reward is not at its top: no exploration is left to get there."""
     reward = context.reward
     is_at_top = reward.has_gained and reward.usual >= reward.top - _NEAR_TOP * (reward.top - reward.bottom)
-    return OK if value > _NOTHING or is_at_top or reward.is_high or reward.is_solved else WARN
+    return OK if not 0.0 <= value <= _NOTHING or is_at_top or reward.is_high or reward.is_solved else WARN
 
 
 class EntropyCrash(Detector):
