@@ -127,7 +127,7 @@ def review(verdict: Verdict) -> Verdict:
         return verdict
     reasons = _reasons(verdict)
     reason = reasons.crit
-    if "stop" not in reasons.warn:
+    if "stop if" not in reasons.warn:
         reason = reasons.warn
     elif reasons.is_in_weights:
         reason = "prefer a checkpoint from before the onset, if it is no worse in evaluation"

@@ -149,10 +149,8 @@ class AlertState:
         self.level = self.worst = OK
         self.incident = 0
         self.finding = QUIET
-        self.finding_record = 0
-        self.since_step = self.since_record = 0
+        self.since_step = self.since_record = self.finding_record = self.recovered_record = 0
         self.recovered_step: int | None = None
-        self.recovered_record = 0
         self.standing = NOWHERE
 
     def observe(self, context: RuleContext) -> Event | None:
@@ -197,11 +195,9 @@ class AlertState:
         if established <= OK:
             return None
         self.since_record, self.since_step = self.detector.began() or self._lasting.began(established)
-        self.recovered_step = None
-        self._better = 0
+        self.recovered_step, self._better = None, 0
         self.is_firing, self.is_idle = True, False
-        self.standing = NOWHERE
-        self.worst = OK
+        self.standing, self.worst = NOWHERE, OK
         self._loud = beyond(finding) ** 2
         return self._raise(context, EventState.FIRING, finding, established)
 
@@ -299,8 +295,7 @@ class AlertState:
             how: what to add to the message.
         """
         self.detector.holds = OK
-        self.is_firing = False
-        self.is_idle = False
+        self.is_firing = self.is_idle = False
         self.standing = NOWHERE
         self.recovered_step = context.observation.step
         self.recovered_record = context.observation.record

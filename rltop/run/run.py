@@ -251,20 +251,12 @@ class Run:
         """What fires now and what has just recovered in any stream, worst first, silence included."""
         own = self.main.rules.standing(self.main.version, is_loading=self.loading is not None)
         if self._is_single:
-            return self._advised(own)
+            return _advised(own, self.state)
         found = list(own)
         found += [one for watch in self._watches for one in watch.verdicts if one.rule not in self.muted]
         for each in self._judged:
             found += of_stream(each.verdicts, each.role)
-        return self._advised(sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record)))
-
-    def _advised(self, found: Sequence[Verdict]) -> Sequence[Verdict]:
-        """The verdicts with advice that fits a run that may be over."""
-        if not any(one.advice for one in found) or self.state not in _OVER:
-            return found
-        from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert
-
-        return [review(one) for one in found]
+        return _advised(sorted(found, key=lambda v: (*v.urgency, v.stream, v.since_record)), self.state)
 
     def verdicts_at(self, step: int | None) -> tuple[Verdict, ...]:
         """The verdicts that stood at a step, worst first, those of other streams as of the same time; None: of now."""
@@ -274,7 +266,7 @@ class Run:
         for each in self._judged:
             there = each.verdicts_at(step_at_same_time(self.stream, step, each.stream))
             found += of_stream(there, each.role)
-        return tuple(self._advised(worst_first(found)))
+        return tuple(_advised(worst_first(found), self.state))
 
     def muted_at(self, step: int | None) -> tuple[Verdict, ...]:
         """What `verdicts_at` leaves out because its rule is muted, but for the ranks and silence."""
@@ -303,6 +295,15 @@ class Run:
         """
         for each in (self.main, *self._judged):
             each.rules.mute(rule, is_muted)
+
+
+def _advised(found: Sequence[Verdict], state: RunState) -> Sequence[Verdict]:
+    """The verdicts with advice that fits a run that may be over."""
+    if state not in _OVER or not any(one.advice for one in found):
+        return found
+    from rltop.rules.advice import review  # noqa: PLC0415 - only for runs that end with an alert
+
+    return [review(one) for one in found]
 
 
 def _merge(logs: Sequence[_Log]) -> list[Event]:

@@ -62,7 +62,7 @@ class Stream(StreamQueries):
 
     Attributes:
         overwritten_rows: training rows that gave other values to most keys of a step than a row before them.
-        other_runs: number of a segment → what names its run, where a column of the rows says that it is another one.
+        other_runs: number of a segment → `Record.other_run` of its first row.
     """
 
     def __init__(self, name: str = "", options: StoreOptions | None = None) -> None:
@@ -70,8 +70,7 @@ class Stream(StreamQueries):
         self.options = options or StoreOptions()
         self.segments: list[Segment] = []
         self.other_runs: dict[int, str] = {}
-        self.version = 0
-        self.rows = 0
+        self.version = self.rows = 0
         self.last_time_s: float | None = None
         self.total_steps: int | None = None
         self.overwritten_rows = 0
@@ -164,8 +163,7 @@ class Stream(StreamQueries):
     def _restart(self, record: Record, layout: Layout) -> None:
         self._close()
         self._start_segment()
-        if record.other_run:
-            self.other_runs[self.segments[-1].number] = record.other_run
+        self.other_runs[self.segments[-1].number] = record.other_run
         self._add_row(record, layout)
 
     def _add_row(self, record: Record, layout: Layout) -> None:

@@ -269,19 +269,7 @@ class WandbDecoder:
             elif number == _EXIT:
                 code = next((c for inner, kind, c, _ in fields(payload, a, b) if inner == 1 and kind == VARINT), 0)
                 self.exit_code = signed(code)
-                self._last_error = self._read_error() if self.exit_code else ""
-
-    def _read_error(self) -> str:
-        """The newest line of the process's output that tells of a failure; empty where none does."""
-        from rltop.formats.console.lines import read_error  # noqa: PLC0415 - only for a run that failed
-
-        pieces = []
-        for payload in self._outputs:
-            pieces += [payload[a:b] for number, wire, a, b in fields(payload, 0, len(payload))
-                       if number == _OUTPUT_TEXT and wire == SPAN]  # fmt: skip
-        self._outputs.clear()
-        lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
-        return next((found[0] for line in reversed(lines) if (found := read_error(line))), "")
+                self._last_error = _error_in(self._outputs) if self.exit_code else ""
 
     def _history(self, payload: bytes, start: int, stop: int, position: FilePosition) -> _Row:
         cells: Row = {}
@@ -411,3 +399,15 @@ def _least(number: int | None, first: int | None) -> int | None:
     if number is None or first is None:
         return first if number is None else number
     return min(number, first)
+
+
+def _error_in(outputs: Iterable[bytes]) -> str:
+    """The newest line of a process's output that tells of a failure; empty where none does."""
+    from rltop.formats.console.lines import read_error  # noqa: PLC0415 - only for a run that failed
+
+    pieces = []
+    for payload in outputs:
+        inner = fields(payload, 0, len(payload))
+        pieces += [payload[a:b] for number, wire, a, b in inner if number == _OUTPUT_TEXT and wire == SPAN]
+    lines = b"".join(pieces).decode("utf-8", "replace").splitlines()
+    return next((found[0] for line in reversed(lines) if (found := read_error(line))), "")

@@ -311,6 +311,9 @@ def test_what_was_cut_off_from_the_first_record_needs_a_limit_and_no_checkpoint(
     engine = play(40, **cut)
     for rule in ("T1", "T9"):
         assert "raise the length limit" in advice_of(engine, rule)
+        after = review(the(engine, rule)).advice
+        assert after is not None
+        assert after.text.startswith("review: completions have been cut off")
         assert the(engine, rule).since_record == 1
 
 
