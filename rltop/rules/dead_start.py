@@ -1,17 +1,18 @@
-"""Dead from the first record: a run that has never had anything to learn from.
+"""Dead from the first record: a run that has never had anything to learn from, or hardly ever.
 
 Rules with a baseline need a healthy one; this is what a run looks like that never had it.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Mapping
 
 from rltop.model import Evidence, Unit
 from rltop.rules import applicability
 from rltop.rules.context import FLAT_REWARD_STD, RuleContext
-from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, RuleSpec
-from rltop.units import number
+from rltop.rules.rule import CRIT, INFO, QUIET, RELEASE, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
+from rltop.units import number, percent
 
 _ACTOR = ("grad_norm", "policy_loss", "loss", "clip_frac", "entropy")
 _NO_CONTRAST = 0.99
@@ -105,6 +106,56 @@ class NoLearningSignal(Detector):
         return (*names.of(finding), Evidence("records", finding.extra[0], Unit.COUNT))
 
 
+class MostlyOneReward(Detector):
+    """R22: batch after batch all completions earn one and the same reward, with few batches in between that differ.
+
+    R11 and R2 look for such records in a row, and a lone batch that differs ends the row. By chance a batch without
+    spread is at the floor or the top of the task, so that there more of them are needed, or none counts.
+    """
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.flat: deque[float | None] = deque(maxlen=int(thresholds["records"]))
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """How many of the newest records have no spread and the most frequent reward."""
+        reward, values = context.reward, context.values
+        if reward.value is None or (is_flat := self._is_flat(values, reward.zero_share)) is None:
+            return None
+        self.flat.append(round(reward.value, 9) if is_flat else None)
+        if len(self.flat) < self.thresholds["least"] or reward.is_constant or "kl_teacher" in values:
+            return QUIET
+        counts = Counter(one for one in self.flat if one is not None)
+        if not counts or context.lr == 0.0:
+            return QUIET
+        level, count = counts.most_common(1)[0]
+        share = count / len(self.flat)
+        is_floor = level <= reward.bottom
+        line = self.thresholds["floor" if is_floor else "warn"]
+        if share < line * (RELEASE if self.is_firing else 1.0) or level >= reward.top:
+            return QUIET
+        if reward.is_high or reward.is_solved or (is_floor and reward.has_few_groups):
+            return QUIET
+        return Finding(WARN, share, None, line, (level,))
+
+    def _is_flat(self, values: Mapping[str, float], zero_share: float | None) -> bool | None:
+        """No spread; where none is logged, a policy-gradient loss of exactly 0; None where nothing tells."""
+        if "reward_std" in values:
+            return values["reward_std"] < FLAT_REWARD_STD
+        if "reward_max" in values and "reward_min" in values:
+            return values["reward_max"] - values["reward_min"] < FLAT_REWARD_STD
+        if zero_share is not None:
+            return zero_share >= _NO_CONTRAST
+        return values["loss"] == 0.0 and values.get("grad_norm", 0.0) == 0.0 if "loss" in values else None
+
+    def headline(self, finding: Finding) -> str:
+        """Share and reward."""
+        return (
+            f"{percent(finding.value)} of the newest {len(self.flat)} batches score {number(finding.extra[0])} "
+            "throughout: nothing to learn from them"
+        )
+
+
 RULES = (
     RuleSpec(
         id="R13",
@@ -141,5 +192,33 @@ RULES = (
         ),
         next=("zero_std_frac", "truncated_frac", "reward_component", "response_len_mean", "grad_norm", "lr"),
         sources="judgement: 20 batches without one success are a success rate that no group of usual size learns from.",
+    ),
+    RuleSpec(
+        id="R22",
+        title="mostly one reward",
+        family="reward",
+        group=Group.LEARNING,
+        metrics=("reward_std", "reward_max", "score_mean", "reward_mean"),
+        measures="share of batches with one and the same reward",
+        detector=MostlyOneReward,
+        condition="Of the newest `records` (at least `least`) `warn` have no spread of rewards and exactly the same "
+        "reward, 5 records in a row: WARN; `floor` of them where it is the lowest reward seen, and not there where a "
+        "batch is one or two groups. Where no spread is logged, a loss of exactly 0 without a gradient norm above 0 "
+        "counts. Not at the top of the range, for a reward that never moved (R13), in distillation, or with a "
+        "learning rate of 0. It ends below nine tenths of that.",
+        thresholds={"records": 30, "least": 20, "warn": 0.6, "floor": 0.9},
+        n_of_m={level: NOfM(5, 5) for level in (INFO, WARN, CRIT)},
+        clear_after=5,
+        warm_up=20,
+        applies=applicability.compares_groups,
+        evidence=EvidenceNames("share of the batches", "", Unit.FRACTION),
+        why="Most of the compute buys no gradient, although single batches still differ.",
+        causes=(
+            "one completion for every prompt",
+            "prompts far too hard for the policy",
+            "a reward function that mostly returns its default",
+        ),
+        next=("entropy", "response_len_mean", "zero_std_frac", "grad_norm", "reward_component"),
+        sources="judgement: by chance batches of few completions agree at the floor or the top, not in between.",
     ),
 )

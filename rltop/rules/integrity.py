@@ -284,6 +284,7 @@ class NotUpdating(Detector):
         super().__init__(thresholds)
         self.gradient = thresholds["gradient"]
         self.before: float | None = None
+        self.alive, self.is_dead = 0, False
 
     def detect(self, context: RuleContext) -> Finding | None:
         """Gradient below `gradient`; the reward of a rollout holds until the next rollout."""
@@ -308,14 +309,18 @@ class NotUpdating(Detector):
         """Where zero-variance groups are not logged."""
         before, self.before = self.before, value
         if norm >= self.gradient or context.lr == 0.0:
+            self.alive, self.is_dead = (0 if self.is_dead else self.alive) + 1, False
             return QUIET
+        self.is_dead = True
         has_moved = before is not None and value != before
         is_idle = context.reward.is_high or self._is_flat(context.values) or not has_moved
         if is_idle:
             return QUIET
         # Without groups any return gives an advantage, so that only an update that is lost has no gradient.
         is_compared = applicability.compares_groups(context.algorithm, context.traits) and not context.traits.has_critic
-        return Finding(WARN if is_compared else CRIT, norm, None, self.gradient)
+        # Batches whose groups all agree come one by one first; so many in a row after none at all are no chance.
+        is_new = self.alive >= self.thresholds["always"]
+        return Finding(WARN if is_compared and not is_new else CRIT, norm, None, self.gradient)
 
     def _against_loss(self, norm: float, context: RuleContext) -> Finding | None:
         """Without a reward: a loss to minimise that is above 0 has a gradient."""
@@ -462,9 +467,9 @@ RULES = (
         "`reward_std`, zero-variance groups below `zero_share`; other records do not count) and the learning rate is "
         "not 0, in 5 such records in a row: CRIT. Where "
         "zero-variance groups are not logged, while the mean reward moves and is not at its top: WARN, or CRIT with a "
-        "critic or Q-function, to which no groups are compared. Where a loss "
-        "is minimised, while it is above `loss`: CRIT.",
-        thresholds={"gradient": 1e-8, "zero_share": 0.8, "reward_std": 1e-6, "loss": 1e-3},
+        "critic or Q-function, to which no groups are compared, and where each of `always` records before had a "
+        "gradient. Where a loss is minimised, while it is above `loss`: CRIT.",
+        thresholds={"gradient": 1e-8, "zero_share": 0.8, "reward_std": 1e-6, "loss": 1e-3, "always": 20},
         n_of_m={CRIT: NOfM(5, 5), WARN: NOfM(5, 5), INFO: NOfM(5, 5)},
         why="There is a learning signal but the weights do not change: the compute is wasted.",
         causes=(

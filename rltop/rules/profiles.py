@@ -85,7 +85,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
                     "O6": {"warn": 0.3, "crit": 0.3, "alone_warn": 0.6, "alone_crit": 0.8, "rise_floor": 0.3},
                     "O6g": _OFF,
                     "O9": {"warn": 0.025, "often": 3, "wait": 8},
-                    "R1": {"warn": 0.3, "lasts": 30, "share": 0.5},
+                    "R1": {"warn": 0.3, "lasts": 30, "share": 0.5, "range": 0.15},
                     "E2": {"fast": 0},
                 },
                 words=(

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from rltop.model import Evidence
 from rltop.rules import applicability
 from rltop.rules.context import ILL, RuleContext
+from rltop.rules.evaluations import RETURN
 from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec
 from rltop.stats.persistence import DatedNOfMCounter, NOfMCounter
 from rltop.stats.rolling import MAD_TO_SIGMA, Ema, Window, mad_of, median_of
@@ -34,7 +35,9 @@ _WANDER_TO_SIGMA = _NOISE_TO_SIGMA / math.sqrt(6.0)
 
 _NOISES, _HARDLY = 3.0, 0.02
 """By how much an evaluation may be below the best: robust spreads, and part of the best."""
-_SCORES = ("val_score", "val_acc", "val_best")
+_ANOTHER_LENGTH = 0.1
+"""By how much episodes of another task differ in length."""
+_SCORES = ("val_score", "val_acc", "val_best", RETURN)
 
 
 class _Evaluation:
@@ -48,6 +51,7 @@ class _Evaluation:
     def __init__(self) -> None:
         self.name = ""
         self.before = Window(_LEVEL)
+        self.length_before, self.length = Window(_LEVEL), Window(_LEVEL)
         self.is_after = self.is_fine = False
 
     def observe(self, context: RuleContext) -> None:
@@ -57,20 +61,33 @@ class _Evaluation:
             self.name = next((name for name in _SCORES if name in values), "")
             if not self.name:
                 return
-        value = values.get(self.name)
+        value, length = values.get(self.name), values.get("episode_len")
+        if length is not None:
+            window = self.length if self.is_after else self.length_before
+            if not self.is_after or window.count < _LEVEL:
+                window.push(length)
+        if self.length.count and not self.is_after:
+            self.length = Window(_LEVEL)
         if not self.is_after:
             self.is_fine = False
             if value is not None:
                 self.before.push(value)
-        elif value is not None and self.before.count >= 2:
+        elif value is not None and self.before.count >= 2 and self.before.low < self.before.high:
             high = self.before.high
-            noise = max(_NOISES * MAD_TO_SIGMA * self.before.mad, _HARDLY * abs(high))
-            self.is_fine = value >= high - noise
+            # Returns rise over the whole run: their deviation is no noise.
+            noise = max(_NOISES * MAD_TO_SIGMA * self.before.mad, _HARDLY * abs(high)) if self.name != RETURN else 0.0
+            self.is_fine = value >= high - noise and (self.name != RETURN or self._is_another_task())
+
+    def _is_another_task(self) -> bool:
+        """Returns may rise by chance; episodes that have another length beside them are those of another task."""
+        before, now = self.length_before.median, self.length.median
+        return self.length.count > 0 and abs(now - before) > _ANOTHER_LENGTH * before > 0.0
 
     def clone(self) -> _Evaluation:
         """An independent copy."""
         twin = _Evaluation()
         twin.name, twin.before = self.name, self.before.clone()
+        twin.length_before, twin.length = self.length_before.clone(), self.length.clone()
         twin.is_after, twin.is_fine = self.is_after, self.is_fine
         return twin
 
@@ -98,7 +115,7 @@ class RewardCrash(Detector):
         self.levels: deque[float] = deque(maxlen=2 * _LEVEL // _STRIDE + 1)
         self.wander = Ema(30 / _STRIDE)
         self.wander_at_best = 0.0
-        self.single_line = self.level_line = 0.0
+        self.single_line = self.level_line = self.reach = 0.0
         self.held: deque[float] = deque(maxlen=_HELD)
         self.floor = float("-inf")
         self.below: list[float] = []
@@ -171,6 +188,7 @@ class RewardCrash(Detector):
         if reward.count < _EARLY:
             self.initial = level
             return QUIET
+        self._note_range(context.values)
         if level > self.best:
             self._note_best(level)
         elif level < self.worst:
@@ -181,6 +199,12 @@ class RewardCrash(Detector):
         if finding is QUIET:
             finding = self._judge_level(level, reward.count)
         return self._judge_below() if finding is QUIET else finding
+
+    def _note_range(self, values: Mapping[str, float]) -> None:
+        """What single episodes of a batch differ by: their mean wanders by a part of that."""
+        share = self.thresholds["range"]
+        if share and "reward_max" in values and "reward_min" in values:
+            self.reach = share * (values["reward_max"] - values["reward_min"])
 
     def _note_level(self, level: float) -> None:
         """How the level swings, by its second difference, which is 0 for a steady climb."""
@@ -243,14 +267,14 @@ class RewardCrash(Detector):
         usual, recent = median_of(held), median_of(below)
         sigma = MAD_TO_SIGMA * mad_of(held)
         learned = max(self.best - min(self.worst, self.initial), thresholds["share"] * abs(usual))
-        line = max(thresholds["warn"] * learned, thresholds["streak_sigmas"] * sigma)
+        line = max(thresholds["warn"] * learned, thresholds["streak_sigmas"] * sigma, self.reach)
         return QUIET if usual - recent <= line else Finding(WARN, recent, usual, usual - line, (sigma,))
 
     def _noise(self, sigmas: str) -> tuple[float, float]:
         """Deviation of one record, and the loss beyond the noise of records and levels."""
         sigma = _NOISE_TO_SIGMA * self.noise_at_best
         wander = _WANDER_TO_SIGMA * self.wander_at_best
-        return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander)
+        return sigma, max(self.thresholds[sigmas] * sigma, self.thresholds["wander"] * wander, self.reach)
 
     def headline(self, finding: Finding) -> str:
         """Best level and now."""
@@ -389,14 +413,16 @@ RULES = (
         metrics=(*_METRICS, "success_frac"),
         detector=RewardCrash,
         condition="Best median of ten minus the median of the last three exceeds `warn` of the learned range (at "
-        "least `share` of its level) and its noise, which is `sigmas` deviations of single records or `wander` of the "
-        "level itself, 2 of 3 records: WARN; more than `crit` of that range and `beyond` times the noise: CRIT. Or "
+        "least `share` of its level) and its noise, which is `sigmas` deviations of single records, `wander` of the "
+        "level itself or `range` of what single episodes differ by, 2 of 3 records: WARN; more than `crit` of that "
+        "range and `beyond` times the noise: CRIT. Or "
         "the median of ten itself lower by `slow` of that range and its noise (`slow_sigmas`), after 40 records: "
-        "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range and "
-        "`streak_sigmas` of their spread: WARN. Between 10 and 20 records: a loss of `early` of the initial level. "
-        "INFO until three quarters of the last `lasts` records were so (of `out_lasts` where `out` times what "
-        "was learned since the start is lost), and where an evaluation since then is no worse "
-        "than the best before, less its noise, with no verdict on entropy, gradient or non-finite values.",
+        "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range, "
+        "`streak_sigmas` of their spread and `range` as above: WARN. Between 10 and 20 records: a loss of `early` of "
+        "the initial level. INFO until three quarters of the last `lasts` records were so (of `out_lasts` where `out` "
+        "times what was learned since the start is lost), and where an evaluation since then (of those that differ) "
+        "is no worse than the best before, less its noise (a return no worse at all, and episodes a tenth longer or "
+        "shorter), with no verdict on entropy, gradient or non-finite values.",
         thresholds={
             "warn": 0.25,
             "crit": 0.5,
@@ -412,6 +438,7 @@ RULES = (
             "lasts": 1,
             "out": 2.0,
             "out_lasts": 10,
+            "range": 0.0,
         },
         n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3), CRIT: NOfM(2, 3)},
         clear_after=5,

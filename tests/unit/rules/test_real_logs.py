@@ -72,6 +72,14 @@ def test_e1_entropy_of_continuous_actions_passes_0_on_a_schedule() -> None:
     assert alarms(play(300, Algorithm.PPO, action_entropy=lambda r: 1.4 * 0.97**r), "E1") == []
 
 
+def test_l3_a_gradient_that_was_always_there_is_gone_for_good() -> None:
+    moving = {"reward_mean": noisy(0.4, 0.2)}
+    gone = play(60, **moving, grad_norm=lambda r: 0.0 if r > 40 else noisy(0.5)(r))
+    assert first(gone, "L3").level is Level.CRIT
+    now_and_then = play(60, **moving, grad_norm=lambda r: 0.0 if r > 40 or r % 9 == 0 else noisy(0.5)(r))
+    assert {event.level for event in alarms(now_and_then, "L3")} == {Level.WARN}
+
+
 def test_e4_entropy_that_swings_has_not_surged_and_old_truncation_is_no_consequence() -> None:
     assert alarms(play(400, entropy=saw(0.12, 0.8)), "E4") == []
     jump = step_up(0.3, 1.0, 60)
@@ -466,3 +474,33 @@ def test_a_noisy_metric_that_has_fallen_by_orders_of_magnitude_has_not_recovered
     for rule in ("E1", "O4"):
         assert first(lost, rule)
         assert [e for e in lost.events if e.rule == rule and e.state is EventState.RECOVERED] == []
+
+
+def test_r1_mean_returns_wander_by_less_than_single_episodes_differ() -> None:
+    means = lambda r: noisy(-1.7 if r < 60 else -3.2, 0.02)(r)  # noqa: E731
+    episodes = {"reward_mean": lambda r: -4.0 + min(r, 20) * 0.1 + (means(r) + 2.0)}
+    narrow = [observation(r, {"reward_mean": episodes["reward_mean"](r)}) for r in range(1, 161)]
+    wide = [
+        observation(r, {"reward_mean": episodes["reward_mean"](r), "reward_max": 14.0, "reward_min": -15.0})
+        for r in range(1, 161)
+    ]
+    assert alarms(judged(narrow, "classic"), "R1")
+    assert alarms(judged(wide, "classic"), "R1") == []
+
+
+def test_r1_an_evaluation_return_that_holds_tells_a_new_phase_and_one_that_never_moves_says_nothing() -> None:
+    def run(evaluated, length=60.0):
+        rows = [
+            {
+                "reward_mean": noisy(90.0 if r < 80 else 30.0, 0.02)(r),
+                "episode_len": 44.0 if r < 80 else length,
+                **({"val_return": evaluated(r)} if r % 4 == 0 else {}),
+            }
+            for r in range(1, 161)
+        ]
+        return judged([observation(r, row) for r, row in enumerate(rows, 1)], "classic")
+
+    assert alarms(run(lambda r: noisy(58.0 if r < 80 else 95.0, 0.05)(r)), "R1") == []
+    assert alarms(run(lambda r: noisy(58.0 if r < 80 else 95.0, 0.05)(r), 44.0), "R1"), "the same episodes"
+    assert alarms(run(lambda r: 30.0), "R1")
+    assert alarms(run(lambda r: min(r, 90.0) if r < 80 else 40.0), "R1"), "learned, and lost in evaluation too"
