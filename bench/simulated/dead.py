@@ -9,7 +9,7 @@ from simulated import learning_faults as learning
 from simulated import twins
 from simulated.control import story
 from simulated.forms import OWN, Form
-from simulated.kinds import STAYS, Span, kinds
+from simulated.kinds import STAYS, SYSTEM, Span, kinds
 from simulated.look_alikes import evaluate, lift, middle
 from simulated.shapes import pull, ramp, scale, shown_by, sink_reward
 from simulated.writers import Row
@@ -311,7 +311,8 @@ def turns_climb(rng: random.Random, rows: list[Row], form: Form) -> Span:
     return onset, int(0.7 * len(rows))
 
 
-@fault("nearly all samples discarded as stale", "llm", "offpolicy performance agentic", "loud", STAYS, "stale_frac")
+@fault("nearly all samples discarded as stale", "llm", "offpolicy performance agentic groups", "loud", STAYS,
+       "stale_frac", also=SYSTEM)  # fmt: skip
 def discards(rng: random.Random, rows: list[Row], form: Form) -> Span:
     onset = middle(rng, rows)
     pull(rows, ("stale_frac",), onset, 0.95, rng.choice([4, 20]), 0.02)

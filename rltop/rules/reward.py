@@ -25,6 +25,8 @@ _LEVEL = 10
 _EARLY = 10
 _SETTLED = 20
 _STRIDE = 5
+_WRONG, _LONGER = 30, 3
+"""Wrong answers in a row that count where each record is one answer, and how many times the longest row before."""
 _HELD = 20
 _FEW = 8
 _NOISE_TO_SIGMA = 1.2533
@@ -123,6 +125,7 @@ class RewardCrash(Detector):
         self.often = NOfMCounter(max(1, 3 * lasts // 4), lasts)
         out = min(lasts, int(thresholds["out_lasts"]))
         self.out = NOfMCounter(max(1, 3 * out // 4), out)
+        self.is_single, self.wrong, self.longest = True, 0, 0
         self.is_ill = False
         self.evaluation = _Evaluation()
         self.is_success = False
@@ -136,6 +139,9 @@ class RewardCrash(Detector):
             return None
         has_lasted = self.often.push(finding is not QUIET)
         has_lasted |= self.out.push(finding is not QUIET and self._is_out(finding))
+        self.is_single = self.is_single and context.reward.value in (0.0, 1.0)
+        if self.is_single:
+            has_lasted = self._is_wrong_for_long(context.reward.value or 0.0)
         if finding is QUIET:
             self.evaluation.is_after = self.is_ill = False
             return QUIET
@@ -147,6 +153,14 @@ class RewardCrash(Detector):
         if not has_lasted:
             return finding._replace(level=INFO)
         return finding
+
+    def _is_wrong_for_long(self, value: float) -> bool:
+        """One answer a record is right or wrong, and a median of three a throw of dice: a row without any counts."""
+        if value:
+            self.longest, self.wrong = max(self.longest, self.wrong), 0
+        else:
+            self.wrong += 1
+        return self.wrong >= max(_WRONG, _LONGER * self.longest)
 
     def _begin_anew(self, level: float) -> None:
         """Another phase: what the reward was says nothing about what it should be."""
@@ -420,7 +434,8 @@ RULES = (
         "WARN. Or `streak` records in a row below each of the 20 (at least 8) before them, by `warn` of the range, "
         "`streak_sigmas` of their spread and `range` as above: WARN. Between 10 and 20 records: a loss of `early` of "
         "the initial level. INFO until three quarters of the last `lasts` records were so (of `out_lasts` where `out` "
-        "times what was learned since the start is lost), and where an evaluation since then (of those that differ) "
+        "times what was learned since the start is lost; where rewards were only 0 or 1, until 30 and three times as "
+        "many as ever before are 0 in a row), and where an evaluation since then (of those that differ) "
         "is no worse than the best before, less its noise (a return no worse at all, and episodes a tenth longer or "
         "shorter), with no verdict on entropy, gradient or non-finite values.",
         thresholds={

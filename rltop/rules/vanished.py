@@ -29,6 +29,7 @@ class KeyVanished(Detector):
         expected: metrics that so far were on every row, for `present` rows in a row.
         always: what else every row had so far: by this a row is recognised as a training row.
         pending: metrics that are not expected yet, and on how many rows in a row they were.
+        lapses: how often such a row of rows has ended, as it does where a metric is logged now and then.
         missing: rows in a row that lack a metric of `expected`.
         longest: rows of the longest gap that has ended.
     """
@@ -38,6 +39,7 @@ class KeyVanished(Detector):
         self.expected: frozenset[str] = frozenset()
         self.always: frozenset[str] = frozenset()
         self.pending: dict[str, int] = {}
+        self.lapses: dict[str, int] = {}
         self.missing: dict[str, int] = {}
         self.longest = 0
         self.since: tuple[int, int] | None = None
@@ -73,15 +75,20 @@ class KeyVanished(Detector):
         """Count the metrics that are not expected yet; keep what else every row had."""
         here = [name for name in _WATCHED if name in values]
         if not here:
+            if self.pending and len(self.always & values.keys()) > 0.5 * len(self.always):
+                # A training row without any of them: they are logged now and then, together.
+                self.lapses |= {name: self.lapses.get(name, 0) + 1 for name in self.pending}
+                self.pending = {}
             return
         others = values.keys() - set(_WATCHED)
         self.always = self.always & others if self.pending or self.expected else frozenset(others)
         for name in [name for name in self.pending if name not in values]:
             del self.pending[name]
+            self.lapses[name] = self.lapses.get(name, 0) + 1
         for name in here:
             if name not in self.expected:
                 self.pending[name] = self.pending.get(name, 0) + 1
-                if self.pending[name] >= self.thresholds["present"]:
+                if self.pending[name] >= self.thresholds["present"] * (1 + self.lapses.get(name, 0)):
                     del self.pending[name]
                     self.expected |= {name}
 
@@ -141,7 +148,8 @@ RULES = (
         group=Group.LEARNING,
         metrics=_WATCHED,
         detector=KeyVanished,
-        condition="Gradient norm, a loss, entropy or KL was on `present` records in a row and is missing on `missing` "
+        condition="Gradient norm, a loss, entropy or KL was on `present` records in a row (as many more for "
+        "each time that it had been absent before) and is missing on `missing` "
         "in a row that have most of what every record had, the learning rate included: WARN. Loss and gradient norm "
         "together: WARN at once, CRIT on the second (`crit`). After a gap that has ended: only from `gaps` times its "
         "length on. Records whose groups all have zero variance, or with the reward at its top, do not count; one "

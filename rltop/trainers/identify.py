@@ -28,7 +28,7 @@ _ROUNDING = 1e-3
 """Shares are summed and rounded in low precision: this far beyond a range is still in it."""
 _CLOCK_ROWS = 5
 _CLOCK_GROWTH = 3.0
-"""Durations that grow on each of the first rows, to three times the first: time since the start, not of a step."""
+"""Durations that grow on each of the first rows, evenly or to three times the first: time since the start."""
 
 _PREFERENCE = frozenset({Algorithm.DPO, Algorithm.KTO, Algorithm.REWARD})
 _GROUP_RELATIVE = frozenset({Algorithm.GRPO, Algorithm.RLOO})
@@ -197,7 +197,8 @@ def _impossible(signal: Signal, samples: Sequence[float]) -> float | None:
     if (low is not None and middle < low - _ROUNDING) or (high is not None and middle > high + _ROUNDING):
         return middle
     if is_time and len(values) >= _CLOCK_ROWS and all(a < b for a, b in pairwise(values)):
-        is_clock = values[-1] > _CLOCK_GROWTH * values[0] and values[0] > 0.0
+        ticks = [after - before for before, after in pairwise(values)]
+        is_clock = values[-1] > _CLOCK_GROWTH * values[0] > 0.0 or max(ticks) < _CLOCK_GROWTH * min(ticks)
         return middle if is_clock else None
     return None
 

@@ -504,3 +504,10 @@ def test_r1_an_evaluation_return_that_holds_tells_a_new_phase_and_one_that_never
     assert alarms(run(lambda r: noisy(58.0 if r < 80 else 95.0, 0.05)(r), 44.0), "R1"), "the same episodes"
     assert alarms(run(lambda r: 30.0), "R1")
     assert alarms(run(lambda r: min(r, 90.0) if r < 80 else 40.0), "R1"), "learned, and lost in evaluation too"
+
+
+def test_r1_single_answers_right_or_wrong_are_judged_by_rows() -> None:
+    dice = lambda r: float(random.Random(f"one/{r // 10}").random() < 0.7)  # noqa: E731
+    assert alarms(play(600, success_frac=dice), "R1") == []
+    gone = play(240, success_frac=lambda r: dice(r) if r < 120 else 0.0)
+    assert first(gone, "R1").record <= 200

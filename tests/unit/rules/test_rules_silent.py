@@ -267,3 +267,15 @@ def test_r6_accuracy_and_return_of_evaluations_are_judged(metric: str, scale: fl
     wavy = every(5, [scale * value for value in (0.70, 0.3, 0.69, 0.5, 0.72, 0.2, 0.71, 0.6, 0.3, 0.6, 0.2, 0.7, 0.5)])
     found = play(65, reward_mean=noisy(scale * 0.7, 0.05), val_return=wavy)
     assert not [event for event in alarms(found) if event.family == "validation"], "a few episodes are noisy"
+
+
+def test_l11_trap_what_is_logged_now_and_then_has_long_rows_by_chance() -> None:
+    there = lambda r: r % 12 == 0 or 60 < r <= 82  # noqa: E731
+    some = {
+        "loss": lambda r: noisy(0.3)(r) if there(r) else None,
+        "grad_norm": lambda r: noisy(1.0)(r) if there(r) else None,
+    }
+    assert alarms(play(120, lr=1e-5, reward_mean=noisy(0.4), response_len_mean=noisy(200.0), **some), "L11") == []
+    always = {name: lambda r, of=of: of(r) if r <= 60 else None for name, of in (("loss", noisy(0.3)),)}
+    gone = play(90, lr=1e-5, reward_mean=noisy(0.4), response_len_mean=noisy(200.0), **always)
+    assert first(gone, "L11").record == 63
