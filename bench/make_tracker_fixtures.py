@@ -1,4 +1,4 @@
-"""Has Trackio, MLflow and SwanLab write the runs in `fixtures/trackers`, with what was handed to them beside it.
+"""Has Trackio, MLflow, SwanLab and pandas write `fixtures/trackers`, with what was handed to them beside it.
 
     bench/.venv-writers/bin/python bench/make_tracker_fixtures.py fixtures/trackers
 
@@ -102,6 +102,21 @@ def write_swanlab(folder: Path) -> dict[str, Any]:
     return told
 
 
+def write_tables(folder: Path) -> dict[str, Any]:
+    """One history in each form in which pandas writes a table; what was not logged is NaN there, and null in JSON."""
+    import pandas
+
+    logged = [
+        {**{key: v for key, v in row.items() if math.isfinite(v)}, "step": 10 * i} for i, row in enumerate(rows(1), 1)
+    ]
+    table = pandas.DataFrame(logged)
+    for orient in ("columns", "split", "index", "records", "table"):
+        table.to_json(folder / f"{orient}.json", orient=orient)
+    table.set_index("step").to_json(folder / "indexed.json", indent=1)
+    table.to_csv(folder / "numbered.csv")
+    return {"tables": [[row.pop("step"), row] for row in logged]}
+
+
 def plain(told: dict[str, Any]) -> dict[str, Any]:
     """What is not finite is written as text."""
     return {
@@ -125,6 +140,8 @@ def main() -> None:
         shutil.copytree(
             Path(made, "mlruns"), folder / "mlruns", ignore=shutil.ignore_patterns("artifacts", ".trash", "tags")
         )
+        (folder / "tables").mkdir(exist_ok=True)
+        told["tables"] = write_tables(folder / "tables")
         told["swanlab"] = write_swanlab(Path(made))
         for file in Path(made).glob("*/run-*/*.swanlab"):
             shutil.copy(file, folder / f"{file.parents[1].name}.swanlab")

@@ -23,6 +23,13 @@ MAX_COLUMNS = 20_000
 _DELIMITERS = (",", "\t", ";")
 
 
+_EXPORTED = {"Step": "step", "Wall time": "wall_time"}
+"""What the downloads of W&B's and TensorBoard's charts call step and time."""
+_LEAST, _MOST, _OF_RUN = "__MIN", "__MAX", " - "
+_LEFT_OUT = "\0"
+"""Stands for the name of a column that says the same as another."""
+
+
 class CsvDecoder:
     """Rows under a header; an empty cell was not logged.
 
@@ -159,7 +166,7 @@ class CsvDecoder:
         return "incomplete row" if len(cells) < len(self._header) and not is_ended else ""
 
     def _record(self, cells: list[str]) -> Record | None:
-        row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell}
+        row = {key: cell for key, cell in zip(self._header, cells, strict=False) if cell and key != _LEFT_OUT}
         position = FilePosition(self._generation, self._open_start)
         self._row_number += 1
         if self._has_step:
@@ -176,7 +183,10 @@ class CsvDecoder:
         if names is None or len(names) > MAX_COLUMNS:
             self._refuse("not a CSV header")
             return
-        self._header = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        stripped = [name.strip() or f"column {i}" for i, name in enumerate(names, 1)]
+        self._header = _as_logged([_EXPORTED.get(name, name) for name in stripped])
+        if not names[0] and len(names) > 1:
+            self._header[0] = _LEFT_OUT  # the numbers of the rows, as pandas writes them
         self._builder = RecordBuilder(self.counts, self._step_key)
         self._has_step = any(self._builder.may_hold_step(key, self._header) for key in self._step_keys)
         self.envelope = self.envelope or "flat"
@@ -198,6 +208,23 @@ class CsvDecoder:
 
 def _is_number(cell: str) -> bool:
     return number_of(cell) is not None or step_of(cell) is not None
+
+
+def _as_logged(names: list[str]) -> list[str]:
+    """The names of a W&B chart (`run - metric`, with its least and most) as the run logged them.
+
+    Where the columns are of several runs, their names stay before the metrics.
+    """
+    charted = {name for name in names if f"{name}{_LEAST}" in names and f"{name}{_MOST}" in names}
+    if not charted:
+        return names
+    runs = {name.rpartition(_OF_RUN)[0] for name in charted}
+    is_one = len(runs) == 1 and "" not in runs
+    copies = {f"{name}{end}" for name in charted for end in (_LEAST, _MOST)}
+    return [
+        _LEFT_OUT if name in copies else name.rpartition(_OF_RUN)[2] if is_one and name in charted else name
+        for name in names
+    ]
 
 
 def _is_header(cells: list[str]) -> bool:

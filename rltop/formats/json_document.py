@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import cast
 
 import orjson
@@ -17,7 +17,7 @@ from rltop.formats.allowance import MEMORY_BYTES
 from rltop.formats.decoder import Envelope
 from rltop.formats.jsonl import WINDOW_CHARS, DocumentParser, Parsing, patient_loads, readable_text
 from rltop.formats.lines import BOM
-from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, flat_items, number_of, unwrapped
+from rltop.formats.rows import MAX_STEP, RecordBuilder, RepeatedRows, flat_items, number_of, step_of, unwrapped
 from rltop.model import Counts, FilePosition, NonFinite, Record
 from rltop.model.keys import STEP_KEYS
 
@@ -36,6 +36,9 @@ _MOST_LENGTHS = 4
 """Training, evaluations and what else has a pace of its own; lists of more lengths are no columns of one table."""
 
 _CURVES = ("loss", "losses", "train_loss", "train_losses", "reward", "rewards", "returns", "episode_rewards")
+_X, _Y, _PAIR = ("steps", "step", "x"), ("values", "value", "y"), 2
+_EXPORT = ("wall_time", "step", "value")
+"""What TensorBoard's download of a curve holds for each point, as JSON."""
 _CURVE_VALUES = 10
 """A list of fewer numbers may be anything: a result of each seed, or of each fold."""
 
@@ -301,27 +304,59 @@ def _found_in(document: object) -> str:
 def _rows_of(document: object) -> tuple[Sequence[object], int | None]:
     """The rows of a document, and how many steps the run wants to make."""
     if isinstance(document, list):
-        return document, None
+        return _flat(document), None
     if not isinstance(document, dict):
         return (), None
     total = number_of(document.get("max_steps"))
     steps = int(total) if isinstance(total, float) and 0 < total < MAX_STEP else None
     for key in _ROW_LISTS:
-        if _is_row_list(document.get(key)):
-            return cast(list[object], document[key]), steps
+        listed = document.get(key)
+        if isinstance(listed, list) and _is_row_list(rows_of_list := _flat(listed)):
+            return _without_index(document, rows_of_list), steps
     lists = [value for value in document.values() if _is_row_list(value)]
     if len(lists) == 1:
         return cast(list[object], lists[0]), steps
     inner = [document[key] for key in _ROW_LISTS if isinstance(document.get(key), dict)]
     for each in (document, *cast(list[Row], inner)):
-        rows = _by_step(each) or _by_column(each) or _by_column_of_rows(each) or _by_curve(each)
+        rows = next((rows for form in _FORMS if (rows := form(each))), None)
         if rows:
             return rows, steps
-    return (), steps
+    return _by_group(document), steps
 
 
 def _is_row_list(value: object) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def _flat(rows: list[object]) -> list[object]:
+    """The rows of a list that holds lists of them, or their texts; `[time, step, value]` as TensorBoard exports it."""
+    first = rows[0] if rows else None
+    if isinstance(first, str):
+        return [_row_in(each) for each in rows]
+    if not isinstance(first, list):
+        return rows
+    if _is_row_list(first):
+        return [row for each in rows if isinstance(each, list) for row in each]
+    is_export = all(isinstance(each, list) and len(each) == len(_EXPORT) for each in rows)
+    return [dict(zip(_EXPORT, cast(list[object], each), strict=True)) for each in rows] if is_export else rows
+
+
+def _row_in(text: object) -> object:
+    """The row that a text in a list of rows is of."""
+    try:
+        return orjson.loads(text) if isinstance(text, str) else text
+    except orjson.JSONDecodeError:
+        return text
+
+
+def _without_index(document: Row, rows: list[object]) -> list[object]:
+    """Rows of a table that names its index (pandas, `orient="table"`), without it, unless it is the step."""
+    schema = document.get("schema")
+    named = schema.get("primaryKey") if isinstance(schema, dict) else None
+    index = [key for key in named if key not in STEP_KEYS] if isinstance(named, list) else []
+    if not index:
+        return rows
+    return [{k: v for k, v in row.items() if k not in index} if isinstance(row, dict) else row for row in rows]
 
 
 def _by_step(document: Row) -> list[Row]:
@@ -330,8 +365,69 @@ def _by_step(document: Row) -> list[Row]:
     for key, value in document.items():
         if not key.isdecimal() or not isinstance(value, dict):
             return []
-        rows.append({"step": key, **value})
+        rows.append(value if any(name in value for name in STEP_KEYS) else {"step": key, **value})
     return rows
+
+
+def _by_cell(document: Row) -> list[Row]:
+    """Rows of `{"step": {"0": 10, …}, "loss": {"0": 0.5, …}}`, as pandas writes a table by default."""
+    rows: dict[str, dict[str, object]] = {}
+    for key, column in document.items():
+        if not isinstance(column, dict):
+            continue
+        if not all(at.isdecimal() for at in column) or any(isinstance(each, dict) for each in column.values()):
+            return []
+        for at, value in column.items():
+            rows.setdefault(at, {})[key] = value
+    return _by_step(rows)
+
+
+def _by_split(document: Row) -> list[Row]:
+    """Rows of `{"columns": ["step", …], "index": […], "data": [[10, …], …]}` (pandas, `orient="split"`)."""
+    names, data, index = document.get("columns"), document.get("data"), document.get("index")
+    if not isinstance(names, list) or not isinstance(data, list):
+        return []
+    rows = [dict(zip(map(str, names), row, strict=False)) for row in data if isinstance(row, list)]
+    if isinstance(index, list) and len(index) == len(rows) and not any(name in names for name in STEP_KEYS):
+        rows = [{"step": at, **row} for at, row in zip(index, rows, strict=True)]
+    return cast(list[Row], rows)
+
+
+def _by_group(document: Row) -> list[Row]:
+    """Rows of columns in groups, `{"train": {"loss": […], …}, "val": {…}}`: a group's name stands before its keys."""
+    found: dict[str, object] = {}
+    for group, inner in document.items():
+        if isinstance(inner, dict):
+            found.update({f"{group}/{key}": value for key, value in inner.items() if isinstance(value, list)})
+        elif isinstance(inner, list):
+            found[group] = inner
+    return _by_column(found)
+
+
+def _by_points(document: Row) -> list[Row]:
+    """Rows of curves with their steps: `{"loss": {"steps": […], "values": […]}}` or `{"loss": [[10, 0.5], …]}`."""
+    rows: dict[int, dict[str, object]] = {}
+    for key, value in document.items():
+        for step, number in _points(value):
+            rows.setdefault(step, {})[key] = number
+    return [{"step": step, **rows[step]} for step in sorted(rows)]
+
+
+def _points(curve: object) -> list[tuple[int, object]]:
+    """Steps and values of a curve; empty where it is none."""
+    if isinstance(curve, dict):
+        xs = next((curve[name] for name in _X if isinstance(curve.get(name), list)), None)
+        ys = next((curve[name] for name in _Y if isinstance(curve.get(name), list)), None)
+        pairs = list(zip(xs, ys, strict=False)) if xs is not None and ys is not None else []
+    elif isinstance(curve, list) and all(isinstance(each, list) and len(each) == _PAIR for each in curve):
+        pairs = [(each[0], each[1]) for each in curve]
+    else:
+        return []
+    found = [(step_of(step), number) for step, number in pairs]
+    steps = [step for step, _ in found if isinstance(step, int)]
+    if len(steps) < len(found) or any(later <= before for before, later in pairwise(steps)):
+        return []
+    return [(step, number) for step, number in found if isinstance(step, int)]
 
 
 def _by_column(document: Row) -> list[Row]:
@@ -377,3 +473,7 @@ def _by_curve(document: Row) -> list[Row]:
     if not all(isinstance(number_of(value), float | NonFinite) for value in values):
         return []
     return [{"step": at + 1, key: value} for at, value in enumerate(values)]
+
+
+_FORMS = (_by_split, _by_step, _by_cell, _by_column, _by_column_of_rows, _by_curve, _by_points)
+"""Tables that are written in another way than row by row, the surest sign first."""

@@ -52,8 +52,19 @@ _FIRST_TABLES = frozenset({b"prompts.parquet", b"orchestrator.parquet"})
 _BLANK = b"\0 \t\r\n"
 _TRACE = re.compile(rb'[\[{\s]*(?:\{[^{}]{0,2000})?"(?:ph"\s*:\s*"[A-Za-z]"|traceEvents"\s*:\s*\[)')
 """An event with a phase, alone or in an array, or an object of events."""
-_COLUMNS = re.compile(rb'\{\s*"[^"\n]{1,80}"\s*:\s*\[\s*(?:\{|(?:-?\d[\d.eE+-]*\s*,\s*){3})')
-"""A list of objects, or of at least four numbers, first: rows or columns of a table, on one line."""
+_COLUMNS = re.compile(
+    rb"""
+    \{\s* (?:
+      "[^"\n]{1,80}" \s*:\s* (?:
+        \[\s* (?: [\[{] | (?:-?\d[\d.eE+-]*\s*,\s*){3} )
+        | \{\s* (?: "\d+" \s*:\s* (?! [{\[] ) | "(?: steps? | x )" \s*:\s* \[ )
+      )
+      | "\d+" \s*:\s* \{
+      | "(?: columns | schema | log_history )" \s*:\s* [\[{]
+    )""",
+    re.VERBOSE,
+)
+"""A table on one line: a list of objects, or of at least four numbers, first; cells, rows or columns by number."""
 _CSV_HEADER = re.compile(rb'\s*"?[\w/@. -]+"?(,"?[\w/@.() -]*"?)+\s*\r?$')
 
 
@@ -341,6 +352,8 @@ def _kind_of_array(text: bytes, name: str, *, is_all: bool) -> Kind | None:
         if not name.endswith(_OF_ROWS) or (end and not inside.endswith(b"]")):
             return WHOLE_JSON
         return JSONL if behind.strip() else WHOLE_JSON if is_all else None
+    if inside.startswith(b"[") and name.endswith(".json"):
+        return WHOLE_JSON
     if not end and not is_all:
         return None
     return JSONL if name.endswith(_OF_ROWS) or _is_json(line) else CONSOLE

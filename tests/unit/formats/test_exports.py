@@ -1,0 +1,100 @@
+"""Histories that somebody exported: tables of pandas, curves with their steps, downloads of charts."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "trackers"
+EXPECTED = json.loads((FIXTURES / "expected.json").read_text())["tables"]["tables"]
+TABLES = sorted(path.name for path in (FIXTURES / "tables").iterdir())
+TEN_DIGITS = 1e-9
+"""What pandas writes of a number: ten digits behind the point."""
+
+
+def opened(path: Path):
+    run = read_whole(str(path), Config(), FakeClock()).runs[0]
+    assert run.counts.bad_lines == 0
+    return run.stream
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_pandas_is_the_history_that_it_was_made_of(name: str) -> None:
+    stream = opened(FIXTURES / "tables" / name)
+    assert list(stream.steps()) == [step for step, _ in EXPECTED]
+    assert set(stream.keys) == {key for _, row in EXPECTED for key in row}
+    for step, row in EXPECTED:
+        for key in stream.keys:
+            value = stream.value(key, step)
+            assert math.isclose(value, row[key], abs_tol=TEN_DIGITS) if key in row else value is None, (step, key)
+
+
+POINTS = [(10 * i, i / 8) for i in range(1, 8)]
+CURVES = {
+    "steps and values": {"loss": {"steps": [s for s, _ in POINTS], "values": [v for _, v in POINTS]}},
+    "pairs": {"loss": [list(point) for point in POINTS]},
+    "lists in log_history": {"log_history": [[{"step": s, "loss": v}] for s, v in POINTS]},
+    "lines in log_history": {"log_history": [json.dumps({"step": s, "loss": v}) for s, v in POINTS]},
+    "by index with a step": {str(i): {"global_step": s, "loss": v} for i, (s, v) in enumerate(POINTS)},
+}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("form", CURVES)
+def test_curves_are_rows_at_their_steps(form: str, indent: int | None, tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    path.write_text(json.dumps(CURVES[form], indent=indent))
+    stream = opened(path)
+    assert [(step, stream.value("loss", step)) for step in stream.steps()] == POINTS
+
+
+def test_columns_in_groups_are_named_by_both(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    columns = {"loss": [1.0, 0.5, 0.25, 0.2], "reward": [0.0, 0.1, 0.2, 0.3]}
+    path.write_text(json.dumps({"train": columns, "config": {"lr": 0.1}, "seed": 1}, indent=1))
+    stream = opened(path)
+    assert list(stream.keys) == ["train/loss", "train/reward"]
+    assert [stream.value("train/loss", step) for step in stream.steps()] == columns["loss"]
+
+
+def test_settings_that_are_numbered_are_no_history(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"layers": {"0": {"size": 4}, "1": {"size": 8}}, "lr": 0.1}))
+    assert not read_whole(str(path), Config(), FakeClock()).runs[0].stream.rows
+
+
+def test_a_curve_from_tensorboard_has_its_steps(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([[1.79e9 + s, s, v] for s, v in POINTS]))
+    lines = [f"{1.79e9 + s},{s},{v}" for s, v in POINTS]
+    (tmp_path / "a.csv").write_text("\n".join(["Wall time,Step,Value", *lines]) + "\n")
+    for name, key in (("a.json", "value"), ("a.csv", "Value")):
+        stream = opened(tmp_path / name)
+        assert [(step, stream.value(key, step)) for step in stream.steps()] == POINTS
+        assert list(stream.keys) == [key]
+
+
+def chart(*runs: str) -> str:
+    heads = [f'"{run} - train/reward{end}"' for run in runs for end in ("", "__MIN", "__MAX")]
+    rows = [",".join([f'"{s}"', *[f'"{v}"'] * 3 * len(runs)]) for s, v in POINTS]
+    return "\n".join([",".join(['"Step"', *heads]), *rows]) + "\n"
+
+
+def test_a_chart_of_wandb_is_the_metric_at_its_steps(tmp_path: Path) -> None:
+    path = tmp_path / "wandb_export.csv"
+    path.write_text(chart("grpo - seed 1"))
+    stream = opened(path)
+    assert list(stream.keys) == ["train/reward"]
+    assert [(step, stream.value("train/reward", step)) for step in stream.steps()] == POINTS
+
+
+def test_a_chart_of_several_runs_keeps_their_names(tmp_path: Path) -> None:
+    path = tmp_path / "wandb_export.csv"
+    path.write_text(chart("one", "two"))
+    assert list(opened(path).keys) == ["one - train/reward", "two - train/reward"]
