@@ -48,6 +48,7 @@ READ_BY = {
     "tables": (*_TELESCOPE, "rollouts/archives"),
     "completions": ("rollouts/files", *_PARQUET),
     "dump": ("rollouts/lines", "rollouts/files", "rollouts/rows"),
+    "episodes": ("rollouts/episodes", "rollouts/files"),
     "pickled": ("rollouts/sqlite",),
     "database": ("rollouts/sqlite", "../sqlite_file"),
     "tracker": ("tables",),

@@ -290,6 +290,11 @@ def dump(data: bytes) -> None:
     _samples({"1.jsonl": data})
 
 
+def episodes(data: bytes) -> None:
+    """Lines of episodes, in the folders of prime-rl."""
+    _samples({"step_1/train/all/traces.jsonl": data})
+
+
 def pickled(data: bytes) -> None:
     """The opcodes of a pickle are looked at and never obeyed."""
     from rltop.formats.rollouts.sqlite import look_inside
@@ -330,7 +335,7 @@ def _samples(files: dict[str, bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():
             path = Path(folder, name)
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         try:
             sources = dumps_in(folder)
@@ -390,6 +395,7 @@ PROMISES: dict[str, Callable[[bytes], None]] = {
     "tables": tables,
     "completions": completions,
     "dump": dump,
+    "episodes": episodes,
     "pickled": pickled,
     "database": database,
     "tracker": tracker,
@@ -445,6 +451,11 @@ _MADE: dict[str, Callable[[], list[bytes]]] = {
     "tables": lambda: [bytes([i]) + data for i, (_, data) in enumerate(sorted(_fixture_tables().items()))],
     "completions": lambda: list(seeds("parquet")),
     "dump": lambda: [_lines(_SAMPLES), _lines(_SAMPLES[:2]) + b"not json\n" + _lines(_SAMPLES[:1])[:-9]],
+    "episodes": lambda: [
+        line + b"\n"
+        for path in sorted((ROOT / "fixtures/prime_rl").glob("**/step_1/**/traces.jsonl"))
+        for line in path.read_bytes().splitlines()[:2]
+    ],
     "pickled": lambda: [pickle.dumps(_SAMPLES, protocol) for protocol in (0, 2, 5)],
     "tracker": lambda: [(ROOT / "fixtures/trackers/trackio.db").read_bytes()[:MAX_BYTES], *_tracked()],
     "database": lambda: [_database("DELETE"), _database("WAL")],

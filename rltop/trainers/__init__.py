@@ -96,6 +96,7 @@ ROLLOUT_HINTS: tuple[setup_hints.RolloutHint, ...] = (
     trl.ROLLOUT_HINT,
     trinity.ROLLOUT_HINT,
     telescope.ROLLOUT_HINT,
+    prime_rl.ROLLOUT_HINT,
     setup_hints.ANY_OTHER_ROLLOUTS,
 )
 """Where the pages of groups and completions come from; the format of the last is docs/rollouts.md."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rltop.catalog.dialect import Alias, Dialect, Fingerprint, Stage, TimingPlan, TraitEvidence
 from rltop.model import Algorithm
-from rltop.trainers.setup_hints import SetupHint
+from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
 _OWN = (
     "mismatch_kl/*",
@@ -33,6 +33,8 @@ DIALECT = Dialect(
     name="prime-rl",
     fingerprints=(
         Fingerprint(Algorithm.GRPO, any_of=_OWN, weight=28),
+        Fingerprint(Algorithm.GRPO, all_of=("Loss", "Mismatch KL"), weight=24),
+        Fingerprint(Algorithm.GRPO, all_of=("Reward", "Max Off-Policy"), weight=24),
         Fingerprint(Algorithm.SFT, all_of=("loss/perplexity", "optim/lr", "time/forward_backward"), weight=26),
     ),
     aliases=(
@@ -107,6 +109,20 @@ DIALECT = Dialect(
         Alias("off_policy/max", "staleness_max"),
         Alias("off_policy/dropped", "stale_count"),
         Alias("progress/total_tokens", "num_tokens"),
+        Alias("Reward", "reward_mean"),
+        Alias("Truncation", "truncated_frac"),
+        Alias("Error", "aborted_frac"),
+        Alias("Cancelled", "cancelled_frac"),
+        Alias("Turns", "num_turns_mean"),
+        Alias("Max Off-Policy", "staleness_max"),
+        Alias("Loss", "loss"),
+        Alias("Entropy", "entropy"),
+        Alias("Mismatch KL", "off_policy_kl"),
+        Alias("Grad. Norm", "grad_norm"),
+        Alias("LR", "lr"),
+        Alias("Throughput", "throughput"),
+        Alias("MFU", "mfu"),
+        Alias("Peak Mem.", "mem_peak_gb"),
         Alias("eval/%/effective/*/avg@*", "val_score"),
         Alias("eval/*/avg@*", "val_score"),
         Alias("val_reward/mean", "val_score"),
@@ -142,3 +158,5 @@ SETUP_HINT = SetupHint(
     note="On by default. Trainer and orchestrator write to the same file; rows are merged by step. "
     "Both log `time/step`: the later row sets the step time.",
 )
+
+ROLLOUT_HINT = RolloutHint("prime-rl", "", "outputs/<run>/rollouts/step_<N>/train/{all,effective}/traces.jsonl")

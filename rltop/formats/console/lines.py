@@ -1,6 +1,7 @@
 """Parses one line of a trainer's console output, if it is a metric line.
 
-Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`, and those of loops that
+Owns the spellings: `step:N - k:v - …`, `Step N: {…}`, `{'loss': …}`, `Step N | k:v`, `Step N | 3.21s | Loss 0.1`, and
+those of loops that
 print one line a step: `step 10/500 | loss: 0.2 | …`, `[name] epoch=0 step=1 loss=0.2`, `[name] 10/500 | loss=0.2`,
 `Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what a progress bar says before its
 percentage or behind its pace.
@@ -46,7 +47,7 @@ _UNSURE_AFTER = frozenset("0123456789.,%:-+/_")
 _STEP_DICT = re.compile(
     r"(?<![A-Za-z_])(?:(?i:global )?[Ss]tep)[ :]{1,2}(\d{1,15})(?: \[[^\]]{0,64}\])?\s*:\s*(?=\{)",
 )
-_STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| ?(?=\S)")
+_STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| {0,8}(?=\S)")
 _BAR_PAIR = re.compile(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
 # What a string may hold is never given back: a long one costs no room to try again.
 _ITEM = re.compile(
@@ -300,7 +301,51 @@ def _read_bar_line(text: str, bar: re.Match[str], *, is_cut: bool) -> list[Found
             found.lost += 1
         else:
             found.row[pair["key"]] = _scalar(pair)
-    return [found] if found.row else []
+    return [found] if found.row else _read_named(text[bar.end() :], int(bar[1]), is_cut=is_cut)
+
+
+_LASTED = re.compile(
+    r"(?:(?P<d>\d{1,5})d ?)?(?:(?P<h>\d{1,2})h ?)?(?:(?P<m>\d{1,2})m ?)?(?:(?P<s>\d{1,3}(?:\.\d+)?)s)?"
+)
+_MILLISECONDS = re.compile(r"(\d{1,4}(?:\.\d+)?)ms")
+_LENGTHS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0}
+_NAMED = re.compile(
+    rf"(?P<key>[A-Z][A-Za-z.-]{{0,31}}(?: [A-Z][A-Za-z.-]{{0,31}}){{0,3}}) (?P<value>{_NUMBER})"
+    r"(?:/(?P<of>\d{1,12}) \([\d.]{1,8}%\))?(?P<unit>%| [A-Za-z]{1,12}(?:/[A-Za-z]{1,12})?)?"
+)
+LASTED = "time/step"
+"""The key of what prime-rl prints without a name: how long the step took, as its metric file calls it."""
+_FEWEST_NAMED = 3
+
+
+def _read_named(rest: str, step: int, *, is_cut: bool) -> list[Found]:
+    """`Step N | 3.21s | Loss 0.0012 | Grad. Norm 0.12 | MFU 12.3%`, as prime-rl prints it; nothing else."""
+    found = Found(step)
+    pieces = [piece.strip() for piece in rest.split(" | ")]
+    for i, piece in enumerate(pieces):
+        if is_cut and i + 1 == len(pieces):
+            found.lost += 1
+            continue
+        named, lasted = _NAMED.fullmatch(piece), _seconds_in(piece) if i == 0 else None
+        if named is not None:
+            value = float(named["value"]) / float(named["of"] or 1) if named["of"] != "0" else 0.0
+            found.row[named["key"]] = value / _PERCENT if named["unit"] == "%" else value
+        elif lasted is not None:
+            found.row[LASTED] = lasted
+        else:
+            return []
+    return [found] if len(found.row) >= _FEWEST_NAMED else []
+
+
+def _seconds_in(text: str) -> float | None:
+    """A duration as `1h 2m`, `3.21s` or `250ms`, in seconds; None where it is none."""
+    short = _MILLISECONDS.fullmatch(text)
+    if short is not None:
+        return float(short[1]) / 1000.0
+    parts = _LASTED.fullmatch(text)
+    if parts is None or not text:
+        return None
+    return sum(float(value) * _LENGTHS_S[name] for name, value in parts.groupdict().items() if value)
 
 
 # -- step 10/500 | loss: 0.2, [name] epoch=0 step=1 loss=0.2 ---------------------------------------------------------

@@ -90,15 +90,19 @@ class StepFiles:
         path = self._file(step)
         self._notes.pop(step, None)
         try:
-            if self._kind == "parquet":
-                return table_rows(path)
-            with open_regular(path) as file:
-                return list(completions_in(file, path, 0, None, None))
+            return self._rows_of(path)
         except OSError as error:
             self._notes[step] = f"{path}: {error.strerror or 'cannot be read'}"
         except (DecodeError, SourceError) as error:
             self._notes[step] = f"{path}: {error.message}. {error.hint}".strip()
         return []
+
+    def _rows_of(self, path: str) -> list[Completion]:
+        """The rows of one of the files."""
+        if self._kind == "parquet":
+            return table_rows(path)
+        with open_regular(path) as file:
+            return list(completions_in(file, path, 0, None, None))
 
     def text(self, completion: Completion) -> RolloutText | None:
         """Read a completion of one of the files whole."""

@@ -8,6 +8,7 @@ from rltop.errors import SourceError
 from rltop.files import open_regular
 from rltop.formats.parquet.table import MAGIC as PARQUET
 from rltop.formats.rollouts.archives import Archives
+from rltop.formats.rollouts.episodes import EpisodeFiles, holds_episodes
 from rltop.formats.rollouts.files import StepFiles, is_by_step, numbered
 from rltop.formats.rollouts.lines import LinesDump, parsed
 from rltop.formats.rollouts.rows import has_answer, step_of_row
@@ -57,6 +58,8 @@ def _in_folder(folder: Path) -> list[RolloutSource]:
         return [Archives(str(folder))]
     if folder.name == "steps" and any(folder.glob("*.zip")):
         return [Archives(str(folder.parent))]
+    if holds_episodes(folder):
+        return [EpisodeFiles(str(folder))]
     by_step: list[RolloutSource] = [
         StepFiles(str(folder), kind, prefix)
         for (kind, prefix), names in sorted(numbered(str(folder)).items())

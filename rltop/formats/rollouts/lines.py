@@ -275,6 +275,18 @@ def completions_in(file: BinaryIO, path: str, start: int, stop: int | None, step
             yield placed(row, TextPlace(path, line.start, len(line.data))).completion
 
 
+def rows_of_file(file: BinaryIO) -> Iterator[tuple[Line, Row]]:
+    """Every row of a file, with its line; lines that are none are passed over."""
+    way = _Pass(0, None, is_aligned=True)
+    before = -1
+    while way.at != before:
+        before = way.at
+        for line in way.lines(file, PIECE_BYTES):
+            row = parsed(line.data)
+            if row is not None:
+                yield line, row
+
+
 def _is_from(completion: Completion, path: str) -> bool:
     return bool(completion.places) and completion.places[0].path == path
 

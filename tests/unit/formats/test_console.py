@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rltop.formats.console.decoder import ConsoleDecoder
+from rltop.formats.console.lines import read_line
 from rltop.formats.decoder import DecoderOptions
 from rltop.model import NonFinite
 
@@ -582,3 +583,40 @@ def test_a_dictionary_that_is_never_closed_holds_up_nothing_for_long(piece):
     records = [one for at in range(0, len(text), piece) for one in decoder.feed(text[at : at + piece], at, 0)]
     assert [record.values[0] for record in [*records, *decoder.finish()]] == [0.2]
     assert decoder.counts.lines == 102
+
+
+PRIME_RL = {
+    "trainer": (
+        "\x1b[2m15:04:05\x1b[0m\x1b[32m SUCCESS\x1b[0m Step 12 |   3.21s | Loss 0.0012 | Entropy 0.3 | Mismatch KL nan"
+        " | Grad. Norm 0.1200 | LR 1.00e-06 | Throughput 1234 tokens/s | MFU 12.3% | Peak Mem. 45.1 GiB",
+        {"time/step": 3.21, "Loss": 0.0012, "Entropy": 0.3, "Grad. Norm": 0.12, "LR": 1e-6, "Throughput": 1234.0,
+         "MFU": 0.123, "Peak Mem.": 45.1},
+    ),
+    "orchestrator": (
+        "15:04:05 SUCCESS Step 12 |  1m 3s | Reward 0.2500 | Trainable 12/16 (75.0%) | Turns 1.0 | Max Off-Policy 2"
+        " | Error 0.0% | Truncation 3.5%",
+        {"time/step": 63.0, "Reward": 0.25, "Trainable": 0.75, "Turns": 1.0, "Max Off-Policy": 2.0, "Error": 0.0,
+         "Truncation": 0.035},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("process", PRIME_RL)
+def test_what_prime_rl_prints_for_a_step_is_a_row(process: str) -> None:
+    line, told = PRIME_RL[process]
+    (found,) = read_line(line)
+    assert found.step == 12
+    finite = {key: value for key, value in found.row.items() if value == value}
+    assert finite == pytest.approx(told)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Step 3 | 2.0s | Loading the model | Loss 0.1 | Entropy 0.2",
+        "Step 3 | 2.0s | Loss 0.1",
+        "Step 3 | then 4 of 5 | Reward was 0.5 | Turns",
+    ],
+)
+def test_a_step_between_bars_with_words_is_no_row(line: str) -> None:
+    assert read_line(line) == []
