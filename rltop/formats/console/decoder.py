@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from rltop.formats.console.lines import ConsoleError, Found, read_error, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
-from rltop.formats.console.steps import LoopSteps, StepCounter, read_bar
+from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader
 from rltop.formats.decoder import DecoderOptions, Envelope
 from rltop.formats.rows import RecordBuilder, number_of
@@ -69,6 +69,7 @@ class ConsoleDecoder:
         self._bar_offset, self._bar_done = 0, 0
         self._loop, self._loop_unit = LoopSteps(), ""
         self._table = TableReader()
+        self._rollouts = RolloutSteps()
         self._generation = 0
 
     @property
@@ -114,6 +115,7 @@ class ConsoleDecoder:
         self._is_summed_up = self._has_trainer_rows = False
         self._bar_offset = self._bar_done = 0
         self._loop, self._loop_unit, self._table = LoopSteps(), "", TableReader()
+        self._rollouts = RolloutSteps()
         self.last_error = None
 
     def _take(self, hit: Hit, records: list[Record]) -> None:
@@ -171,6 +173,10 @@ class ConsoleDecoder:
         if found.lost:
             self._note_lost(found, number)
         self.counts.nested_values += found.nested
+        if found.rollout is not None:
+            found.step = self._rollouts.step_of(found.rollout)
+        elif found.step is not None:
+            self._rollouts.see(found.step)
         if found.step is not None:
             records.append(self._builder.build(found.step, found.row, position, found.total or self._named_total))
         elif any(key in found.row for key in _OWN_STEP_KEYS):

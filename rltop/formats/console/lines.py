@@ -47,6 +47,8 @@ _UNSURE_AFTER = frozenset("0123456789.,%:-+/_")
 _STEP_DICT = re.compile(
     r"(?<![A-Za-z_])(?:(?i:global )?[Ss]tep)[ :]{1,2}(\d{1,15})(?: \[[^\]]{0,64}\])?\s*:\s*(?=\{)",
 )
+_ROLLOUT_DICT = re.compile(r"(?<![A-Za-z_])(?P<what>[a-z][a-z_]{2,31}) (?P<rollout>\d{1,12}): (?=\{')")
+_OF_ROLLOUTS = ("rollout/", "perf/", "eval/")
 _STEP_BAR = re.compile(r"(?<![A-Za-z_])Step (\d{1,15}) \| {0,8}(?=\S)")
 _BAR_PAIR = re.compile(rf"(?<!\S)(?P<key>[^\s:{{}}'\"]{{1,128}}):{_SCALAR}(?=\s|$)")
 # What a string may hold is never given back: a long one costs no room to try again.
@@ -76,6 +78,7 @@ class Found:
         is_more: a line that adds to the one before it, and has no step of its own.
         is_of_episode: it counts episodes, not steps.
         is_of_engine: what DeepSpeed says of its own steps, beside the lines of the loop.
+        rollout: which generation it tells of, where the line counts these and not the steps of the optimiser.
     """
 
     step: int | None
@@ -88,6 +91,7 @@ class Found:
     is_more: bool = False
     is_of_episode: bool = False
     is_of_engine: bool = False
+    rollout: int | None = None
 
 
 def strip_escapes(text: str) -> str:
@@ -178,6 +182,9 @@ def _read_object(text: str, *, is_cut: bool) -> Found | None:
     named = _STEP_DICT.search(text)
     if named is not None:
         return _nonempty(_read_dict(text, named.end(), int(named[1]), is_cut=is_cut))
+    counted = _ROLLOUT_DICT.search(text)
+    if counted is not None:
+        return _of_rollout(_read_dict(text, counted.end(), None, is_cut=is_cut), counted)
     tag = text.find("metrics_tag: {")
     if tag >= 0:
         return _read_tagged(text[tag + len("metrics_tag: ") :])
@@ -186,6 +193,13 @@ def _read_object(text: str, *, is_cut: bool) -> Found | None:
         return None
     found = _read_dict(text, start, None, is_cut=is_cut)
     return found if _is_log_row(found) else None
+
+
+def _of_rollout(found: Found, counted: re.Match[str]) -> Found | None:
+    """`rollout N: {'rollout/…': …}`: what slime and miles log of a generation; None where it is something else."""
+    own = (f"{counted['what']}/", *_OF_ROLLOUTS)
+    found.rollout = int(counted["rollout"])
+    return _nonempty(found) if any(key.startswith(own) for key in found.row) else None
 
 
 def _nonempty(found: Found) -> Found | None:

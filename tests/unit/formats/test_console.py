@@ -620,3 +620,42 @@ def test_what_prime_rl_prints_for_a_step_is_a_row(process: str) -> None:
 )
 def test_a_step_between_bars_with_words_is_no_row(line: str) -> None:
     assert read_line(line) == []
+
+
+def slime_lines(generations: int, steps_each: int) -> str:
+    """What slime prints, from two of its processes; miles prints the same."""
+    lines = []
+    for n in range(generations):
+        told = f"{{'rollout/response_len/mean': {200 + n}.5, 'perf/rollout_time': 30.2}}"
+        lines.append(f"(RolloutManager pid=7) [2026-08-21 10:00:00] rollout_metrics.py:268 - perf {n}: {told}")
+        lines.append(f"(Actor pid=8) train_metric_utils.py:135 - rollout {n}: {{'rollout/raw_reward': {n}.0}}")
+        for step in range(n * steps_each, (n + 1) * steps_each):
+            told = f"{{'train/loss': {step}.25, 'train/grad_norm': np.float64(0.5), 'train/lr-pg_0': 1e-06}}"
+            lines.append(f"(Actor pid=8) [2026-08-21 10:00:00] model.py:918 - step {step}: {told}")
+        lines.append(f"(Actor pid=8) perf {n}: {{'perf/step_time': 46.0}}")
+        lines.append(f"(RolloutManager pid=7) eval {n}: {{'eval/aime': 0.5}}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("steps_each", [1, 3])
+def test_what_slime_logs_of_a_generation_stands_at_its_first_step(steps_each: int) -> None:
+    records, decoder = decode(slime_lines(4, steps_each))
+    found = {
+        (record.step, key): value
+        for record in records
+        for key, value in zip(record.schema.keys, record.values, strict=True)
+    }
+    assert {step: value for (step, key), value in found.items() if key == "train/loss"} == {
+        step: step + 0.25 for step in range(4 * steps_each)
+    }
+    for key, values in {
+        "rollout/raw_reward": [0.0, 1.0, 2.0, 3.0], "rollout/response_len/mean": [200.5, 201.5, 202.5, 203.5],
+        "perf/step_time": [46.0] * 4, "eval/aime": [0.5] * 4,
+    }.items():  # fmt: skip
+        assert [found[n * steps_each, key] for n in range(4)] == values
+    assert decoder.counts.bad_lines == 0
+
+
+@pytest.mark.parametrize("line", ["worker 3: {'host': 'a', 'gpu': 1}", "request 5: {'latency': 0.5, 'tokens': 20}"])
+def test_another_numbered_dictionary_is_no_generation(line: str) -> None:
+    assert read_line(line) == []
