@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from rltop.formats.console.lines import ConsoleError, Found, read_error, read_line, strip_escapes
+from rltop.formats.console.failures import ConsoleError, read_error
+from rltop.formats.console.lines import Found, read_line, strip_escapes
 from rltop.formats.console.scan import MAX_METRIC_BYTES, Hit, Kind, LineScanner
 from rltop.formats.console.steps import LoopSteps, RolloutSteps, StepCounter, read_bar
 from rltop.formats.console.tables import MAX_LINE_BYTES, TableReader

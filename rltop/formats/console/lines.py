@@ -6,21 +6,18 @@ print one line a step: `step 10/500 | loss: 0.2 | …`, `[name] epoch=0 step=1 l
 `Epoch:[1/2](30/975), loss: 0.2`, `<time> - name - INFO - loss: 0.2, …`, and what a progress bar says before its
 percentage or behind its pace.
 Everything is cut out with patterns; nothing that a log holds is ever evaluated.
-Owns too which lines tell that something went wrong: the exception at the end of a traceback, memory
-that ran out, a collective that failed, a job that was ended. Knows nothing of files, steps that are
-not written, or records.
+Knows nothing of files, steps that are not written, or records.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import orjson
 
 from rltop.formats.rows import flat_items, number_of
-from rltop.model import Label, NonFinite
+from rltop.model import NonFinite
 from rltop.model.keys import is_evaluation_key
 
 MAX_METRIC_CHARS = 256 * 1024
@@ -558,51 +555,3 @@ def _read_postfix(text: str) -> list[Found]:
     found = Found(int(bar["done"]), total=int(bar["total"]), is_of_loop=True, is_of_bar=True)
     _Pairs(found.row).read(bar["pairs"])
     return [found] if found.step and any("loss" in key for key in found.row) else []
-
-
-MAX_TEXT_CHARS = 300
-_PREFIX = re.compile(r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))*\s?")
-_EXCEPTION = re.compile(
-    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)"
-    r"(?:\(\w{1,60}\))?(?::\s.*|\s*$)"
-)
-_OTHER = re.compile(
-    r"CUDA out of memory|CUDA error:|oom[-_ ]kill|OOM[- ][Kk]ill|Out of memory: Killed|RESOURCE_EXHAUSTED"
-    r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
-    r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
-    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|srun: error:|slurmstepd: error:"
-    r"|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
-)
-
-
-class ConsoleError(NamedTuple):
-    """A line that tells of a failure.
-
-    Attributes:
-        line: number of the line in the file, from 1, as an editor counts.
-        offset: byte where it begins.
-        text: the line without launcher prefixes, at most 300 characters.
-        rows_before: how many metric rows came before it; if more have come since, the run went on.
-        is_exception: it ends a Python traceback.
-    """
-
-    line: int
-    offset: int
-    text: Label
-    rows_before: int
-    is_exception: bool
-
-
-def read_error(text: str) -> tuple[str, bool] | None:
-    """What a line tells of a failure, and whether it is an exception's own line; None if it does not."""
-    text = text[: 4 * MAX_TEXT_CHARS]
-    text = text[_match_end(text) :]
-    is_exception = _EXCEPTION.match(text) is not None
-    if is_exception or _OTHER.search(text) is not None:
-        return text.rstrip()[:MAX_TEXT_CHARS], is_exception
-    return None
-
-
-def _match_end(text: str) -> int:
-    prefix = _PREFIX.match(text)
-    return 0 if prefix is None else prefix.end()

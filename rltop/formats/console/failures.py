@@ -1,0 +1,58 @@
+"""Which lines of a console tell that something went wrong.
+
+The exception at the end of a traceback, memory that ran out, a collective that failed, a job that was ended.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rltop.model import Label
+
+MAX_TEXT_CHARS = 300
+_PREFIX = re.compile(r"^(?:\s*(?:\d{1,5}:(?=\s)|\([^()]{0,80}pid=[^()]{1,60}\)|\[[^\[\]]{0,24}[Rr]ank ?\d+\]:?))*\s?")
+_EXCEPTION = re.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Exit)"
+    r"(?:\(\w{1,60}\))?(?::\s.*|\s*$)"
+)
+_OTHER = re.compile(
+    r"CUDA out of memory|CUDA error:|oom[-_ ]kill|OOM[- ][Kk]ill|Out of memory: Killed|RESOURCE_EXHAUSTED"
+    r"|NCCL error|ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError"
+    r"|Watchdog caught collective operation timeout|Segmentation fault|Bus error|Fatal Python error"
+    r"|DUE TO (?:TIME LIMIT|PREEMPTION|NODE FAILURE|TASK FAILURE)|^Killed\s*$|srun: error:|slurmstepd: error:"
+    r"|died with <?[Ss]ig|exitcode\s*: -?[1-9]"
+)
+
+
+class ConsoleError(NamedTuple):
+    """A line that tells of a failure.
+
+    Attributes:
+        line: number of the line in the file, from 1, as an editor counts.
+        offset: byte where it begins.
+        text: the line without launcher prefixes, at most 300 characters.
+        rows_before: how many metric rows came before it; if more have come since, the run went on.
+        is_exception: it ends a Python traceback.
+    """
+
+    line: int
+    offset: int
+    text: Label
+    rows_before: int
+    is_exception: bool
+
+
+def read_error(text: str) -> tuple[str, bool] | None:
+    """What a line tells of a failure, and whether it is an exception's own line; None if it does not."""
+    text = text[: 4 * MAX_TEXT_CHARS]
+    text = text[_match_end(text) :]
+    is_exception = _EXCEPTION.match(text) is not None
+    if is_exception or _OTHER.search(text) is not None:
+        return text.rstrip()[:MAX_TEXT_CHARS], is_exception
+    return None
+
+
+def _match_end(text: str) -> int:
+    prefix = _PREFIX.match(text)
+    return 0 if prefix is None else prefix.end()
