@@ -403,7 +403,7 @@ def _least(number: int | None, first: int | None) -> int | None:
 
 def _error_in(outputs: Iterable[bytes]) -> str:
     """The newest line of a process's output that tells of a failure; empty where none does."""
-    from rltop.formats.console.lines import read_error  # noqa: PLC0415 - only for a run that failed
+    from rltop.formats.console.failures import read_error  # noqa: PLC0415 - only for a run that failed
 
     pieces = []
     for payload in outputs:
