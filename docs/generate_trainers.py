@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import recognised
+
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
 from rltop.trainers import ALL, GENERIC, SETUP_HINTS
@@ -40,6 +42,12 @@ A panel is filled if the trainer logs at least one of its metrics; rltop does no
 statistics and stragglers can also come from [rollout dumps](rollouts.md). Trainers that are not listed (transformers'
 own loop, torchtune, Stable-Baselines3, RLlib, your own loop) are read by common key names; all other keys are shown as
 they are.
+"""
+
+RECOGNISED_NOTE = """\
+Measured on the recorded and written files in `fixtures/` when this page is generated. Keys are those of training:
+bookkeeping, evaluations and the machine's own are left out. Known is a key that stands for a metric or a stage, is a
+statistic of one, or is explained as misleading; all others are shown under their own names.
 """
 
 MEANINGS_NOTE = """\
@@ -237,6 +245,9 @@ def page() -> str:
         "## What fills the screen\n",
         coverage(),
         COVERAGE_NOTE,
+        "## What is recognised\n",
+        RECOGNISED_NOTE,
+        recognised.table(),
         "## Turning a stream on\n",
         table(followed),
         CALLBACK,

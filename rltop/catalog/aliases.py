@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from rltop.catalog.dialect import Dialect
 from rltop.catalog.metrics import CATALOG
-from rltop.catalog.patterns import Pattern, compiled
+from rltop.catalog.patterns import Pattern, PatternSet, compiled
 from rltop.model import Algorithm, Signal
 
 _REMEMBERED = 50_000
@@ -136,3 +136,109 @@ def in_order(
             ordered.append(distinct)
         result[name] = tuple(ordered)
     return result
+
+
+class _Meaning(NamedTuple):
+    """What one trainer means by a key; `whose` is the number of its dialect."""
+
+    whose: int
+    metric: str
+    scale: float
+    shift: float
+    algorithms: frozenset[Algorithm]
+
+    def may_hold(self, algorithm: Algorithm) -> bool:
+        """Whether the key can mean that in a run of this algorithm; of an unknown one anything can be."""
+        return not self.algorithms or algorithm is Algorithm.UNKNOWN or algorithm in self.algorithms
+
+
+class SharedSpelling:
+    """The keys of all dialects together: what a key means in a file that is of none of them.
+
+    Only what all trainers that use a key mean alike is said: a key with two meanings, or one that
+    misleads in one of them, needs its trainer. Words without a slash or an underscore, and patterns
+    that take in a whole section that several trainers share, say nothing outside their own files.
+    """
+
+    def __init__(self, dialects: Iterable[Dialect]) -> None:
+        self._exact: dict[str, list[_Meaning]] = {}
+        self._wild: dict[str, list[tuple[Pattern, _Meaning]]] = {}
+        misleading: list[str] = []
+        owners: dict[str, set[str]] = {}
+        wild: list[tuple[Pattern, _Meaning]] = []
+        self._prefixes: dict[str, None] = {}
+        for whose, dialect in enumerate(dialects):
+            misleading += [text for text, _ in dialect.misleading]
+            self._prefixes.update(dict.fromkeys(written for written, plain in dialect.prefixes if not plain))
+            for alias in dialect.aliases:
+                section, slash, _ = alias.pattern.partition("/")
+                if slash:
+                    owners.setdefault(section, set()).add(dialect.name)
+                meaning = _Meaning(whose, alias.metric, alias.scale, alias.shift, alias.algorithms)
+                if alias.is_borrowed:
+                    continue
+                pattern = compiled(alias.pattern)
+                if not pattern.is_exact:
+                    wild.append((pattern, meaning))
+                elif slash or "_" in alias.pattern:
+                    self._exact.setdefault(alias.pattern, []).append(meaning)
+        self._misleading = PatternSet(misleading)
+        for pattern, meaning in wild:
+            section, slash, rest = pattern.text.partition("/")
+            is_whole = rest in ("*", "%") and len(owners.get(section, ())) > 1
+            if slash and not is_whole and not set("*%") & set(section):
+                self._wild.setdefault(section, []).append((pattern, meaning))
+
+    def signals(self, keys: Iterable[str], algorithm: Algorithm) -> dict[str, list[tuple[tuple[int, int], Signal]]]:
+        """Signals by metric, in the order of the keys; see `Spelling.signals`.
+
+        Args:
+            keys: those that the trainer's own file says nothing of.
+            algorithm: decides between meanings that hold for some algorithms only.
+
+        Returns:
+            Canonical name → its signals, primary first.
+        """
+        result: dict[str, list[tuple[tuple[int, int], Signal]]] = {}
+        for place, key in enumerate(keys):
+            if key in self._misleading:
+                continue
+            for rank, spelled in enumerate(self._spellings(key)):
+                found = self._meanings(spelled, algorithm)
+                for meaning, instance in found:
+                    signal = Signal(CATALOG[meaning.metric], key, meaning.scale, meaning.shift, instance)
+                    result.setdefault(meaning.metric, []).append(((rank, place), signal))
+                if found:
+                    break
+        return result
+
+    def _spellings(self, key: str) -> Iterable[str]:
+        yield key
+        for prefix in self._prefixes:
+            if key.startswith(prefix):
+                yield key[len(prefix) :]
+
+    def _meanings(self, key: str, algorithm: Algorithm) -> list[tuple[_Meaning, str]]:
+        """What all that know the key agree on; empty where they do not, or none knows it."""
+        exact = [each for each in self._exact.get(key, ()) if each.may_hold(algorithm)]
+        if exact:
+            told: dict[int, set[tuple[str, float, float]]] = {}
+            for each in exact:
+                told.setdefault(each.whose, set()).add((each.metric, each.scale, each.shift))
+            common = set.intersection(*told.values())
+            agreed = {each.metric: (each, "") for each in exact if (each.metric, each.scale, each.shift) in common}
+            # Which of several meanings holds, an algorithm would have to say.
+            is_open = algorithm is Algorithm.UNKNOWN and any(each.algorithms for each in exact)
+            return [] if is_open and len(agreed) > 1 else list(agreed.values())
+        wild: dict[str, tuple[_Meaning, str]] = {}
+        longest = 0
+        for pattern, meaning in self._wild.get(key.partition("/")[0], ()):
+            if not meaning.may_hold(algorithm):
+                continue
+            covered = pattern.covered(key)
+            if covered is None or len(pattern.text) < longest:
+                continue
+            if len(pattern.text) > longest:
+                longest, wild = len(pattern.text), {}
+            wild.setdefault(meaning.metric, (meaning, covered))
+        return list(wild.values()) if len(wild) == 1 else []

@@ -53,6 +53,7 @@ _WORDS = {
     "var": Statistic.OTHER,
     "variance": Statistic.OTHER,
     "sum": Statistic.OTHER,
+    "ema": Statistic.OTHER,
     "last": Statistic.OTHER,
     "p10": Statistic.OTHER,
     "p25": Statistic.OTHER,

@@ -29,8 +29,9 @@ ENTRIES = (
     ),
     _policy(
         name="aux_loss", title="auxiliary loss", direction=DOWN, related="loss moe_max_vio",
-        help_text="Load-balancing loss of a mixture-of-experts model. "
-        "Rising: the router sends its tokens to fewer experts.",
+        help_text="Auxiliary term of the loss: load balancing of a mixture of experts, or what a backend of your own "
+        "adds. "
+        "Rising on a mixture of experts: the router sends its tokens to fewer of them.",
     ),
     _policy(
         name="moe_max_vio", title="expert imbalance", direction=DOWN, related="aux_loss",
@@ -46,6 +47,11 @@ ENTRIES = (
         name="lr", title="learning rate", direction=NONE, related="grad_norm kl_old loss", low=0.0,
         help_text="Learning rate as scheduled. "
         "If loss, KL and gradient norm jump together, check the schedule first.",
+    ),
+    _policy(
+        name="lr_scheduler", title="LR scheduler", direction=NONE, related="lr grad_norm",
+        help_text="State of the learning-rate scheduler, such as its step or its factor. "
+        "It should advance evenly; after a resume it must go on where it stopped.",
     ),
     entry(
         "entropy", "entropy", "policy", Unit.NATS, TARGET,
@@ -136,6 +142,11 @@ ENTRIES = (
         "It should stay near 1; far from it the update rests on data of another policy.",
     ),
     _policy(
+        name="ratio_clipped", title="clipped ratio", direction=TARGET, related="ratio_mean clip_frac", low=0.0,
+        help_text="Mean importance ratio after clipping: a ratio, not a share of tokens. "
+        "It stays near 1; its gap to the ratio before clipping is what clipping takes away.",
+    ),
+    _policy(
         name="ratio_var", title="ratio variance", direction=DOWN, related="ratio_mean clip_frac", low=0.0,
         help_text="Variance of the importance ratio. "
         "It grows before the mean leaves 1.",
@@ -160,6 +171,41 @@ ENTRIES = (
         name="explained_var", title="explained variance", direction=UP, related="value_loss value_mean", high=1.0,
         help_text="Share of the variance of the returns that the critic explains; 1 is perfect. "
         "Below 0 it does worse than a constant and the advantages are noise.",
+    ),
+    _critic(
+        name="td_error", title="TD error", direction=NONE, related="q_mean value_loss",
+        help_text="Mean temporal-difference error of the critic in off-policy RL. "
+        "It follows the scale of the returns; only a blow-up says something.",
+    ),
+    _critic(
+        name="q_mean", title="Q value", direction=NONE, related="q_max q_min td_error reward_mean",
+        help_text="Mean action value that the critic predicts. "
+        "It should settle on the scale of the returns; far above them it overestimates.",
+    ),
+    _critic(
+        name="q_max", title="max Q value", direction=NONE, related="q_mean q_min",
+        help_text="Largest action value that the critic predicts in the batch. "
+        "It runs away first where the critic diverges.",
+    ),
+    _critic(
+        name="q_min", title="min Q value", direction=NONE, related="q_mean q_max",
+        help_text="Smallest action value that the critic predicts in the batch. "
+        "It runs away first where the critic diverges.",
+    ),
+    _policy(
+        name="sac_alpha", title="temperature", direction=NONE, related="sac_alpha_loss action_entropy", low=0.0,
+        help_text="Weight of the entropy term of SAC. "
+        "It falls until the policy has the target entropy.",
+    ),
+    _policy(
+        name="sac_alpha_loss", title="temperature loss", direction=NONE, related="sac_alpha",
+        help_text="Loss of SAC's temperature. "
+        "Its sign says whether the entropy is above or below its target.",
+    ),
+    _policy(
+        name="sac_target_entropy", title="target entropy", direction=NONE, related="sac_alpha action_entropy",
+        help_text="Entropy that SAC's temperature is tuned for. "
+        "A setting, usually minus the number of action dimensions.",
     ),
     fraction(
         "clip_frac_value", "value clip frac", "critic", TARGET,

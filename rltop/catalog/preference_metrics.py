@@ -67,6 +67,16 @@ ENTRIES = (
         "rm_margin val_acc loss",
     ),
     _judge(
+        name="rm_loss", title="reward model loss", direction=DOWN, related="rm_accuracy rm_margin",
+        help_text="Preference loss of a reward model that is trained beside the policy. "
+        "Chance is ln 2 = 0.693 on pairs; it should fall below.",
+    ),
+    _judge(
+        name="rm_grad_norm", title="gradient norm", direction=TARGET, related="rm_loss", low=0.0,
+        help_text="L2 norm of the gradient of a reward model that is trained beside the policy, before clipping. "
+        "Isolated spikes are common; repeated ones are not.",
+    ),
+    _judge(
         name="rm_margin", title="score margin", direction=UP, related="rm_accuracy rm_reward_mean",
         help_text="Mean score of the chosen minus that of the rejected completions. "
         "Near zero the model no longer tells them apart.",

@@ -51,20 +51,62 @@ ENTRIES = (
     ),
     _reward(
         name="reward_component", title="reward component", direction=UP, related="reward_mean reward_component_std",
-        help_text="Mean of one reward function, or of another number that the environment returns per sample: tool "
-        "calls, time spent. "
-        "If one reward function drops while the total rises, the policy trades what you want for what is easy.",
+        help_text="Mean of one of several reward functions, or of a score that a workflow reports beside the reward. "
+        "If one drops while the total rises, the policy trades what you want for what is easy.",
     ),
     _reward(
         name="reward_component_std", title="component std", direction=NONE, related="reward_component reward_std",
-        help_text="Standard deviation of one reward function or sample metric over the step. "
-        "Zero on a reward function: it does not tell the completions apart.",
+        help_text="Standard deviation of one reward function over the step. "
+        "At zero it does not tell the completions apart.", low=0.0,
+    ),
+    _reward(
+        name="reward_component_max", title="component max", direction=NONE, related="reward_component",
+        help_text="Highest value of one reward function in the step. "
+        "Equal to the lowest: it says the same of every completion.",
+    ),
+    _reward(
+        name="reward_component_min", title="component min", direction=NONE, related="reward_component",
+        help_text="Lowest value of one reward function in the step. "
+        "Equal to the highest: it says the same of every completion.",
+    ),
+    _reward(
+        name="sample_metric", title="sample metric", direction=NONE, related="reward_mean sample_metric_std",
+        help_text="Mean of a number that the environment returns for every sample: a part of the reward, tool calls, "
+        "reasoning steps, time spent. "
+        "The key says which; whether more of it is better, only the environment knows.",
+    ),
+    _reward(
+        name="sample_metric_std", title="sample metric std", direction=NONE, related="sample_metric", low=0.0,
+        help_text="Standard deviation of a sample metric over all samples of the step. "
+        "At zero all samples have the same value.",
+    ),
+    _reward(
+        name="sample_metric_max", title="sample metric max", direction=NONE, related="sample_metric",
+        help_text="Highest value of a sample metric in the step. "
+        "Read it next to the mean: one sample is enough to move it.",
+    ),
+    _reward(
+        name="sample_metric_min", title="sample metric min", direction=NONE, related="sample_metric",
+        help_text="Lowest value of a sample metric in the step. "
+        "Read it next to the mean: one sample is enough to move it.",
     ),
     fraction(
         "success_frac", "success rate", "reward", UP,
         "Share of episodes that reached their goal, or of responses that are correct. "
         "For tasks with a yes-or-no outcome it is the reward without its shaping.",
         "reward_mean val_score num_turns_mean",
+    ),
+    fraction(
+        "success_frac_max", "success rate max", "reward", NONE,
+        "Success rate of the task of the step that was solved most often. "
+        "At 100 % on most steps: it says that some tasks are easy.",
+        "success_frac success_frac_min",
+    ),
+    fraction(
+        "success_frac_min", "success rate min", "reward", NONE,
+        "Success rate of the task of the step that was solved least often. "
+        "Above zero no task of the step is out of reach.",
+        "success_frac success_frac_max",
     ),
     _reward(
         name="episode_return", title="episode return", direction=UP, related="success_frac env_reward episode_len",
@@ -142,8 +184,51 @@ ENTRIES = (
         "It can grow while evaluation accuracy drops, so it is no proof of progress.",
     ),
     _val(
+        name="val_reward", title="validation reward", direction=UP, related="val_score reward_mean",
+        help_text="Mean reward on the validation tasks, logged beside their accuracy. "
+        "With a rule-based reward it follows the accuracy; where they part, the reward measures something else.",
+    ),
+    _val(
+        name="val_worst", title="validation worst@k", direction=UP, related="val_score val_best val_std",
+        help_text="Validation score of the worst of k completions per task. "
+        "Its gap to the best of k is how much luck decides.",
+    ),
+    _val(
+        name="val_std", title="validation std", direction=NONE, related="val_score val_best val_worst", low=0.0,
+        help_text="Standard deviation of the validation score: over the k completions of a task, or over the tasks. "
+        "The wider it is, the more evaluations it takes to see a trend.",
+    ),
+    _val(
+        name="val_max", title="validation max", direction=NONE, related="val_score val_min",
+        help_text="Validation score of the best task. "
+        "It reaches its ceiling early and then says little.",
+    ),
+    _val(
+        name="val_min", title="validation min", direction=NONE, related="val_score val_max",
+        help_text="Validation score of the worst task. "
+        "At zero there are tasks that are never solved.",
+    ),
+    entry(
+        "val_turns_mean", "validation turns", "validation", Unit.COUNT, NONE,
+        "Mean number of turns per validation episode. "
+        "A rise without a better score points to loops or failing tools.",
+        "val_score num_turns_mean", 0.0,
+    ),
+    entry(
+        "val_turns_max", "max turns", "validation", Unit.COUNT, NONE,
+        "Turns of the longest validation episode. "
+        "At the configured limit, episodes are being truncated.",
+        "val_turns_mean num_turns_max", 0.0,
+    ),
+    entry(
+        "val_turns_min", "min turns", "validation", Unit.COUNT, NONE,
+        "Turns of the shortest validation episode. "
+        "At one, some tasks are answered without a tool.",
+        "val_turns_mean num_turns_min", 0.0,
+    ),
+    _val(
         name="val_aux", title="validation detail", direction=NONE, related="val_score val_best",
-        help_text="Secondary metric of the validation run: mean validation reward, worst@k, number of turns. "
+        help_text="Secondary metric of the validation run, such as a majority vote or a spread over tasks. "
         "Use it to explain why the main score moved.",
     ),
     entry(
@@ -245,7 +330,7 @@ ENTRIES = (
     ),
     entry(
         "sample_count", "samples", "groups", Unit.COUNT, NONE,
-        "Completions, experiences or groups in this step, by trainer. "
+        "Completions, experiences, tasks or groups in this step, by trainer. "
         "With dynamic sampling it varies, and statistics over few samples are noisy.",
         "zero_std_count discarded_count", 0.0,
     ),

@@ -46,6 +46,16 @@ ENTRIES = (
         help_text="Mean length of finished completions, those that emitted EOS. "
         "Zero means that none finished, not that they are empty.",
     ),
+    _length(
+        name="terminated_len_max", title="finished, longest", direction=NONE, related="terminated_len_mean",
+        help_text="Length of the longest completion that emitted EOS. "
+        "Close to the limit, the limit decides which completions finish.",
+    ),
+    _length(
+        name="terminated_len_min", title="finished, shortest", direction=NONE, related="terminated_len_mean",
+        help_text="Length of the shortest completion that emitted EOS. "
+        "A few tokens: some completions are nothing but an end.",
+    ),
     fraction(
         "truncated_frac", "truncated", "length", DOWN,
         "Share of completions truncated at the length limit. "
@@ -74,6 +84,16 @@ ENTRIES = (
         help_text="Length of the longest prompt in the step. "
         "At the limit, prompts are being truncated.",
     ),
+    _length(
+        name="prompt_len_min", title="shortest prompt", direction=NONE, related="prompt_len_mean prompt_len_max",
+        help_text="Length of the shortest prompt in the step. "
+        "Near zero, a prompt may have been lost.",
+    ),
+    _length(
+        name="prompt_len_std", title="prompt length std", direction=NONE, related="prompt_len_mean prompt_len_max",
+        help_text="Standard deviation of the prompt lengths in the step. "
+        "A change means other data.",
+    ),
     fraction(
         "prompt_clip_frac", "prompts truncated", "length", DOWN,
         "Share of prompts truncated at the length limit. "
@@ -84,6 +104,21 @@ ENTRIES = (
         name="total_len_mean", title="total length", direction=NONE, related="prompt_len_mean response_len_mean",
         help_text="Mean length of prompt and completion together. "
         "It sets the cost of training and the memory it needs.",
+    ),
+    _length(
+        name="total_len_max", title="longest sample", direction=NONE, related="total_len_mean response_len_max",
+        help_text="Length of the longest prompt and completion together. "
+        "It sets the peak of memory.",
+    ),
+    _length(
+        name="total_len_min", title="shortest sample", direction=NONE, related="total_len_mean response_len_min",
+        help_text="Length of the shortest prompt and completion together. "
+        "Near zero, a sample is empty.",
+    ),
+    _length(
+        name="total_len_std", title="total length std", direction=NONE, related="total_len_mean response_len_std",
+        help_text="Standard deviation of the lengths of prompt and completion together. "
+        "The wider the spread, the more padding or imbalance between ranks.",
     ),
     fraction(
         "repetition_frac", "repetitive", "length", DOWN,

@@ -29,8 +29,16 @@ def _row(*metrics: str, beside: str = "") -> OverviewRow:
     return OverviewRow(metrics, tuple(beside.split()))
 
 
-_VALIDATION = _row("val_score", "val_acc", "val_passk", "val_return", "val_loss")
-_REWARD = _row("reward_mean", "score_mean", "reward_final", "success_frac")
+_VALIDATION = _row("val_score", "val_acc", "val_passk", "val_return", "val_reward", "val_loss")
+_REWARD = _row("reward_mean", "score_mean", "success_frac")
+_OBJECTIVE = _row("reward_final")
+_PENALTY = _row("kl_reward")
+_PARTS = _row("reward_component", "sample_metric")
+_ADVANTAGE = _row("adv_std", "adv_mean", "adv_max")
+_BALANCE = _row("seqlen_balanced_max", "seqlen_minmax_diff")
+_DISCARDED = _row(
+    "discarded_count", "evicted_samples", "dropped_stale", "filter_pass_rate", beside="discarded_zero_frac"
+)
 _REFERENCE = _row("kl_ref")
 _STEP_KL = _row("kl_old")
 _CLIP = _row("clip_frac", "clip_frac_high")
@@ -39,7 +47,7 @@ _GRADIENT = _row("grad_norm")
 _LENGTH = _row("response_len_mean", "terminated_len_mean", "total_len_mean")
 _TRUNCATED = _row("truncated_frac", "aborted_frac", "stop_count")
 _CONTRAST = _row("zero_std_frac", "reward_std", "zero_std_count")
-_SPEED = _row("throughput", "throughput_per_gpu", "gen_throughput", "samples_per_s", "time_step")
+_SPEED = _row("throughput", "throughput_per_gpu", "gen_throughput", "samples_per_s", "time_step", "time_wait_explore")
 _USE = _row("mfu", "mem_alloc_gb", "mem_peak_gb", "mem_reserved_gb", beside="mem_alloc_gb mem_peak_gb mem_reserved_gb")
 _MISMATCH = _row("off_policy_kl", "rollout_prob_diff_mean", "rollout_logp_diff_mean", "is_ratio_mean")
 _VALUE = (_row("value_loss"), _row("explained_var"))
@@ -51,11 +59,13 @@ _LIKELIHOOD = _row("logps_chosen", beside="logps_rejected")
 _GROUP = (
     *(_VALIDATION, _REWARD, _REFERENCE, _CLIP, _ENTROPY, _GRADIENT, _LENGTH, _TRUNCATED),
     *(_SPEED, _USE, _CONTRAST, _MISMATCH, _STEP_KL, _RATE, _LOSS, _row("staleness_mean")),
+    *(_PARTS, _DISCARDED, _ADVANTAGE, _BALANCE, _OBJECTIVE, _PENALTY),
 )
 
 _PPO = (
     *(_VALIDATION, _REWARD, _REFERENCE, _CLIP, _ENTROPY, *_VALUE, _GRADIENT, _LENGTH, _TRUNCATED),
-    *(_row("ratio_mean"), _STEP_KL, _MISMATCH, _SPEED, _USE, _RATE, _LOSS),
+    *(_row("ratio_mean"), _STEP_KL, _OBJECTIVE, _PENALTY, _MISMATCH, _SPEED, _USE, _RATE, _LOSS),
+    *(_PARTS, _ADVANTAGE, _BALANCE, _DISCARDED),
 )
 
 _PAIRS = (
@@ -81,13 +91,13 @@ _SUPERVISED = (
 
 _DISTILL = (
     *(_VALIDATION, _row("kl_teacher", "distill_loss"), _ENTROPY, _LENGTH, _TRUNCATED, _MISMATCH, _GRADIENT),
-    *(_LOSS, _REWARD, _CLIP, _SPEED, _USE, _RATE),
+    *(_LOSS, _REWARD, _CLIP, _SPEED, _USE, _RATE, _PARTS, _BALANCE, _OBJECTIVE),
 )
 
 _EMBODIED = (
     *(_row("success_frac"), _VALIDATION, _row("reward_mean", "score_mean"), _row("episode_return"), _CLIP, _STEP_KL),
     *(_row("ratio_mean"), _ENTROPY, *_VALUE, _GRADIENT, _row("episode_len", "num_turns_mean"), _row("env_reward")),
-    *(_SPEED, _USE, _RATE, _LOSS, _row("queue_size")),
+    *(_SPEED, _USE, _RATE, _LOSS, _row("queue_size"), _ADVANTAGE),
 )
 
 _CLASSIC = (
@@ -97,10 +107,11 @@ _CLASSIC = (
 )
 
 _ANY = (
-    *(_VALIDATION, _row("reward_mean", "score_mean", "reward_final", "episode_return"), _LOSS),
+    *(_VALIDATION, _row("reward_mean", "score_mean", "episode_return"), _LOSS),
     *(_row("dpo_margin", "rm_margin"),),
     *(_row("dpo_accuracy", "rm_accuracy", "token_accuracy", "success_frac"), _REFERENCE, _STEP_KL, _CLIP, _ENTROPY),
     *(_GRADIENT, *_VALUE, _LENGTH, _TRUNCATED, _CONTRAST, _MISMATCH, _SPEED, _USE, _RATE, _row("time_elapsed")),
+    *(_PARTS, _OBJECTIVE, _PENALTY, _DISCARDED, _ADVANTAGE, _BALANCE),
 )
 
 ROW_SETS: Mapping[Algorithm, tuple[OverviewRow, ...]] = {

@@ -52,8 +52,7 @@ _BALANCE = (
 )  # fmt: skip
 
 _TIMING = (
-    _time("time_step", "step time", "Wall time of one training step; in a Trinity-RFT explorer the wait for one "
-          "rollout step. "
+    _time("time_step", "step time", "Wall time of one training step. "
           "Whether validation and checkpoints are included depends on the trainer and its version.",
           "time_gen time_update_actor throughput response_len_mean"),
     _time("time_gen", "generation", "Time to generate the rollouts; in asynchronous trainers the wait for them. "
@@ -88,6 +87,12 @@ _TIMING = (
           "The overhead of sharing them.", "time_step time_weight_sync"),
     _time("time_wait_data", "waiting for data", "Time the trainer waits for rollouts. "
           "A large share: generation is the bottleneck.", "time_step queue_size trainer_idle_frac"),
+    _time("time_wait_explore", "wait for rollouts", "Time to wait for one rollout step of a Trinity-RFT explorer to "
+          "complete. "
+          "It is all that the explorer's step takes; rollouts of other steps run meanwhile.",
+          "time_gen_sample_mean time_gen_sample_max time_eval"),
+    _time("time_experience", "data pipeline", "Time of the experience pipeline or of one of its operators. "
+          "It runs between exploring and training; a growing share points to a slow operator.", "time_step"),
     _time("time_wait_policy", "waiting for policy", "Time the rollout workers wait for new weights. "
           "A large share: the trainer is the bottleneck.", "time_weight_sync rollouter_idle_frac"),
     _time("time_prepare", "data preparation", "Time to assemble training batches. "
@@ -113,19 +118,34 @@ _TIMING = (
           "It runs on their GPUs, beside the trainer's own work.", "time_weight_sync"),
     _time("time_forward", "forward pass", "Time for the forward pass. "
           "It scales with the number of tokens.", "time_update_actor"),
+    _time("time_microbatch", "microbatch", "Mean time of one operation on one microbatch. "
+          "If the step is slower but this is not, there are more microbatches.", "time_microbatch_max time_forward"),
+    _time("time_microbatch_max", "microbatch, max", "Longest time of one operation on a microbatch of the step. "
+          "The first microbatch after compilation is much slower.", "time_microbatch"),
+    _time("time_microbatch_min", "microbatch, min", "Shortest time of one operation on a microbatch of the step. "
+          "A wide gap to the slowest means uneven microbatches.", "time_microbatch", NONE),
+    _time("time_microbatch_std", "microbatch, std", "Standard deviation of the time of one operation over the "
+          "microbatches of the step. "
+          "It grows with uneven lengths.", "time_microbatch", NONE),
     _time("time_gen_sample_mean", "rollout, mean", "Mean time to generate one rollout. "
           "The batch waits for the slowest one, not for this.", "time_gen_sample_max time_gen"),
     _time("time_gen_sample_max", "rollout, slowest", "Time to generate the slowest rollout. "
           "Divided by the mean it is the long tail that everyone waits for.",
           "time_gen_sample_mean time_tool_sample_max slowest_response_len"),
+    _time("time_gen_sample_min", "rollout, fastest", "Time to generate the fastest rollout. "
+          "A wide gap to the slowest is the long tail.", "time_gen_sample_max time_gen_sample_mean", NONE),
     _time("time_tool_sample_mean", "tools, mean", "Mean time one rollout spends in tool calls. "
           "It rises when the sandbox is overloaded.", "time_tool_sample_max time_gen_sample_mean"),
     _time("time_tool_sample_max", "tools, slowest", "Longest time one rollout spends in tool calls. "
           "At the timeout, a tool hung.", "time_tool_sample_mean time_gen_sample_max"),
+    _time("time_tool_sample_min", "tools, fastest", "Shortest time one rollout spends in tool calls. "
+          "Zero where a rollout calls no tool.", "time_tool_sample_mean", NONE),
     _time("slowest_gen", "slowest: generate", "Generation time of the slowest rollout in the batch. "
           "With its tool time it is what the batch waited for.", "slowest_tool slowest_response_len time_gen"),
     _time("slowest_tool", "slowest: tools", "Tool-call time of the slowest rollout in the batch. "
           "If it is most of the rollout, the policy is not to blame.", "slowest_gen time_tool_sample_max"),
+    _time("slowest_score", "slowest: reward", "Time to score the slowest rollout in the batch. "
+          "If it is most of the rollout, the reward function is slow.", "slowest_gen time_reward"),
     entry("slowest_response_len", "slowest: tokens", "timing", Unit.TOKENS, NONE,
           "Completion length of the slowest rollout. "
         "Short but slow: it waited for tools or for the scheduler.", "slowest_gen response_len_max", 0.0),
@@ -142,6 +162,21 @@ _TIMING = (
           "Generation time per response token. "
         "If the step is slower but this is not, the completions are just longer.",
           "time_gen response_len_mean gen_throughput", 0.0),
+    entry("time_worker", "worker timer", "timing", Unit.MILLISECONDS, NONE,
+          "Mean time of one part of a worker's loop: sampling, inference, loading, learning. "
+          "The key says which; they run in parallel on several workers.", "time_step", 0.0),
+    entry("time_per_token_ref", "ms/token: ref", "timing", Unit.MILLISECONDS, DOWN,
+          "Time of the reference pass per token. "
+          "It tells a slower machine from a larger batch.", "time_ref", 0.0),
+    entry("time_per_token_values", "ms/token: values", "timing", Unit.MILLISECONDS, DOWN,
+          "Time of the critic's predictions per token. "
+          "It tells a slower machine from a larger batch.", "time_values", 0.0),
+    entry("time_per_token_adv", "ms/token: adv", "timing", Unit.MILLISECONDS, DOWN,
+          "Time to compute the advantages, per token. "
+          "Normally next to nothing.", "time_adv", 0.0),
+    entry("time_per_token_update_critic", "ms/token: critic", "timing", Unit.MILLISECONDS, DOWN,
+          "Critic update time per token. "
+          "It tells a slower machine from a larger batch.", "time_update_critic", 0.0),
     entry("time_per_token_update_actor", "ms/token: update", "timing", Unit.MILLISECONDS, DOWN,
           "Policy update time per token. "
           "It tells a slower machine from a larger batch.", "time_update_actor mfu", 0.0),
@@ -151,13 +186,14 @@ _PERFORMANCE = (
     _perf(
         name="throughput", title="throughput", unit=Unit.TOKENS_PER_S, direction=UP,
         related="time_step mfu total_tokens throughput_per_gpu",
-        help_text="Tokens trained per second: per GPU in veRL and Trinity-RFT, over all GPUs in most others. "
+        help_text="Tokens trained per second over all GPUs; what a trainer divides by its GPUs is throughput/GPU. "
         "It is computed from the step time, so it drops on steps that save a checkpoint.",
     ),
     _perf(
         name="throughput_per_gpu", title="throughput/GPU", unit=Unit.TOKENS_PER_S, direction=UP,
-        related="throughput mfu", help_text="Tokens per second and GPU. "
-        "Comparable between runs of different size.",
+        related="time_step mfu total_tokens throughput",
+        help_text="Tokens per second and GPU, as veRL and Trinity-RFT log it: comparable between runs of any size. "
+        "It is computed from the step time, so it drops on steps that save a checkpoint.",
     ),
     _perf(
         name="gen_throughput", title="generation speed", unit=Unit.TOKENS_PER_S, direction=UP,
@@ -203,6 +239,21 @@ _PERFORMANCE = (
         related="gen_throughput time_gen tflops_train",
         help_text="TFLOP/s per GPU while generating. "
         "It drops when a few long completions keep many GPUs waiting.",
+    ),
+    _perf(
+        name="stage_rate", title="stage rate", unit=Unit.NONE, direction=NONE, related="samples_per_s time_step",
+        help_text="Samples per second of one part of the trainer, such as learning or loading. "
+        "The key says which.",
+    ),
+    fraction(
+        "cpu_util", "CPU", "performance", NONE,
+        "Share of the processors of the machine in use. "
+        "Near 100 % the simulators wait for each other.", "samples_per_s ram_util",
+    ),
+    fraction(
+        "ram_util", "RAM", "performance", NONE,
+        "Share of the memory of the machine in use, other jobs included. "
+        "A steady climb ends in an out-of-memory kill.", "mem_cpu_gb cpu_util",
     ),
     fraction(
         "prefix_cache_hit", "prefix cache hits", "performance", UP,

@@ -113,6 +113,8 @@ _BOOKKEEPING = re.compile(
     | eval [_/] (?: .* _ )? (?: runtime | samples_per_second | steps_per_second | model_preparation_time ) $
     | (?: training | trainer ) / (?: global_step | epoch | total_steps ) $
     | progress / (?: batch | epoch | step | done_frac ) $
+    | (?: \w+_ )? (?: update | step | batch | iteration ) _index $
+    | wandb_step $
     | (?: step | _step | _runtime | _timestamp | total_steps | max_steps | current_steps | percentage | progress
         | global_step/max_steps | elapsed_time | remaining_time | rollout/step | eval/step ) $
     | fully_async/count/current_param_version $

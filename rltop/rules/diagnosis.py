@@ -83,6 +83,7 @@ REASONS: Mapping[str, str] = MappingProxyType(
         "staleness_mean": "stale rollouts bias the update",
         "success_frac": "the objective of the run",
         "throughput": "computed from the same step time, so it falls with it",
+        "throughput_per_gpu": "computed from the same step time, so it falls with it",
         "time_adv": "seconds here: a computation on the wrong device",
         "time_dump": "slow shared storage shows here first",
         "time_gen": "the most common cause: generation",

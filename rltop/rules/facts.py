@@ -189,7 +189,7 @@ RULES = (
         evidence=EvidenceNames("time_save", unit=Unit.SECONDS),
         why="A step that writes a checkpoint may take twenty times as long without being a slowdown.",
         causes=("the trainer's save interval",),
-        next=("time_step", "throughput"),
+        next=("time_step", "throughput", "throughput_per_gpu"),
         sources="veRL's reference GRPO log: a step of 150 s took 2,585 s with its checkpoint.",
     ),
     RuleSpec(

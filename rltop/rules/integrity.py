@@ -22,7 +22,16 @@ SERIOUS = ("entropy", "kl_ref", "kl_old", "value_loss", "ratio_mean", "lr", "log
 REWARDS = ("score_mean", "reward_mean")
 """Undefined for one batch is an empty batch; undefined for long is a missing reward."""
 _WATCHED = frozenset(FATAL + SERIOUS + REWARDS)
-LOSS_LIKE = ("nll_loss", "aux_loss", "distill_loss", "grad_norm_critic", "kl_teacher")
+LOSS_LIKE = (
+    "nll_loss",
+    "aux_loss",
+    "distill_loss",
+    "grad_norm_critic",
+    "kl_teacher",
+    "rm_loss",
+    "rm_grad_norm",
+    "sac_alpha_loss",
+)
 """Of the same kind, but not in every run part of the update: as keys that the catalogue lacks (`is_loss_like`)."""
 _NULL_STREAK = 2
 _LEARNING_RECORDS = 64

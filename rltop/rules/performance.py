@@ -303,7 +303,7 @@ class ThroughputDrop(Detector):
     def detect(self, context: RuleContext) -> Finding | None:
         """Throughput is computed from the step time, so a checkpoint distorts it."""
         values = context.values
-        value = values.get("throughput")
+        value = values.get("throughput", values.get("throughput_per_gpu"))
         if value is None or value <= 0.0 or values.get("time_save", 0.0) > 0.0 or values.get("time_eval", 0.0) > 0.0:
             return None
         start = self.start
@@ -405,7 +405,7 @@ RULES = (
         title="throughput",
         family="performance",
         group=Group.SYSTEM,
-        metrics=("throughput",),
+        metrics=("throughput", "throughput_per_gpu"),
         detector=ThroughputDrop,
         condition="Below `warn` of run start (or exp(-`sigmas` × its noise), whichever is less) in 5 "
         "of 8 records "
@@ -433,7 +433,14 @@ RULES = (
         warm_up=13,
         why="The same update takes longer on the same hardware.",
         causes=("sequence-length imbalance", "a slow or throttled GPU", "shorter sequences", "more padding"),
-        next=("time_update_actor", "seqlen_balanced_max", "total_tokens", "throughput", "time_step"),
+        next=(
+            "time_update_actor",
+            "seqlen_balanced_max",
+            "total_tokens",
+            "throughput",
+            "throughput_per_gpu",
+            "time_step",
+        ),
         sources="reported values lie between 0.04 and 0.79 (veRL docs and issues 4303, 7412): only a change is a sign.",
     ),
 )

@@ -11,10 +11,16 @@ from rltop.model import Algorithm
 
 _PAIRS = frozenset({Algorithm.DPO})
 _ROLLOUTS = frozenset(Algorithm) - _PAIRS
+_JUDGE = frozenset({Algorithm.REWARD})
 _ACCURACY = ("accuracy", "acc", "train_accuracy", "mean_accuracy")
 _DPO = ("rewards/accuracies", "rewards/accuracy", "rewards/margins", "dpo/*", "dpo_loss", "loss/dpo")
 _Q = ("q_loss", "qf_loss", "qf1_loss", "td_loss", "td_error", "q_values", "mean_q", "q_mean", "epsilon")
 """Keys of DQN, SAC and their like, whose critic is no value function of PPO."""
+_POLICY = (
+    *("actor/*", "policy/*", "policy_loss", "loss/policy*", "objective/*", "rollout/*"),
+    *("reward", "reward_mean", "kl", "entropy", "completions/*", "response_length*"),
+)
+"""Keys of a policy: a reward model that is trained beside them is not what the run is for."""
 _CRITIC = ("value_loss", "critic_loss", "cri_loss", "Critic Loss", "vf_loss", "explained_variance")
 _CLIPPED = ("*clip*", "*kl*", "*KL*", "ratio", "ratio_mean", "importance_ratio", "ppo_*")
 """Keys of an update that is kept near the policy before it. A2C, DDPG and others have a critic, and none of these."""
@@ -29,7 +35,7 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "reward_mean",
         ("rewards/mean", "rollout/reward_mean", "rollout/ep_rew_mean", "episode_reward_mean"),
     ),
-    ("reward_mean", ("Reward",)),
+    ("reward_mean", ("Reward", "reward_ema", "ema_reward", "smoothed_reward")),
     ("reward_mean", ("episode_reward", "episode_return", "total_reward", "return", "average_return", "mean_return")),
     ("episode_len", ("episode_length", "episode_len", "ep_len", "mean_episode_length", "ep_len_mean")),
     ("score_mean", ("score", "scores", "mean_score", "raw_reward")),
@@ -37,11 +43,12 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("reward_max", ("max_reward", "reward_max", "reward/max")),
     ("reward_min", ("min_reward", "reward_min", "reward/min")),
     ("success_frac", ("success_rate", "success", "solve_rate", "env/success_once", "successes", "pass_rate")),
-    ("success_frac", ("rollout/success_rate", "reward/pass@1")),
+    ("success_frac", ("rollout/success_rate", "reward/pass@1", "correct_rate", "correct_rate_ema", "success_ema")),
     ("zero_std_frac", ("frac_reward_zero_std", "zero_std_frac", "frac_zero_std", "zero_variance_frac")),
     ("adv_mean", ("advantage_mean", "mean_advantage", "advantages/mean", "advantages_mean", "Adv Mean")),
     ("kl_ref", ("kl", "kl_div", "kl_ref", "kl_loss", "mean_kl", "kl_divergence", "kl_mean", "loss/kl_div", "ref_kl")),
     ("kl_old", ("approx_kl", "ppo_kl", "approxkl", "kl_old", "policy_kl", "approx_policy_kl", "train/approx_kl")),
+    ("kl_old", ("policy/approx_kl",)),
     ("kl_coef", ("kl_coef", "kl_coeff", "beta")),
     ("off_policy_kl", ("kl_divergence_inference", "vllm_kl", "gen_kl_error", "mismatch_kl")),
     ("off_policy_kl", ("rollout_train_kl", "train_rollout_kl", "rollout_kl", "sampler_trainer_kl")),
@@ -57,6 +64,7 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lr", ("lr", "learning_rate", "actor_lr", "optim/lr", "train/learning_rate")),
     ("lr", ("Learning Rate", "LR")),
     ("lr_critic", ("critic_lr",)),
+    ("lr_scheduler", ("lr_scheduler/*",)),
     ("response_len_mean", ("response_length", "response_length_mean", "mean_response_length", "completion_length")),
     ("response_len_mean", ("mean_completion_length", "completions/mean_length", "response_length/mean")),
     ("response_len_mean", ("length_completion_mean", "response_lengths", "avg_response_length", "mean_length")),
@@ -88,6 +96,8 @@ _SPELLINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dpo_chosen", ("dpo/chosen_rewards", "dpo/reward_chosen")),
     ("dpo_rejected", ("rewards/rejected", "rejected_reward", "reject_reward", "rejected_rewards")),
     ("dpo_rejected", ("dpo/rejected_reward", "dpo/rewards/rejected", "dpo/rejected_rewards", "dpo/reward_rejected")),
+    ("rm_accuracy", ("rm/accuracy", "rm/acc")),
+    ("rm_margin", ("rm/reward_margin", "rm/margin")),
     ("token_accuracy", ("token_accuracy", "mean_token_accuracy")),
     ("val_loss", ("val_loss", "eval_loss", "validation_loss", "val/loss", "eval/loss", "test_loss")),
     ("val_score", ("val_score", "val_reward", "eval_reward", "eval/reward", "val/reward", "eval_score", "test_reward")),
@@ -134,6 +144,7 @@ DIALECT = Dialect(
     fingerprints=(
         Fingerprint(Algorithm.EMBODIED, any_of=("env/success_once",), weight=3),
         *(Fingerprint(Algorithm.PPO, all_of=(key,), any_of=_CLIPPED, none_of=_Q, weight=2) for key in _CRITIC),
+        Fingerprint(Algorithm.REWARD, any_of=("rm/accuracy", "rm/reward_margin", "rm/loss"), none_of=_POLICY, weight=5),
         Fingerprint(Algorithm.DPO, any_of=_DPO, weight=4),
         Fingerprint(Algorithm.SAC, any_of=("alpha_loss", "ent_coef_loss", "loss/alpha"), weight=3),
         Fingerprint(Algorithm.DQN, any_of=_Q, none_of=("actor_loss", "policy_loss", "value_loss"), weight=3),
@@ -150,6 +161,11 @@ DIALECT = Dialect(
         *(Alias(pattern, metric) for metric, patterns in _SPELLINGS for pattern in patterns),
         *(Alias(pattern, "success_frac", algorithms=_ROLLOUTS) for pattern in _ACCURACY),
         *(Alias(pattern, "dpo_accuracy", algorithms=_PAIRS) for pattern in _ACCURACY),
+        # A reward model that is the run itself, or one that is trained beside a policy.
+        Alias("rm/loss", "loss", algorithms=_JUDGE),
+        Alias("rm/grad_norm", "grad_norm", algorithms=_JUDGE),
+        Alias("rm/loss", "rm_loss", algorithms=frozenset(Algorithm) - _JUDGE),
+        Alias("rm/grad_norm", "rm_grad_norm", algorithms=frozenset(Algorithm) - _JUDGE),
     ),
     timing=TimingPlan(
         step_keys=("step_time", "time_per_step", "step_time_s", "time/step", "time/total", "timing/step_total")

@@ -20,6 +20,7 @@ _CRITIC = ("critic/training/*", "train/critic/*")
 _EPISODES = ("env/success_once", "env/episode_len", "env/return", "env/success_at_end")
 _PIPELINE = ("actor/training/actor/*", "time/actor/training", "rollout/fraction_of_samples_properly_ended")
 _AGENT = ("rollout/reward_scores_traj", "rollout/avg_turns_per_traj")
+_UPDATES = ("train/actor/approx_kl", "train/actor/clip_fraction", "train/actor/policy_loss")
 _RANK = ("time/env/*", "time/actor/%", "time/rollout/%")
 
 _UPDATE = (
@@ -38,6 +39,7 @@ _UPDATE = (
     Alias("actor/dual_clip_fraction", "clip_frac_lower"),
     Alias("actor/ratio", "ratio_mean"),
     Alias("actor/proximal_ratio", "ratio_mean"),
+    Alias("actor/clipped_ratio", "ratio_clipped"),
     Alias("actor/rollout_train_kl", "rollout_logp_diff_mean"),
     Alias("actor/behav_approx_kl", "off_policy_kl"),
     Alias("actor/behav_clip_fraction", "is_clip_frac"),
@@ -178,6 +180,9 @@ DIALECT = Dialect(
             none_of=(*_EPISODES, *_CRITIC),
             weight=42,
         ),
+        # The keys of the updates alone.
+        Fingerprint(Algorithm.PPO, any_of=_UPDATES, all_of=("train/critic/value_loss",), none_of=_EPISODES, weight=10),
+        Fingerprint(Algorithm.UNKNOWN, any_of=_UPDATES, weight=9),
     ),
     aliases=(*_logged(_UPDATE), *_ROLLOUT, *_ENVIRONMENT, *_TIMES),
     timing=_LANES,
@@ -191,8 +196,10 @@ DIALECT = Dialect(
     group_size_keys=("group_size",),
     misleading=(
         *(
-            (f"{prefix}actor/{name}", f"Mean probability ratio {where}, not a share of tokens.")
-            for name, where in (("clipped_ratio", "after clipping"), ("dual_cliped_ratio", "where dual clip applies"))
+            (
+                f"{prefix}actor/dual_cliped_ratio",
+                "Mean probability ratio where dual clip applies, not a share of tokens.",
+            )
             for prefix in ("train/", "actor/training/")
         ),
     ),
@@ -208,6 +215,7 @@ EMBODIED = replace(
         Fingerprint(Algorithm.EMBODIED, any_of=("time/generate_rollouts", "time/actor_training"), weight=44),
         Fingerprint(Algorithm.EMBODIED, all_of=("train/actor/%", "rollout/rewards"), weight=41),
         Fingerprint(Algorithm.EMBODIED, any_of=_EPISODES, weight=24),
+        Fingerprint(Algorithm.EMBODIED, all_of=("rollout/rewards", "rollout/advantages_mean"), weight=10),
         Fingerprint(Algorithm.UNKNOWN, any_of=_RANK, none_of=("timing_s/*",), weight=11),
     ),
     timing=_STACK,

@@ -22,6 +22,9 @@ _SCALARS = (
     Alias("dual_clip_frac", "clip_frac_lower"),
     Alias("filter/repetition_frac", "repetition_frac"),
     Alias("loss", "loss"),
+    # Of a backend of one's own, which may write section/metric and section/group/metric.
+    Alias("loss/policy", "policy_loss"),
+    Alias("custom/loss/auxiliary", "aux_loss"),
 )
 
 _SAMPLES = (
@@ -33,8 +36,10 @@ _SAMPLES = (
     Alias("reward_gini_mean", "reward_gini"),
     Alias("reward/%/mean", "reward_mean"),
     Alias("reward_%_gini_mean", "reward_gini"),
-    Alias("reward_%_std", "reward_component_std"),
-    Alias("reward_%_mean", "reward_component"),
+    Alias("reward_%_mean", "sample_metric"),
+    Alias("reward_%_std", "sample_metric_std"),
+    Alias("reward_%_max", "sample_metric_max"),
+    Alias("reward_%_min", "sample_metric_min"),
     Alias("advantage_mean", "adv_mean"),
     Alias("advantage_max", "adv_max"),
     Alias("advantage_min", "adv_min"),
@@ -45,7 +50,12 @@ _SAMPLES = (
     Alias("length_completion_std", "response_len_std"),
     Alias("length_prompt_mean", "prompt_len_mean"),
     Alias("length_prompt_max", "prompt_len_max"),
+    Alias("length_prompt_min", "prompt_len_min"),
+    Alias("length_prompt_std", "prompt_len_std"),
     Alias("length_sum_mean", "total_len_mean"),
+    Alias("length_sum_max", "total_len_max"),
+    Alias("length_sum_min", "total_len_min"),
+    Alias("length_sum_std", "total_len_std"),
     Alias("stop_reason_length_pct", "truncated_frac", scale=0.01),
     Alias("group_length_max_median_ratio_mean", "group_len_ratio"),
     Alias("group_length_gini_mean", "group_len_gini"),
@@ -76,6 +86,11 @@ _TIMELINE = (
 )
 
 
+def _as_path(key: str) -> str:
+    """`timing_forward_total` as a backend writes it: `timing/forward/total`."""
+    return f"timing/{key.removeprefix('timing_').removesuffix('_total')}/total"
+
+
 def _inside(name: str, parent: str = "active") -> Stage:
     return Stage(f"timing_{name}_total", name=name, parent=parent)
 
@@ -94,6 +109,16 @@ DIALECT = Dialect(
         *_SCALARS,
         *_SAMPLES,
         *(Alias(key, metric) for key, metric in _TIMELINE),
+        *(Alias(_as_path(key), metric) for key, metric in _TIMELINE if key.endswith("_total")),
+        *(
+            Alias(f"timing_*_microbatch_{statistic}", metric)
+            for statistic, metric in (
+                ("mean", "time_microbatch"),
+                ("max", "time_microbatch_max"),
+                ("min", "time_microbatch_min"),
+                ("std", "time_microbatch_std"),
+            )
+        ),
         # Of the inference engines' time, in per cent.
         Alias("timing_idle_pct", "rollouter_idle_frac", scale=0.01),
     ),

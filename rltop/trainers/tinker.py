@@ -32,6 +32,7 @@ RL_ALIASES = (
     Alias("env/all/ob_tokens_per_turn", "prompt_len_mean"),
     Alias("env/all/turns_per_episode", "num_turns_mean"),
     Alias("env/all/total_ac_tokens", "total_tokens"),
+    Alias("env/all/total_episodes", "sample_count"),
     Alias("optim/kl_sample_train_v2", "off_policy_kl"),
     Alias("optim/kl_sample_train_v1", "off_policy_kl"),
     Alias("kl_sample_train_v2", "off_policy_kl"),

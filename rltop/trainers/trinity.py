@@ -14,7 +14,10 @@ from rltop.model import Algorithm
 from rltop.trainers import verl
 from rltop.trainers.setup_hints import RolloutHint, SetupHint, StreamKind
 
-_CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "time/update_critic")
+_CRITIC = (
+    *("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/lr"),
+    *("time/update_critic", "timing_per_token_ms/update_critic"),
+)
 _TRAINER = ("time/train_step", "time/read_experience", "time/trainer_sync_interval", "sample/task_count")
 _EXPLORER = (
     "experience_pipeline/*",
@@ -23,11 +26,19 @@ _EXPLORER = (
     "explorer/time/*",
     "explore/time/*",
 )
+_ALONE = ("time/wait_explore_step", *(f"{part}/*/{word}@%" for part in ("eval", "bench") for word in ("mean", "best")))
 _GROUPS = ("experience_pipeline/group_advantages/*",)
 _PAIRS = ("actor/chosen_reward", "actor/dpo_loss", "actor/accuracy_mean")
 
 _TIMES = {
-    "time_step": ("time/train_step", "time/step", "explorer/time/wait_explore_step", "time/wait_explore_step"),
+    "time_step": ("time/train_step", "time/step"),
+    "time_wait_explore": ("explorer/time/wait_explore_step", "time/wait_explore_step"),
+    "time_experience": (
+        "experience_pipeline/time/total",
+        "time/experience_pipeline/total",
+        "experience_pipeline/time/*",
+        "time/experience_pipeline/*",
+    ),
     "time_wait_data": ("time/read_experience",),
     "time_weight_sync": ("time/sync_weight",),
     "time_save": ("time/save_checkpoint",),
@@ -36,6 +47,8 @@ _TIMES = {
     "time_gen_sample_max": ("rollout/time/run_execution/max",),
 }
 
+
+_HELD_OUT = ("eval", "bench")
 
 _VERL_ONLY = ("fully_async/", "gdpo/", "mismatch/", "rollouter/", "timing/", "train/", "val-", "val/")
 """Beginnings of veRL's keys that this trainer never logs: other trainers of veRL, its validation, old versions."""
@@ -53,6 +66,14 @@ _OWN = (
     Alias("rollout/reward/mean", "reward_mean"),
     Alias("experience_pipeline/group_advantages/reward_mean/mean", "reward_mean"),
     Alias("rollout/accuracy/mean", "success_frac"),
+    Alias("rollout/accuracy/max", "success_frac_max"),
+    Alias("rollout/accuracy/min", "success_frac_min"),
+    Alias("rollout/%_score/mean", "reward_component"),
+    Alias("rollout/%_score/max", "reward_component_max"),
+    Alias("rollout/%_score/min", "reward_component_min"),
+    Alias("rollout/%_reward/mean", "reward_component"),
+    Alias("rollout/%_reward/max", "reward_component_max"),
+    Alias("rollout/%_reward/min", "reward_component_min"),
     Alias("experience_pipeline/group_advantages/reward_std/mean", "reward_std"),
     Alias("rollout/reward/max", "reward_max"),
     Alias("rollout/reward/min", "reward_min"),
@@ -64,6 +85,7 @@ _OWN = (
     Alias("experience_pipeline/filtered_count", "zero_std_count"),
     Alias("experience_pipeline/group_advantages/filtered_count", "zero_std_count"),
     Alias("experience_pipeline/experience_count", "sample_count"),
+    Alias("sample/task_count", "sample_count"),
     Alias("rollout/model_version", "param_version"),
     Alias("sample/model_version/mean", "sample_version"),
     Alias("sample/model_version_drift/mean", "staleness_mean"),
@@ -79,13 +101,15 @@ _OWN = (
     Alias("actor/dpo_loss", "loss"),
     Alias("actor/sft_loss", "nll_loss"),
     # `@k`: over k runs of a task; mean, then best; detailed statistics have one more level.
-    Alias("eval/*/mean@%/mean", "val_score"),
-    Alias("eval/*/mean@%", "val_score"),
-    Alias("bench/*/mean@%", "val_score"),
-    Alias("eval/*/best@%", "val_best"),
-    Alias("bench/*/best@%", "val_best"),
-    Alias("eval/*/worst@%", "val_aux"),
-    Alias("bench/*/worst@%", "val_aux"),
+    *(
+        Alias(f"{part}/*/{statistic}@%{level}", metric)
+        for statistic, metric in (("mean", "val_score"), ("best", "val_best"), ("worst", "val_worst"))
+        for part in _HELD_OUT
+        for level in ("/mean", "")
+    ),
+    *(Alias(f"{part}/*/std@%{level}", "val_std") for part in _HELD_OUT for level in ("/mean", "")),
+    *(Alias(f"{part}/*/mean@%/{level}", f"val_{level}") for level in ("std", "max", "min") for part in _HELD_OUT),
+    *(Alias(f"{part}/*@%/{level}", "val_aux") for level in ("std", "max", "min") for part in _HELD_OUT),
 )
 
 
@@ -104,10 +128,10 @@ _STAGES = (
     _between("sync_weight"),
     _between("save_checkpoint"),
     # The explorer's: samples run at the same time, so their means stand beside each other.
-    Stage("explorer/time/wait_explore_step", name="exploration"),
-    Stage("time/wait_explore_step", name="exploration"),
-    Stage("rollout/time/task_execution/mean", name="mean task", parent="exploration", lane=1),
-    Stage("rollout/time/run_execution/mean", name="mean run", parent="exploration", lane=2),
+    Stage("explorer/time/wait_explore_step", name="wait for rollouts"),
+    Stage("time/wait_explore_step", name="wait for rollouts"),
+    Stage("rollout/time/task_execution/mean", name="mean task", parent="wait for rollouts", lane=1),
+    Stage("rollout/time/run_execution/mean", name="mean run", parent="wait for rollouts", lane=2),
     Stage("experience_pipeline/time/total", name="experience pipeline", is_outside=True),
     Stage("experience_pipeline/time/operator/*", parent="experience pipeline"),
     Stage("experience_pipeline/time/write", name="write", parent="experience pipeline"),
@@ -124,8 +148,11 @@ def _shared(stage: Stage, part: str) -> Stage:
 
 _PARTS = ("trainer", "explorer")
 
+_STEP_KEYS = (*_TIMES["time_step"], *_TIMES["time_wait_explore"])
+"""An explorer logs no duration of its step but the wait for its rollouts, which is all that it takes."""
+
 _TIMING = TimingPlan(
-    step_keys=(*_TIMES["time_step"], *(f"{part}/{key}" for part in _PARTS for key in _TIMES["time_step"])),
+    step_keys=(*_STEP_KEYS, *(f"{part}/{key}" for part in _PARTS for key in _STEP_KEYS)),
     stages=(*_STAGES, *(_shared(stage, part) for part in _PARTS for stage in _STAGES)),
     # Spans over several steps, and statistics over samples.
     statistics=tuple(
@@ -155,6 +182,8 @@ DIALECT = Dialect(
         Fingerprint(Algorithm.SFT, any_of=_TRAINER, all_of=("actor/sft_loss",), none_of=("actor/pg_loss",), weight=42),
         Fingerprint(Algorithm.GRPO, any_of=_GROUPS, weight=41),
         Fingerprint(Algorithm.UNKNOWN, any_of=(*_TRAINER, *_EXPLORER), weight=36),
+        # A part of the explorer's keys alone: its wait, or evaluations over k runs of a task.
+        Fingerprint(Algorithm.UNKNOWN, any_of=_ALONE, weight=6),
     ),
     aliases=tuple(
         dict.fromkeys(

@@ -113,6 +113,8 @@ _LENGTH = (
     Alias("completions/max_length", "response_len_max"),
     Alias("completions/min_length", "response_len_min"),
     Alias("completions/mean_terminated_length", "terminated_len_mean"),
+    Alias("completions/max_terminated_length", "terminated_len_max"),
+    Alias("completions/min_terminated_length", "terminated_len_min"),
     Alias("completions/clipped_ratio", "truncated_frac"),
     Alias("tools/call_frequency", "tool_call_freq"),
     Alias("tools/failure_frequency", "tool_failure_frac"),

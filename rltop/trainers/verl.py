@@ -12,7 +12,11 @@ from rltop.model import Algorithm
 from rltop.structs import replace
 from rltop.trainers.setup_hints import RolloutHint, SetupHint
 
-_CRITIC = ("critic/values/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean")
+_CRITIC = (
+    *("critic/values/mean", "critic/value/mean", "critic/vf_loss", "critic/vf_explained_var", "critic/vpred_mean"),
+    *("critic/loss", "critic/lr", "critic/lr(1e-4)", "timing_s/update_critic", "timing/update_critic"),
+)
+"""Keys that only a trained value function leaves."""
 _UPDATE = ("actor/pg_loss", "actor/ppo_kl", "actor/grad_norm", "timing_s/update_actor", "critic/advantages/mean")
 _V1 = ("training/off_policy/trajectory_staleness/%", "training/off_policy/trajectory_spans/%")
 
@@ -40,7 +44,10 @@ _FINGERPRINTS = (
     ),
     Fingerprint(
         Algorithm.UNKNOWN,
-        any_of=("val-core/*", "val-aux/*", "val/test_score/*", "timing_s/step", "global_seqlen/mean", "fully_async/*"),
+        any_of=(
+            *("val-core/*", "val-aux/*", "val/test_score/*", "timing_s/step", "global_seqlen/mean", "fully_async/*"),
+            *("perf/total_num_tokens", "perf/mfu/actor", "timing_s/agent_loop/*"),
+        ),
         weight=8,
     ),
 )
@@ -65,13 +72,25 @@ _REWARD = (
     *_both("adv_mean", "critic/advantages/mean"),
     *_both("adv_max", "critic/advantages/max"),
     *_both("adv_min", "critic/advantages/min"),
+    *_both("adv_std", "critic/advantages/std"),
     *_both("return_mean", "critic/returns/mean"),
+    *_both("success_frac", "critic/success_rate/mean"),
     *_both("reward_component", "gdpo/%/mean"),
     *_both("reward_component_std", "gdpo/%/std"),
     *_both("val_score", "val-core/*/acc/mean@*", "val-core/*/reward/mean@*", "val-core/*/mean@*", "val/test_score/*"),
     *_both("val_best", "val-core/*/best@*/mean"),
-    *_both("val_aux", "val-aux/*"),
+    *_both("val_turns_mean", "val-aux/num_turns/mean"),
+    *_both("val_turns_max", "val-aux/num_turns/max"),
+    *_both("val_turns_min", "val-aux/num_turns/min"),
+    *_both("val_reward", "val-aux/*/reward/mean@*"),
+    *_both("val_best", "val-aux/*/best@*/mean"),
+    *_both("val_worst", "val-aux/*/worst@*/mean"),
+    *_both("val_std", "val-core/*/std@*", "val-aux/*/std@*"),
+    *_both("val_aux", "val-aux/*", "val-core/*"),
     *_both("val_loss", "val/loss"),
+    # Of reward functions and validations of one's own.
+    *_both("sample_metric", "reward/*"),
+    *_both("val_aux", "val/*"),
 )
 
 _POLICY = (
@@ -81,6 +100,7 @@ _POLICY = (
     *_both("lr", "actor/lr", "train/lr"),
     Alias("actor/lr(1e-4)", "lr", scale=1e-4),
     Alias("train/lr(1e-3)", "lr", scale=1e-3),
+    *_both("lr_scheduler", "lr_scheduler/*"),
     *_both("entropy", "actor/entropy", "actor/entropy_loss"),
     *_both("clip_frac", "actor/pg_clipfrac"),
     *_both("clip_frac_lower", "actor/pg_clipfrac_lower"),
@@ -89,8 +109,8 @@ _POLICY = (
     *_both("kl_coef", "actor/kl_coef", "actor/reward_kl_penalty_coeff", "critic/kl_coeff"),
     *_both("distill_loss", "actor/distillation/loss"),
     *_both("moe_max_vio", "rollout/moe/max_vio/max"),
-    *_both("value_loss", "critic/vf_loss"),
-    *_both("value_mean", "critic/values/mean", "critic/vpred_mean"),
+    *_both("value_loss", "critic/vf_loss", "critic/loss"),
+    *_both("value_mean", "critic/values/mean", "critic/value/mean", "critic/vpred_mean"),
     *_both("explained_var", "critic/vf_explained_var"),
     *_both("clip_frac_value", "critic/vf_clipfrac"),
     *_both("grad_norm_critic", "critic/grad_norm"),
@@ -190,17 +210,24 @@ _SYSTEM = (
     *_both("time_wait_data", "timing_s/switch_wait", "timing_s/wait_for_enough_samples", "fully_async/total_wait_time"),
     *_both("time_gen_sample_mean", f"{_AGENT}/generate_sequences/mean"),
     *_both("time_gen_sample_max", f"{_AGENT}/generate_sequences/max", "timing_s/generation_timing/max"),
+    *_both("time_gen_sample_min", f"{_AGENT}/generate_sequences/min"),
     *_both("time_tool_sample_mean", f"{_AGENT}/tool_calls/mean"),
+    *_both("time_tool_sample_min", f"{_AGENT}/tool_calls/min"),
     *_both("time_tool_sample_max", f"{_AGENT}/tool_calls/max"),
     *_both("slowest_gen", f"{_AGENT}/slowest/generate_sequences"),
     *_both("slowest_tool", f"{_AGENT}/slowest/tool_calls"),
+    *_both("slowest_score", f"{_AGENT}/slowest/compute_score"),
     *_both("slowest_response_len", f"{_AGENT}/slowest/response_length"),
     *_both("slowest_prompt_len", f"{_AGENT}/slowest/prompt_length"),
     *_both("preempted_max", f"{_AGENT}/num_preempted/max"),
     *_both("preempted_mean", f"{_AGENT}/num_preempted/mean"),
     *_both("time_per_token_gen", "timing_per_token_ms/gen", "timing_per_token/gen"),
+    *_both("time_per_token_ref", "timing_per_token_ms/ref", "timing_per_token/ref"),
+    *_both("time_per_token_values", "timing_per_token_ms/values", "timing_per_token/values"),
+    *_both("time_per_token_adv", "timing_per_token_ms/adv", "timing_per_token/adv"),
+    *_both("time_per_token_update_critic", "timing_per_token_ms/update_critic", "timing_per_token/update_critic"),
     *_both("time_per_token_update_actor", "timing_per_token_ms/update_actor", "timing_per_token/update_actor"),
-    *_both("throughput", "perf/throughput"),
+    *_both("throughput_per_gpu", "perf/throughput"),
     *_both("total_tokens", "perf/total_num_tokens"),
     *_both("mfu", "perf/mfu/actor", "mfu/actor", "train/mfu"),
     *_both("mfu_infer", "perf/mfu/actor_infer"),

@@ -124,7 +124,8 @@ def metric_of(keys: list[str], key: str) -> set[str]:
         (["val/test_score/gsm8k", "actor/pg_loss"], "val/test_score/gsm8k", {"val_score"}),
         (["val/reward", "train/reward_std_dev"], "val/reward", {"val_score"}),
         # A ratio after clipping is no share of clipped tokens; lengths that were padded say nothing of limits.
-        (REASONING, "actor/training/actor/clipped_ratio", set()),
+        (REASONING, "actor/training/actor/clipped_ratio", {"ratio_clipped"}),
+        (REASONING, "actor/training/actor/dual_cliped_ratio", set()),
         (REASONING, "actor/training/actor/clip_fraction", {"clip_frac"}),
         (TRINITY_TRAINER, "response_length/clip_ratio", set()),
         # An entropy by the name of a loss.

@@ -1,0 +1,77 @@
+"""How much of whole runs is recognised: trainer, algorithm, keys, timing; in files that ship and in recorded ones."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from recorded import REASON, runs_root
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LEAST_KNOWN = 0.8
+
+ALGORITHMS = {
+    "verl-console": ("veRL", "grpo"),
+    "verl-tensorboard": ("veRL", "grpo"),
+    "wandb-offline": ("veRL", "grpo"),
+    "tinker/distillation-entropy-collapse": ("tinker", "distill"),
+    "tinker": ("tinker", "grpo"),
+    "skyrl": ("SkyRL", "grpo"),
+    "trl-grpo": ("TRL", "grpo"),
+    "trl-dpo": ("TRL", "dpo"),
+    "trl-dpo-console": ("TRL", "dpo"),
+    "llama-factory": ("LLaMA-Factory", "dpo"),
+    "open-instruct": ("open-instruct", "unknown"),
+    "rllib": ("RLlib", "sac"),
+    "jsonl-custom": ("generic", "unknown"),
+    "json-custom": ("generic", "unknown"),
+}
+"""Folder of public runs → trainer and algorithm; unknown where neither keys nor values tell it."""
+ASIDE = {"SOURCE.md", "label.json", "INDEX.md", "LICENSE"}
+NO_METRICS = {"verl-console/crashed-before-step-1"}
+
+
+@pytest.fixture
+def measure(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("recognised")
+
+
+def test_what_ships_is_recognised(measure: ModuleType) -> None:
+    seen = set()
+    for path, trainer, algorithm in measure.cases():
+        run = measure.opened(path)
+        found = measure.recognised(run)
+        assert (run.identity.dialect.name, run.identity.algorithm.value) == (trainer, algorithm), path
+        assert found.share >= 0.95, (path, set(found.logged) - set(found.known))
+        assert found.right == found.timed, path
+        seen.add(trainer)
+    assert seen >= {"veRL", "OpenRLHF", "TRL", "Telescope", "Trinity-RFT", "RLinf"}
+
+
+def public_files() -> list[object]:
+    root = runs_root()
+    if root is None:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=REASON), id="no-runs")]
+    found = []
+    for label in sorted((root / "public").glob("*/*/label.json")):
+        name = str(label.parent.relative_to(root / "public"))
+        files = [path for path in sorted(label.parent.iterdir()) if path.is_file() and path.name not in ASIDE]
+        if name not in NO_METRICS:
+            found += [pytest.param(path, id=f"{name}/{path.name}") for path in files]
+    return found
+
+
+@pytest.mark.parametrize("path", public_files())
+def test_a_public_run_is_recognised(path: Path, measure: ModuleType) -> None:
+    run = measure.opened(path)
+    name = f"{path.parent.parent.name}/{path.parent.name}"
+    expected = ALGORITHMS.get(name) or ALGORITHMS[path.parent.parent.name]
+    assert run.identity is not None
+    assert (run.identity.dialect.name, run.identity.algorithm.value) == expected
+    found = measure.recognised(run)
+    if expected[0] != "generic":
+        assert found.share >= LEAST_KNOWN, sorted(set(found.logged) - set(found.known))
+    assert found.right >= 0.9 * found.timed
