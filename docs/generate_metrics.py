@@ -22,7 +22,12 @@ Trainers log the same quantity under different keys. rltop maps them to one cano
 configuration and `--json` use; the trainer's own key is always shown next to it. Keys that are not listed here are
 shown under their own names. In a key `*` matches any text and `%` any text without a slash. In TensorBoard and W&B,
 keys of TRL, ms-swift and OpenRLHF start with `train/`. *Others* are names that many training loops share. Some loops
-log keys of another system next to their trainer's own: those are listed last.
+log keys of another system next to their trainer's own: those are listed last. A key that all trainers with it mean
+alike is known in any file.
+
+A key that is not listed but sounds like a reward, an entropy, a KL, a length, a loss or an accuracy is shown on the
+overview as a guess (`reward?`): no rule judges its level, only its shape (NaN, a crash, its absence). `M` on the
+screen confirms a guess, or says of any key which metric it is; see [config.md](config.md).
 """
 
 GOOD = {

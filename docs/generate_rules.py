@@ -95,6 +95,7 @@ FAMILIES: Mapping[str, str] = {
     "groups": "zero-variance groups",
     "advantage": "advantages",
     "validation": "evaluations",
+    "guessed": "keys that only their names say something of",
     "mismatch": "rollout/train mismatch",
     "offpolicy": "staleness of rollouts",
     "critic": "critic",

@@ -17,6 +17,7 @@ from rltop.errors import ConfigError
 from rltop.formats.decoder import DecoderOptions
 from rltop.resources import config_folder, folder, is_file, toml_files
 from rltop.rules.options import EngineOptions, check_profiles
+from rltop.run import meanings
 from rltop.run.options import IngestOptions
 from rltop.settings import CONFIG_VARIABLE, PROFILES_TABLE, RULES_TABLE, Gathered, gather, toml_text
 from rltop.sources.events import ReaderOptions
@@ -96,6 +97,7 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
             rules=_rule_options(found),
             total_steps=values["total_steps"],
             rollouts=values["rollouts"],
+            meanings=meanings.load(found.meanings, environ),
         ),
         ui=UiOptions(
             theme=values["theme"],
@@ -111,6 +113,17 @@ def load(argv_options: Mapping[str, object], environ: Mapping[str, str], config_
         file=found.file,
         origins=found.origins,
     )
+
+
+def in_force(
+    argv_options: Mapping[str, object], environ: Mapping[str, str], config_path: Path | None = None
+) -> Gathered:
+    """Every setting with where it comes from; arguments as for `load`.
+
+    Raises:
+        ConfigError: names the place, the key and the remedy.
+    """
+    return gather(argv_options, environ, _file(environ, config_path))
 
 
 def _file(environ: Mapping[str, str], config_path: Path | None) -> Path | None:

@@ -43,6 +43,16 @@ def config_folder(environment: Mapping[str, str] | None = None) -> Path:
     return Path(home) / "rltop"
 
 
+def state_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the program keeps what a person has told it: `$XDG_STATE_HOME/rltop`; a relative value is ignored."""
+    environment = os.environ if environment is None else environment
+    home = environment.get("XDG_STATE_HOME", "")
+    if not Path(home).is_absolute():
+        own = os.path.expanduser(environment.get("HOME") or "~")  # noqa: PTH111 - as in `config_folder`
+        home = os.path.join(own, ".local", "state")  # noqa: PTH118
+    return Path(home) / "rltop"
+
+
 def is_file(path: Path) -> bool:
     """Is it a file? Also no where nobody can tell: a name too long, a folder that may not be searched."""
     return os.path.isfile(path)  # noqa: PTH113 - `Path.is_file` raises there

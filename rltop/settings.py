@@ -32,6 +32,7 @@ OTHER_VARIABLES = frozenset({CONFIG_VARIABLE, "RLTOP_RUNS", "RLTOP_SCORER", "RLT
 RULES_TABLE = "rules"
 PROFILES_TABLE = "profiles"
 KEYS_TABLE = "keys"
+METRICS_TABLE = "metrics"
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _FALSE = frozenset({"0", "false", "no", "off"})
@@ -180,6 +181,7 @@ class Gathered(NamedTuple):
         keymap: binding id → keys, from the file.
         profiles: profile → rule id → threshold or `mute` → value, from the file.
         file: the config file that was read, or None.
+        meanings: project → key → canonical name, from the file.
     """
 
     values: Mapping[str, Value]
@@ -188,6 +190,7 @@ class Gathered(NamedTuple):
     keymap: Mapping[str, str] = MappingProxyType({})
     profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType({})
     file: Path | None = None
+    meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> Gathered:
@@ -207,6 +210,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
     rules: Mapping[str, Mapping[str, Any]] = {}
     keymap: Mapping[str, str] = {}
     profiles: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+    meanings: Mapping[str, Mapping[str, str]] = {}
 
     def settle(name: str, value: Value, origin: str) -> None:
         values[name], origins[name] = value, origin
@@ -215,12 +219,13 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
         table = read_toml(file)
         profiles = _profiles(table.pop(PROFILES_TABLE, {}), file)
         rules, keymap = _rules(table.pop(RULES_TABLE, {}), file), _keymap(table.pop(KEYS_TABLE, {}), file)
+        meanings = _meanings(table.pop(METRICS_TABLE, {}), file)
         for name, raw in table.items():
             setting = BY_NAME.get(name)
             if setting is None:
                 raise ConfigError(
                     f"{file}: unknown setting `{name}`",
-                    nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE]),
+                    nearest(name, [*BY_NAME, RULES_TABLE, PROFILES_TABLE, KEYS_TABLE, METRICS_TABLE]),
                 )
             settle(name, _from_toml(setting, raw, f"{file}: `{name}`"), str(file))
     for variable, text in environ.items():
@@ -238,7 +243,7 @@ def gather(argv_options: Mapping[str, object], environ: Mapping[str, str], file:
             where = f"flag {setting.flag}"
             value = _from_text(setting, given, where) if isinstance(given, str) else _from_toml(setting, given, where)
             settle(setting.name, value, setting.flag)
-    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file)
+    return Gathered(MappingProxyType(values), MappingProxyType(origins), rules, keymap, profiles, file, meanings)
 
 
 def add_flags(parser: ArgumentParser, *, is_shown: bool = True) -> None:
@@ -372,6 +377,17 @@ def _keymap(table: object, file: Path) -> Mapping[str, str]:
                 "binding ids are in docs/keys.md",
             )
     return MappingProxyType(dict(table))
+
+
+def _meanings(table: object, file: Path) -> Mapping[str, Mapping[str, str]]:
+    """The tables of what keys mean, checked for type; canonical names are checked elsewhere."""
+    example = 'write [metrics."/path/to/project"] with lines like "my/reward" = "reward_mean" under it'
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: `{METRICS_TABLE}` must be a table", example)
+    for project, keys in table.items():
+        if not isinstance(keys, dict) or not all(isinstance(name, str) for name in keys.values()):
+            raise ConfigError(f"{file}: `{METRICS_TABLE}.{project}` must be a table of canonical names", example)
+    return MappingProxyType({project: MappingProxyType(dict(keys)) for project, keys in table.items()})
 
 
 def toml_text(value: object) -> str:

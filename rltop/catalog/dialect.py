@@ -181,6 +181,8 @@ class Identity(NamedTuple):
         keys: every key seen so far, in order of first appearance.
         envelope: the outer form of the rows: see `NESTED`.
         refused: keys that were taken for a metric by name, and are none by value.
+        meant: key → canonical name, as a person has said; empty: it is none.
+        guesses: canonical name → keys that may be it by their words; no rule judges them by its level.
     """
 
     dialect: Dialect
@@ -191,6 +193,8 @@ class Identity(NamedTuple):
     keys: tuple[str, ...] = ()
     envelope: str = FLAT
     refused: tuple[Refused, ...] = ()
+    meant: Mapping[str, str] = MappingProxyType({})
+    guesses: Mapping[str, Sequence[Signal]] = MappingProxyType({})
 
     def primary(self, name: str) -> Signal | None:
         """The signal that stands for the metric `name`, or None."""
@@ -215,4 +219,7 @@ class Identity(NamedTuple):
             if found:
                 own = next((signal for signal in found if instance and signal.instance == instance), found[0])
                 return name, own.key
+        guessed = next(((name, self.guesses[name][0].key) for name in names if name in self.guesses), None)
+        if guessed is not None:
+            return guessed
         return (names[0] if names else ""), ""

@@ -20,6 +20,7 @@ commands (rltop COMMAND --help says more):
   demo                play back a bundled run in which things go wrong
   callback            print a metrics writer for trainers without one
   skill               print a page for an agent that watches a run
+  config              print the settings in force, and what keys were said to mean
   completions SHELL   print the completions of bash, zsh or fish
 """
 _CODES = "exit codes: 0 no alerts, 1 alerts (check), 2 usage error or unreadable file, 3 no metrics"
@@ -242,6 +243,16 @@ def _completions_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
     return parser
 
 
+def _config_parser(*, is_whole: bool = False) -> argparse.ArgumentParser:
+    parser = _parser(
+        "rltop config",
+        "Print the settings in force with where they come from, and what keys were said to mean, as a config file.",
+    )
+    _add_settings(parser, is_whole=is_whole)
+    parser.set_defaults(command=_config)
+    return parser
+
+
 _PARSERS = dict(
     zip(
         COMMANDS,
@@ -253,6 +264,7 @@ _PARSERS = dict(
             _demo_parser,
             _skill_parser,
             _completions_parser,
+            _config_parser,
         ),
         strict=True,
     )
@@ -354,6 +366,13 @@ def _completions(arguments: argparse.Namespace) -> int:
 
     say(completions(arguments.shell, every_parser()))
     return 0
+
+
+def _config(arguments: argparse.Namespace) -> int:
+    with importing():
+        from rltop.cli.config_text import print_config
+
+    return print_config(arguments)
 
 
 def _watch(arguments: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from rltop.pages.overview import build_overview
 from rltop.pages.overview_rows import paint_overview
 from rltop.rows.glyphs import glyph_set
 from rltop.rows.rows import Row
+from rltop.run import meanings
 from rltop.run.found import Found
 from rltop.run.pipeline import Pipeline
 from rltop.run.run import Run
@@ -77,15 +78,16 @@ def read_newest(found: Found, kind: Kind, last: LastRows, config: Config, clock:
     stream = Stream("", options.store)
     stream.total_steps = options.total_steps
     decoder = kind.make(options.decoder._replace(may_count_rows=False, is_hurried=True))
-    size = options.rules.group_size
+    size, meant = options.rules.group_size, meanings.of_path(found.path, options.meanings)
     path = Label.of(found.path)
-    unread = Pipeline(JsonlDecoder(options.decoder._replace(is_hurried=True)), Stream("", options.store), None, size)
+    hurried = JsonlDecoder(options.decoder._replace(is_hurried=True))
+    unread = Pipeline(hurried, Stream("", options.store), None, size, meant)
     newest = DirectFeed(found.path, clock=clock, last=last)
     main = RunStream(
         path,
         ReadPath(_Unread(found.size), unread),
         clock,
-        previews=[ReadPath(newest, Pipeline(decoder, stream, None, size))],
+        previews=[ReadPath(newest, Pipeline(decoder, stream, None, size, meant))],
         modified_s=found.modified_s,
     )
     run = Run(found.name, path, main)

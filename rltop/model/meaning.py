@@ -147,6 +147,7 @@ class Observation(NamedTuple):
         ranks: rank → stage → seconds, where each rank says what it did.
         loss_like: key → value, for losses, gradients and KLs that no metric of the catalogue stands for.
         other_run: what names the run of this segment, where a column says that it is another one than before.
+        guessed: canonical name → value, for keys that may be that metric by their names.
     """
 
     record: int
@@ -161,6 +162,7 @@ class Observation(NamedTuple):
     ranks: Mapping[str, Mapping[str, float]] = MappingProxyType({})
     loss_like: Mapping[str, float] = MappingProxyType({})
     other_run: str = ""
+    guessed: Mapping[str, float] = MappingProxyType({})
 
 
 class SpanKind(enum.StrEnum):

@@ -138,7 +138,7 @@ def _rules_of(snapshot: Snapshot, group: str) -> list[str]:
         if spec.group.value == group
         and spec.id not in off - snapshot.verdicts.silenced
         and spec.applies(identity.algorithm, identity.traits)
-        and (not spec.metrics or any(name in identity.signals for name in spec.metrics))
+        and (not spec.metrics or spec.is_logged(identity))
         and (not spec.needs_ranks or (snapshot.ranks is not None and not snapshot.ranks.is_measured))
     ]
 

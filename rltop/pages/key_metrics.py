@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rltop import units
-from rltop.catalog.row_sets import ROW_SETS
+from rltop.catalog.guesses import guessed
+from rltop.catalog.row_sets import ROW_SETS, OverviewRow
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit
 from rltop.model.keys import is_bookkeeping_key
-from rltop.pages.signals import SignalReading, families_of, formula, generic_signal, is_turned
+from rltop.pages.signals import SignalReading, families_of, formula, generic_signal, is_turned, names_apart
 from rltop.rows.cells import clip
 from rltop.rows.glyphs import LEVEL_ROLES, UNICODE, Glyphs
 from rltop.rows.names import told_apart
@@ -30,8 +31,13 @@ _SHORT = {
     "dpo_rejected": "rejected",
     "logps_rejected": "rejected",
     "rm_reward_min": "min",
+    "discarded_zero_frac": "zero-adv.",
 }
 """Names of the metrics beside a row, where their titles would not fit into the remarks."""
+
+
+GUESSED = "guessed"
+"""The remark of a metric that a key may be by its name, until somebody confirms it."""
 
 
 class Choice(NamedTuple):
@@ -60,16 +66,75 @@ def choose_key_metrics(snapshot: Snapshot) -> list[Choice]:
     parts = [part for part in snapshot.streams if part.identity is not None and not part.is_rank]
     if not parts or parts[0].identity is None:
         return []
-    chosen = []
+    chosen: list[Choice] = []
     for wanted in ROW_SETS[parts[0].identity.algorithm]:
         for part in parts:
             signals = _logged(part, wanted.metrics)
             if signals:
-                title = wanted.title or signals[0].metric.title
-                remark = _remark(part, signals[0].metric.name, wanted.beside)
-                chosen.append(Choice(title, signals[0], len(signals) - 1, remark, part.role))
+                chosen += _rows_of(part, wanted, signals)
                 break
+        else:
+            chosen += _guess(parts, wanted.metrics)
     return chosen
+
+
+_PARTS = frozenset({"reward_component", "sample_metric"})
+_MOST_PARTS = 4
+"""Parts of a reward that get a row of their own."""
+
+
+def _rows_of(part: Snapshot, wanted: OverviewRow, signals: Sequence[Signal]) -> Iterator[Choice]:
+    """The row of a metric; of the parts of a reward a row each, and of several validation sources what they say."""
+    name = signals[0].metric.name
+    if name in _PARTS and len(signals) > 1:
+        titles = names_apart(tuple(signal.instance or signal.key for signal in signals))
+        for number, signal in enumerate(signals[:_MOST_PARTS]):
+            others = max(0, len(signals) - _MOST_PARTS) if number == _MOST_PARTS - 1 else 0
+            title = Label.of(titles[signal.instance or signal.key]).display
+            yield Choice(title, signal, others, "", part.role)
+        return
+    remark = _sources(part, signals) if name == "val_score" else ""
+    others = 0 if remark else len(signals) - 1
+    remark = remark or _remark(part, name, wanted.beside)
+    yield Choice(wanted.title or signals[0].metric.title, signals[0], others, remark, part.role)
+
+
+def _sources(snapshot: Snapshot, signals: Sequence[Signal]) -> str:
+    """Several validation sources: how many, the worst and the best, and which moved most since its first value."""
+    if len(signals) < 2:
+        return ""
+    from rltop.rules.evaluations import representatives  # noqa: PLC0415 - most runs have one source
+
+    by_name = {signal.instance: signal for signal in signals}
+    sources = representatives(tuple(by_name))
+    values: dict[str, tuple[float, float]] = {}
+    for name in sources:
+        signal, stream = by_name[name], snapshot.stream
+        now = stream.latest(signal.key, snapshot.at_step)
+        first = next((value for value in stream.head(signal.key, snapshot.at_step).values if value == value), None)
+        if now is not None:
+            value = signal.read(now.value)
+            values[name] = value, value - signal.read(first) if first is not None else 0.0
+    if len(values) < 2:
+        return ""
+    levels = sorted(value for value, _ in values.values())
+    moved = max(values, key=lambda name: abs(values[name][1]))
+    short = names_apart(tuple(name.partition("/mean@")[0].removesuffix("/acc") for name in values))
+    name = short.get(moved.partition("/mean@")[0].removesuffix("/acc"), moved)
+    value, change = values[moved]
+    told = units.change(value, value - change, is_difference=True)
+    return f"{len(values)} sets {levels[0]:.2g}…{levels[-1]:.2g}; {Label.of(name).display} {told}"
+
+
+def _guess(parts: Sequence[Snapshot], names: Sequence[str]) -> Iterator[Choice]:
+    """What may be one of these metrics by its name, where no stream logs one that is known."""
+    for part in parts:
+        guesses = {} if part.identity is None else part.identity.guesses
+        found = next((guesses[name] for name in names if name in guesses), ())
+        if found:
+            signal = guessed(found[0])
+            yield Choice(signal.metric.title, signal, len(found) - 1, GUESSED, part.role)
+            return
 
 
 def _logged(snapshot: Snapshot, names: Sequence[str]) -> Sequence[Signal]:
@@ -106,13 +171,14 @@ def _others_of(snapshot: Snapshot, shown: Sequence[Choice]) -> Iterator[Choice]:
     families = families_of(snapshot)
     done = {choice.signal.key for choice in shown if choice.stream == snapshot.role}
     done |= {families[key].main.key for key in done if key in families}
+    names = names_apart(tuple(key for key in snapshot.stream.keys if key not in of_key))
     for each in [*first, *snapshot.stream.keys]:
         key = families[each].main.key if each in families else each
         if key in done or is_bookkeeping_key(key):
             continue
         done.add(key)
         signal = of_key.get(key) or generic_signal(key)
-        yield Choice(Label.of(signal.metric.title).display, signal, stream=snapshot.role)
+        yield Choice(Label.of(names.get(key, signal.metric.title)).display, signal, stream=snapshot.role)
 
 
 _DIFFERENCE_SECTIONS = frozenset({"reward", "validation", "preference", "reward model"})
@@ -257,8 +323,7 @@ def notes_of(row: MetricRow, glyphs: Glyphs, *, has_name: bool = False) -> list[
         notes.append((formula(reading.signal, "key"), "note"))
     if reading.is_older and reading.point is not None and not reading.is_nonfinite_now:
         notes.append((f"@{units.step(reading.point.step)}", "note"))
-    if row.remark:
-        notes.append((row.remark, "note"))
+    notes += [(remark, "note") for remark in row.remark.split("; ") if remark]
     if row.band:
         notes.append((row.band, "note"))
     if reading.others:

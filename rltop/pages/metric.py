@@ -342,7 +342,8 @@ class MetricPage(Page):
         "One metric over the steps of the run, raw and smoothed, with the threshold of its rule, this run's baseline, "
         "restarts, alert onsets, and a min/max or spread band where logged. The markers under the steps are alerts "
         "raised and recovered, restarts, checkpoints and validations. Below: statistics, what the metric means, and "
-        "related metrics; {open} opens one. The chart follows the newest step until you pan or zoom."
+        "related metrics; {open} opens one. {meaning} says which metric the key is. The chart follows the newest step "
+        "until you pan or zoom."
     )
 
     def __init__(self, key: str, stream: str = "") -> None:

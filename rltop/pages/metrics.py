@@ -40,6 +40,8 @@ from rltop.run.snapshot import Snapshot
 
 LEAST = (40, 12)
 _BOOKKEEPING = "Bookkeeping"
+_MOST_GENERAL = 12
+"""Known keys without a section of their own that are listed as one; more of them are listed by what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,7 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
         # Of several metrics of one key the first, which is the one that its page shows.
         known.setdefault(signal.key, signal)
     families = families_of(snapshot)
+    is_flat = sum("/" not in key and key in known for key in snapshot.stream.keys) > _MOST_GENERAL
     whose = f"{snapshot.role}: " if snapshot.role else ""
     last = whose + _BOOKKEEPING
     order: dict[str, int] = {}
@@ -130,6 +133,9 @@ def _index_stream(snapshot: Snapshot) -> list[TreeKey]:
     for key in snapshot.stream.keys:
         family = families.get(key)
         path = split_key(key) if family is None else _place(family)
+        if is_flat and "/" not in key and (own := known.get(family.main.key if family else key)):
+            # A trainer without sections of its own: those of the catalogue.
+            path = path._replace(section=own.metric.section)
         section = last if is_bookkeeping_key(key) else whose + path.section
         order.setdefault(section, len(order))
         if family is not None and family.main.key != key:

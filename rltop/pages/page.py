@@ -53,7 +53,14 @@ class Redraw(NamedTuple):
     from_top: bool = False
 
 
-Effect = Open | Push | ShowStep | Travel | Mark | Redraw
+class Mean(NamedTuple):
+    """Keep that a key is a metric: canonical name, "" for none, None to forget what was said."""
+
+    key: str
+    metric: str | None
+
+
+Effect = Open | Push | ShowStep | Travel | Mark | Redraw | Mean
 """What a page wants of the application; None where a page is asked is nothing."""
 
 

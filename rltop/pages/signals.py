@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from rltop import units
-from rltop.catalog.families import Family, Member
+from rltop.catalog.dialect import Identity
+from rltop.catalog.families import Family, Member, place_of
+from rltop.catalog.guesses import guessed
 from rltop.catalog.ranges import Range
 from rltop.model import Direction, Label, Level, Metric, Signal, Unit, Verdict
 from rltop.model.keys import split_key
@@ -24,6 +27,7 @@ from rltop.store.series import Bucket, Mark, Point
 from rltop.store.stream import Stream
 
 _CADENCE_ROWS = 64
+_MOST_PARTS = 6
 _SPARSE = 0.5
 _SKIPPED, _BASE_VALUES, _LEAST_VALUES = 3, 30, 10
 
@@ -329,10 +333,31 @@ def generic_signal(key: str) -> Signal:
     path = split_key(key)
     is_whole = path.name == f'"{key}"' or "./" in path.name
     title = path.name if is_whole else path.name.rsplit("/", 1)[-1]
+    place = None if is_whole else place_of(key)
+    if place is not None and place[0] == key.rpartition("/")[0]:
+        # `mean` alone names nothing: of what it is the mean tells it apart.
+        title = "/".join(key.split("/")[-2:])
     metric = Metric(
         name="", title=title, section=path.section, unit=Unit.NONE, direction=Direction.NONE, help="",
     )  # fmt: skip
     return Signal(metric, key)
+
+
+@lru_cache(maxsize=16)
+def names_apart(keys: tuple[str, ...]) -> Mapping[str, str]:
+    """What keys that the catalogue does not know are called: as much of their ends as tells them apart."""
+    names = {key: generic_signal(key).metric.title for key in keys}
+    for _ in range(_MOST_PARTS):
+        seen: dict[str, list[str]] = {}
+        for key, name in names.items():
+            seen.setdefault(name, []).append(key)
+        same = [key for found in seen.values() if len(found) > 1 for key in found if names[key] != key]
+        if not same:
+            break
+        for key in same:
+            parts = key.split("/")
+            names[key] = "/".join(parts[-(names[key].count("/") + 2) :])
+    return names
 
 
 def signal_of(snapshot: Snapshot, key: str) -> Signal:
@@ -340,7 +365,13 @@ def signal_of(snapshot: Snapshot, key: str) -> Signal:
     identity = snapshot.identity
     if identity is None:
         return generic_signal(key)
-    return snapshot.memo.signal(identity, key) or generic_signal(key)
+    return snapshot.memo.signal(identity, key) or guess_of(identity, key) or generic_signal(key)
+
+
+def guess_of(identity: Identity, key: str) -> Signal | None:
+    """The guess that was made about a key, as it is shown; None where its words suggest nothing."""
+    found = next((one for guesses in identity.guesses.values() for one in guesses if one.key == key), None)
+    return None if found is None else guessed(found)
 
 
 _BOUNDARIES = "/_@"

@@ -233,7 +233,7 @@ def _where(spec: RuleSpec, options: EngineOptions, snapshot: Snapshot | None) ->
     said = f"{'logged' if spec.is_fact else 'raised'} {count}×" if count else "no alerts"
     if spec.detector is None:
         return said if count else f"{said}; not evaluated per record"
-    if spec.metrics and not spec.runs_always and not any(snapshot.identity.signals.get(name) for name in spec.metrics):
+    if spec.metrics and not spec.runs_always and not spec.is_logged(snapshot.identity):
         return "not evaluated: its metrics are not logged"
     return f"evaluated; {said}"
 

@@ -115,6 +115,7 @@ KEYS: Mapping[Where, tuple[Key, ...]] = MappingProxyType(
                 is_shown=True,
             ),
             Key("unmute", "X", "Unmute", "Unmute all rules"),
+            Key("meaning", "M", "Meaning", "Say which metric the selected key is, or confirm a guess"),
             Key("copy-value", "y", "Copy", "Copy the selected value, alert or path to the clipboard"),
             Key("copy-row", "Y", "Copy row", "Copy the selected row as text; on the page of an alert, the page"),
             Key(

@@ -36,12 +36,13 @@ class TargetKind(enum.StrEnum):
     COMPLETION = "completion"
     HEAD = "head"
     COMPARE = "compare"
+    MEANING = "meaning"
 
 
 class Target(NamedTuple):
     """Where a row leads: the metric's key, the rule's id, the section's name, the run's path.
 
-    A head leads to its table sorted by it, see `table.Sorting`.
+    A head leads to its table sorted by it, see `table.Sorting`; a meaning is a canonical name.
 
     `step` is the step to go to; of an event, its number in the run's log. `stream`
     names the stream of the run that it is in; "" is the main one.

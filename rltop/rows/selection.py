@@ -135,6 +135,15 @@ class Selection:
         return True
 
 
+_WHOLE_PAGES = {
+    TargetKind.STRAGGLERS: "completions of this step, by group",
+    TargetKind.RANKS: "all ranks, by stage",
+    TargetKind.COMPLETION: "text of this completion",
+    TargetKind.COMPARE: "the marked runs beside each other",
+}
+"""What leads to a page of which the name of the target says nothing."""
+
+
 def target_text(target: Target | None) -> str:
     """What Enter would open, in words; a metric by its key, verbatim but harmless."""
     if target is None:
@@ -149,18 +158,14 @@ def target_text(target: Target | None) -> str:
             text = f"step {units.step(target.step)}" if target.step is not None else "step"
         case TargetKind.EVENT:
             text = f"event of rule {name}"
-        case TargetKind.STRAGGLERS:
-            text = "completions of this step, by group"
-        case TargetKind.RANKS:
-            text = "all ranks, by stage"
-        case TargetKind.COMPLETION:
-            text = "text of this completion"
-        case TargetKind.COMPARE:
-            text = "the marked runs beside each other"
+        case TargetKind.STRAGGLERS | TargetKind.RANKS | TargetKind.COMPLETION | TargetKind.COMPARE:
+            text = _WHOLE_PAGES[target.kind]
         case TargetKind.VERDICT:
             text = f"alert {name}"
         case TargetKind.HEAD:
             text = f"sorted by {name}"
+        case TargetKind.MEANING:
+            text = f"say that it is {name}" if name.strip("*") else "leave it as it was found"
         case TargetKind.SECTION | TargetKind.GROUP:
             text = f"{target.kind} {name}"
     return text

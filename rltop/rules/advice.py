@@ -43,6 +43,7 @@ _REASONS: Mapping[str, _Reasons] = MappingProxyType(
             "stop if reward or evaluation follows",
         ),
         "reward": _Reasons(_HARMED, "stop if evaluation falls too"),
+        "guessed": _Reasons(_HARMED, "say what the key is, and the rules of that metric judge it", False),
         "validation": _Reasons(
             "held-out results are worse than before: the later weights are not better",
             "keep the checkpoint of the best evaluation",

@@ -232,7 +232,7 @@ BY_FAMILY: Mapping[str, str] = MappingProxyType(
         "groups": "stuck", "advantage": "stuck", "length": "length", "truncation": "length", "agentic": "turns",
         "mismatch": "mismatch", "offpolicy": "mismatch", "critic": "critic", "preference": "preference", "rm": "rm",
         "performance": "slow", "straggler": "slow", "balance": "slow", "memory": "memory", "collapse": "collapse",
-        "embodied": "reward",
+        "embodied": "reward", "guessed": "reward",
     }
 )  # fmt: skip
 """Family of the symptom → its chain."""

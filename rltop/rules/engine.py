@@ -70,7 +70,7 @@ class Selection:
 
     def logs(self, spec: RuleSpec) -> bool:
         """Does the stream log what a rule is about?"""
-        return spec.runs_always or any(name in self.identity.signals for name in spec.metrics)
+        return spec.runs_always or spec.is_logged(self.identity)
 
     def keeps(self, spec: RuleSpec, before: Selection) -> bool:
         """Whether a rule goes on with its state: it applies, and its thresholds have not moved.

@@ -46,6 +46,7 @@ FAMILIES = (
     "straggler",
     "memory",
     "embodied",
+    "guessed",
     "ranks",
     "collapse",
 )

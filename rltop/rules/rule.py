@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+from rltop.catalog.dialect import Identity
 from rltop.model import Algorithm, Evidence, Level, Traits, Unit
 from rltop.rules.context import RuleContext
 
@@ -231,6 +232,7 @@ class RuleSpec:
         applies: whether it makes sense for an algorithm with these traits.
         is_fact: INFO findings are facts about the run, not a state that lasts.
         runs_always: looks at every record, not only at those of runs that log one of `metrics`.
+        reads_guesses: looks at keys that may be one of `metrics` by their names, in runs that have such keys.
         needs_ranks: applies only to runs whose ranks each log their own durations.
         accepts_late: also judges rows that belong to an earlier step (evaluations).
         resets_on_phase: has a baseline that a new phase of the run invalidates; resets with it.
@@ -256,6 +258,7 @@ class RuleSpec:
     applies: Callable[[Algorithm, Traits], bool] = _always
     is_fact: bool = False
     runs_always: bool = False
+    reads_guesses: bool = False
     needs_ranks: bool = False
     accepts_late: bool = False
     resets_on_phase: bool = False
@@ -264,6 +267,12 @@ class RuleSpec:
     causes: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
     sources: str = ""
+
+    def is_logged(self, identity: Identity) -> bool:
+        """Whether a stream has one of the metrics, or for a rule on guesses a key that may be a metric it lacks."""
+        if self.reads_guesses:
+            return any(name not in identity.signals for name in identity.guesses)
+        return any(name in identity.signals for name in self.metrics)
 
     def n_of_m_for(self, level: Level) -> NOfM:
         """How long `level` must last: as named, else as the next worse level that is named, else at once."""

@@ -142,6 +142,10 @@ class _Asked(Mapping[str, float]):
         return self._read.items()
 
 
+_OF_THE_UPDATE = frozenset({"kl_ref", "entropy", "loss"})
+"""Guesses that are no numbers only where something is wrong; a reward or a length of an empty batch is none either."""
+
+
 class Observer:
     """Reads closed rows of one stream under one identity."""
 
@@ -172,10 +176,19 @@ class Observer:
                 if column is not None:
                     stages.append((stage, column, scale, 0.0))
         self._primary, self._stages = _Columns(primary), _Columns(stages)
+        guesses = {one.key: name for name, found in identity.guesses.items() for one in found}
         self._loss_like = _Columns([
             (key, column, 1.0, 0.0)
             for key in self._stream.keys
-            if is_loss_like(key) and (column := self._stream.column(key)) is not None and column not in self._names
+            if (is_loss_like(key) or guesses.get(key) in _OF_THE_UPDATE)
+            and (column := self._stream.column(key)) is not None
+            and column not in self._names
+        ])  # fmt: skip
+
+        self._guessed = _Columns([
+            (name, column, 1.0, 0.0)
+            for name, found in identity.guesses.items()
+            if name not in identity.signals and (column := self._stream.column(found[0].key)) is not None
         ])  # fmt: skip
 
     def observation(self, row: ClosedRow, raw: RawRow, record: int) -> Observation:
@@ -194,6 +207,7 @@ class Observer:
             only is not None,
             loss_like=_Asked(self._loss_like, cells) if only is None else {},
             other_run=self._stream.other_runs.get(row.segment, ""),
+            guessed=self._guessed.read(cells) if only is None else {},
         )
 
     def _nonfinite(self, raw: RawRow, only: frozenset[int] | None) -> Mapping[str, NonFinite]:

@@ -5,7 +5,8 @@ Imports no rule and no reader: the configuration needs it before the first frame
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from rltop.formats.decoder import DecoderOptions
@@ -26,6 +27,7 @@ class IngestOptions(NamedTuple):
         total_steps: how many steps the run wants to make, where the user knows.
         has_preview: show the last rows of a large file while history is read.
         rollouts: file, folder or glob of the rollouts; empty looks beside each run.
+        meanings: project → key → canonical name, as a person has said.
     """
 
     decoder: DecoderOptions = DecoderOptions()
@@ -34,6 +36,7 @@ class IngestOptions(NamedTuple):
     total_steps: int | None = None
     has_preview: bool = True
     rollouts: str = ""
+    meanings: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 class Notifier:

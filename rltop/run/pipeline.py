@@ -9,7 +9,7 @@ slice follows from the last one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from rltop.catalog.dialect import Identity
@@ -65,6 +65,7 @@ class Pipeline:
         stream: where the rows go.
         sink: takes the closed rows; None where they are only to be shown.
         group_size: completions per prompt, where the user knows.
+        meant: key → canonical name, as a person has said.
 
     Attributes:
         decoder, stream: as given.
@@ -77,7 +78,12 @@ class Pipeline:
     """
 
     def __init__(
-        self, decoder: Decoder, stream: Stream, sink: Sink | None = None, group_size: int | None = None
+        self,
+        decoder: Decoder,
+        stream: Stream,
+        sink: Sink | None = None,
+        group_size: int | None = None,
+        meant: Mapping[str, str] | None = None,
     ) -> None:
         self.decoder = decoder
         self.stream = stream
@@ -93,6 +99,7 @@ class Pipeline:
         self._piecemeal = decoder if isinstance(decoder, Piecemeal) else None
         self._margins = Margins()
         self._group_size = group_size
+        self._meant = meant
         self._known_keys = 0
         self._provisional: tuple[int, Identity | None] = (-1, None)
         self._waiting: deque[Chunk | Reset] = deque()
@@ -247,7 +254,7 @@ class Pipeline:
 
     def _identify(self) -> Identity:
         stream = self.stream
-        found = identify(stream.keys, self._samples(stream.keys), self.decoder.envelope or "flat")
+        found = identify(stream.keys, self._samples(stream.keys), self.decoder.envelope or "flat", self._meant)
         size = self._group_size
         if size is None and found.group_size is None and isinstance(self.decoder, HasGroupSize):
             size = self.decoder.group_size

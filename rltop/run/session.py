@@ -15,6 +15,7 @@ from rltop.formats.auto import AutoDecoder
 from rltop.formats.decoder import Decoder, DecoderOptions
 from rltop.formats.kinds import JSONL
 from rltop.model import Label
+from rltop.run import meanings
 from rltop.run.found import Found
 from rltop.run.options import IngestOptions, Notifier, OpenFeed
 from rltop.run.pipeline import Pipeline
@@ -130,7 +131,7 @@ class Session:
         name, path = found.name, Label.of(found.path)
         has_spans = any(each.kind is not None and each.kind.has_spans for each in (found, *found.beside))
         if found.awaits:
-            whole = self._judged(AutoDecoder(found.path, self.options.decoder), Stream("", self._share))
+            whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream("", self._share))
             return Run(name, path, RunStream(path, whole(AwaitedFeed(found.awaits)), self._clock))
         main = self._stream(found, is_main=True)
         if not found.beside and not has_spans:
@@ -168,9 +169,9 @@ class Session:
         for last in (last_rows(shown_kind, FIRST_ROWS), last_rows(shown_kind, PREVIEW_ROWS)):
             if last is not None and may_show:
                 rows = DecoderOptions(self.options.decoder.step_key, may_count_rows=False)
-                shown = self._judged(shown_kind.make(rows), Stream("", self.options.store))
+                shown = self._judged(found, shown_kind.make(rows), Stream("", self.options.store))
                 previews.append(shown(self._open_feed(found.path, last)))
-        whole = self._judged(AutoDecoder(found.path, self.options.decoder), Stream(found.role, self._share))
+        whole = self._judged(found, AutoDecoder(found.path, self.options.decoder), Stream(found.role, self._share))
         return RunStream(
             Label.of(found.path),
             whole(self._feed(found)),
@@ -182,11 +183,12 @@ class Session:
             ranges=found.ranges,
         )
 
-    def _judged(self, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
+    def _judged(self, found: Found, decoder: Decoder, stream: Stream) -> Callable[[Feed], ReadPath]:
         """Pipeline and rules of a file, but for the feed that brings its bytes."""
         stream.total_steps = self.options.total_steps
         rules = RuleRunner(self.options.rules)
-        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size)
+        meant = meanings.of_path(found.path, self.options.meanings)
+        pipeline = Pipeline(decoder, stream, rules, self.options.rules.group_size, meant)
         return partial(ReadPath, pipeline=pipeline, rules=rules)
 
     def _feed(self, found: Found) -> Feed:
@@ -224,6 +226,30 @@ class Session:
                 self._drop_parts(at)
             else:
                 self._found[at] = each
+
+    def may_mean(self, run: Run) -> bool:
+        """Whether what a key means can still be said: the run must be one that can be read again."""
+        return any(known is run for known in self.runs) and run.path.raw != "-" and not run.is_awaited
+
+    def mean(self, run: Run, key: str, metric: str | None) -> None:
+        """Keep what a person says that a key means, and read the runs of its project anew.
+
+        Args:
+            run: in whose file the key stands.
+            key: the trainer's.
+            metric: canonical name; "" is no metric, None forgets what was said.
+
+        Raises:
+            OSError: it cannot be kept; nothing has changed then.
+        """
+        project = meanings.project_of(run.path.raw)
+        meanings.save(meanings.with_one(meanings.load({}), project, key, metric))
+        told = meanings.with_one(self.options.meanings, project, key, metric)
+        self.options = self.options._replace(meanings=told)
+        for at, before in enumerate(self.runs):
+            if self.may_mean(before) and meanings.project_of(before.path.raw) == project:
+                before.close()
+                before.replaced_by = self.runs[at] = self._track(self._found[at])
 
     def _drop_parts(self, at: int) -> None:
         """Let go of runs that have turned out to be streams of another, as when W&B runs are named late."""

@@ -12,10 +12,13 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from rltop.catalog.aliases import in_order, spelling_of
+from rltop.catalog.aliases import SharedSpelling, in_order, spelling_of
 from rltop.catalog.dialect import FLAT, Dialect, Fingerprint, Identity, Refused
+from rltop.catalog.guesses import guess, signal_of_guess
+from rltop.catalog.metrics import CATALOG
 from rltop.catalog.patterns import PatternSet, compiled, is_present
 from rltop.model import Algorithm, Signal, Traits
+from rltop.model.keys import is_bookkeeping_key, is_evaluation_key
 from rltop.trainers import ALL, BASE, GENERIC
 
 SINGLE_UPDATE_ROWS = 10
@@ -36,13 +39,19 @@ _ON_POLICY = 1e-6
 _LARGEST_GROUP = 1024
 
 
-def identify(keys: Sequence[str], samples: Mapping[str, Sequence[float]], envelope: str = FLAT) -> Identity:
+def identify(
+    keys: Sequence[str],
+    samples: Mapping[str, Sequence[float]],
+    envelope: str = FLAT,
+    meant: Mapping[str, str] | None = None,
+) -> Identity:
     """Say what a stream is from the keys of its first rows.
 
     Args:
         keys: every key of the first rows, in order of first appearance.
         samples: the first values of each key; NaN where a row did not log it. May lack keys.
         envelope: `NESTED`, `FLAT`, or the name of the step key.
+        meant: key → canonical name, as a person has said; empty: it is none.
 
     Returns:
         The identity under the best-matching dialect; the generic one if none matches.
@@ -53,7 +62,7 @@ def identify(keys: Sequence[str], samples: Mapping[str, Sequence[float]], envelo
     if len(valued) < len(keys):
         again, of_values = _best(valued, envelope)
         algorithm = of_values if again is dialect else algorithm
-    return _build(dialect, algorithm, keys, samples, envelope)
+    return _build(Identity(dialect, algorithm, Traits(), envelope=envelope, meant=meant or {}), keys, samples)
 
 
 def with_keys(
@@ -99,7 +108,8 @@ def _rebuilt(
     samples: Mapping[str, Sequence[float]],
 ) -> Identity:
     """The identity under another dialect or algorithm; what values have told stays."""
-    found = _build(dialect, algorithm, (*identity.keys, *new), samples, identity.envelope, identity.refused)
+    begun = identity._replace(dialect=dialect, algorithm=algorithm)
+    found = _build(begun, (*identity.keys, *new), samples)
     return found._replace(group_size=identity.group_size or found.group_size)
 
 
@@ -115,23 +125,36 @@ def _extended(identity: Identity, new: Sequence[str], samples: Mapping[str, Sequ
     if "kl_ref" in touched and "kl_ref" not in identity.signals and not traits.is_preference:
         traits = traits._replace(has_reference=True)
     signals = {**identity.signals, **in_order(touched)}
-    signals |= _unclaimed(identity.dialect, identity.algorithm, new, signals)
+    own = {name: found for name, found in signals.items() if any(spelling.find(one.key) for one in found)}
+    found_now = _unclaimed(identity.dialect, identity.algorithm, new, own)
+    if any(name in signals for name in found_now):
+        # A metric that stood in already is looked up with all of its keys, as if they had come at once.
+        before = [signal.key for name in found_now for signal in signals.get(name, ())]
+        found_now = _unclaimed(identity.dialect, identity.algorithm, (*dict.fromkeys(before), *new), own)
+    signals |= found_now
+    keys = (*identity.keys, *new)
+    signals = _as_meant(signals, keys, identity.meant)
     signals, refused = _possible(signals, samples, identity.refused)
-    return identity._replace(signals=signals, traits=traits, keys=(*identity.keys, *new), refused=refused)
+    # What a metric stood for until one of the trainer's own keys came is open again.
+    lost = {one.key for found in identity.signals.values() for one in found}
+    lost -= {one.key for found in signals.values() for one in found}
+    guesses = _guesses(identity.dialect, keys if lost else new, signals, identity.meant)
+    if not lost:
+        guesses = _joined(identity.guesses, guesses, signals)
+    guesses, refused = _possible(guesses, samples, refused)
+    return identity._replace(signals=signals, traits=traits, keys=keys, refused=refused, guesses=guesses)
 
 
-def _build(
-    dialect: Dialect,
-    algorithm: Algorithm,
-    keys: Sequence[str],
-    samples: Mapping[str, Sequence[float]],
-    envelope: str,
-    refused: tuple[Refused, ...] = (),
-) -> Identity:
+def _build(begun: Identity, keys: Sequence[str], samples: Mapping[str, Sequence[float]]) -> Identity:
+    """The identity of all keys; `begun` has the dialect, the algorithm and what does not follow from keys."""
     ordered = tuple(dict.fromkeys(keys))
+    dialect, algorithm = begun.dialect, begun.algorithm
     signals: dict[str, Sequence[Signal]] = {**in_order(spelling_of(dialect).signals(ordered, algorithm))}
     signals |= _unclaimed(dialect, algorithm, ordered, signals)
-    signals, refused = _possible(signals, samples, refused)
+    signals = _as_meant(signals, ordered, begun.meant)
+    signals, refused = _possible(signals, samples, begun.refused)
+    guesses = _guesses(dialect, ordered, signals, begun.meant)
+    guesses, refused = _possible(guesses, samples, refused)
     traits = Traits(
         has_critic=algorithm is Algorithm.PPO,
         is_group_relative=algorithm in _GROUP_RELATIVE,
@@ -142,24 +165,93 @@ def _build(
     )
     traits = _with_evidence(traits, dialect, ordered)
     size = _group_size(dialect, traits, ordered, samples)
-    return Identity(dialect, algorithm, traits, signals, size, ordered, envelope, refused)
+    return begun._replace(
+        traits=traits, signals=signals, group_size=size, keys=ordered, refused=refused, guesses=guesses
+    )
 
 
 def _unclaimed(
     dialect: Dialect, algorithm: Algorithm, keys: Sequence[str], known: Mapping[str, Sequence[Signal]]
 ) -> dict[str, Sequence[Signal]]:
-    """Signals of keys that the trainer's own file says nothing of, by the names that many loops use.
+    """Signals of keys that the trainer's own file says nothing of, by names that many loops or one other trainer use.
 
-    Loops built on a trainer log keys of their own beside its keys. They stand in for metrics
-    that the trainer does not log; a metric that it logs has no second opinion.
+    Loops built on a trainer log keys of their own beside its keys, and those of other trainers. They
+    stand in for metrics that the trainer does not log; a metric that it logs has no second opinion.
     """
-    if dialect is GENERIC:
-        return {}
     spelling = spelling_of(dialect)
     hidden = PatternSet(dialect.hidden)
     free = [key for key in keys if not (spelling.find(key) or spelling.caution(key) or spelling.plain(key) in hidden)]
-    found = in_order(spelling_of(GENERIC).signals(free, algorithm))
+    if not free:
+        return {}
+    found: dict[str, tuple[Signal, ...]] = {}
+    if dialect is not GENERIC:
+        found = in_order(spelling_of(GENERIC).signals(free, algorithm))
+        taken = {signal.key for signals in found.values() for signal in signals}
+        free = [key for key in free if key not in taken]
+    for name, signals in in_order(_shared().signals(free, algorithm)).items():
+        found.setdefault(name, signals)
     return {name: signals for name, signals in found.items() if name not in known}
+
+
+@lru_cache(maxsize=1)
+def _shared() -> SharedSpelling:
+    """The keys of all trainers, for files that are of none of them."""
+    return SharedSpelling(dialect for dialect in ALL if dialect is not GENERIC)
+
+
+# -- what a person has said, and what words suggest --------------------------------------------------------------
+
+
+def _as_meant(
+    signals: dict[str, Sequence[Signal]], keys: Collection[str], meant: Mapping[str, str]
+) -> dict[str, Sequence[Signal]]:
+    """The signals with every key for the metric that a person has said it is, before all others; `""` is for none."""
+    here = [key for key in keys if key in meant] if meant else []
+    if not here:
+        return signals
+    kept: dict[str, Sequence[Signal]] = {}
+    others: Sequence[Signal]
+    for name, found in signals.items():
+        others = tuple(signal for signal in found if signal.key not in meant)
+        if others:
+            kept[name] = others
+    for key in reversed(here):
+        if (name := meant[key]) in CATALOG:
+            others = kept.get(name, ())
+            kept[name] = (Signal(CATALOG[name], key, instance=key if others else ""), *others)
+    return kept
+
+
+def _guesses(
+    dialect: Dialect, keys: Iterable[str], signals: Mapping[str, Sequence[Signal]], meant: Mapping[str, str]
+) -> dict[str, Sequence[Signal]]:
+    """Keys that stand for nothing, by the metric that their words suggest."""
+    taken = {signal.key for found in signals.values() for signal in found}
+    spelling, hidden = spelling_of(dialect), PatternSet(dialect.hidden)
+    found: dict[str, list[Signal]] = {}
+    for key in keys:
+        name = guess(key)
+        if not name or key in taken or key in meant or spelling.caution(key):
+            continue
+        if key in hidden or spelling.plain(key) in hidden or is_bookkeeping_key(key) or is_evaluation_key(key):
+            continue
+        found.setdefault(name, []).append(signal_of_guess(name, key))
+    return {name: tuple(guessed) for name, guessed in found.items()}
+
+
+def _joined(
+    before: Mapping[str, Sequence[Signal]],
+    now: Mapping[str, Sequence[Signal]],
+    signals: Mapping[str, Sequence[Signal]],
+) -> dict[str, Sequence[Signal]]:
+    """Guesses of earlier and of new keys; what stands for a metric by now is none any more."""
+    taken = {signal.key for found in signals.values() for signal in found}
+    names = dict.fromkeys((*before, *now))
+    joined = {
+        name: tuple(one for one in (*before.get(name, ()), *now.get(name, ())) if one.key not in taken)
+        for name in names
+    }
+    return {name: found for name, found in joined.items() if found}
 
 
 # -- what values say of a name -----------------------------------------------------------------------------------

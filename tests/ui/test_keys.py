@@ -18,6 +18,7 @@ from rltop.pages.changes import ChangePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.events import EventsPage
 from rltop.pages.help import HelpPage
+from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.metrics import MetricsPage
 from rltop.pages.overview_rows import OverviewPage
@@ -33,7 +34,7 @@ from rltop.terminal.early_keys import keeps_early_keys
 
 PAGES = (
     OverviewPage, TimingPage, MetricsPage, EventsPage, RunsPage, MetricPage, VerdictPage, ChangePage,
-    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage,
+    RanksPage, RolloutsPage, CompletionsPage, CompletionPage, HelpPage, MeaningPage,
 )  # fmt: skip
 
 OTHERS = {id: f"alt+{chr(ord('a') + number % 26)}" for number, id in enumerate(sorted(binding_ids()))}

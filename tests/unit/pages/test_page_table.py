@@ -14,6 +14,7 @@ from rltop.pages.compare import ComparePage
 from rltop.pages.completions import CompletionPage, CompletionsPage
 from rltop.pages.directory import FIRST, OPENED, STANDING
 from rltop.pages.help import HelpPage
+from rltop.pages.meaning import MeaningPage
 from rltop.pages.metric import MetricPage
 from rltop.pages.moment import Moment
 from rltop.pages.page import ListPage, Open, Page, Redraw, ShowStep, top_of
@@ -26,8 +27,8 @@ from rltop.rows.rows import Target, TargetKind
 from tests.fake_run import run_of, verl_lines
 
 PAGES = {type(make()) for make in STANDING.values()} | {
-    ChangePage, ComparePage, CompletionPage, CompletionsPage, HelpPage, MetricPage, RanksPage, RolloutsPage,
-    VerdictPage,
+    ChangePage, ComparePage, CompletionPage, CompletionsPage, HelpPage, MeaningPage, MetricPage, RanksPage,
+    RolloutsPage, VerdictPage,
 }  # fmt: skip
 
 
@@ -44,7 +45,7 @@ def test_every_standing_page_has_a_key() -> None:
 
 
 def test_every_target_opens_a_page_or_is_kept_by_one() -> None:
-    kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION, TargetKind.HEAD}
+    kept = {TargetKind.RUN, TargetKind.GROUP, TargetKind.COMPLETION, TargetKind.HEAD, TargetKind.MEANING}
     assert set(OPENED) | kept == set(TargetKind)
 
 

@@ -224,7 +224,7 @@ def test_every_rule_is_complete() -> None:
     families = {
         "nonfinite", "liveness", "gradient", "clip", "ratio", "kl", "lr", "loss", "entropy", "reward", "validation",
         "groups", "advantage", "length", "truncation", "agentic", "mismatch", "offpolicy", "critic", "preference", "rm",
-        "performance", "straggler", "balance", "memory", "collapse", "embodied", "facts",
+        "performance", "straggler", "balance", "memory", "collapse", "embodied", "guessed", "facts",
     }  # fmt: skip
     assert len(registry.BY_ID) == len(registry.ALL_SPECS)
     for spec in registry.ALL_SPECS:

@@ -1,0 +1,58 @@
+"""What a key that nobody knows may be, by the words in its name.
+
+A guess is shown, and judged by its shape only, until somebody confirms it. Owns the words;
+knows nothing of values.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Direction, Metric, Signal, Unit
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_GROUPS = (
+    ("kl_ref", frozenset({"kl", "kld", "kldiv"})),
+    ("entropy", frozenset({"entropy", "entropies", "ent"})),
+    ("loss", frozenset({"loss", "losses"})),
+    ("response_len_mean", frozenset({"length", "lengths", "len", "lens"})),
+    ("success_frac", frozenset({"accuracy", "acc", "success", "solved", "correct"})),
+    ("reward_mean", frozenset({"reward", "rewards", "rew", "score", "scores", "return", "returns"})),
+)
+"""Metric → words, the most telling first: a KL loss is a KL, an entropy loss an entropy."""
+_NO_GUESS = frozenset({
+    "std", "stdev", "var", "variance", "dev", "max", "maximum", "min", "minimum", "best", "worst", "median", "sum",
+    "count", "num", "n", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "coef", "coeff", "weight", "scale",
+    "target", "threshold", "limit", "baseline", "margin", "margins", "chosen", "rejected", "time", "sec", "seconds",
+    "ms", "lr", "rate", "frac", "fraction", "ratio", "pct", "percent", "clip", "clipped", "gini", "grad", "norm",
+    "eval", "evaluation", "val", "valid", "validation", "test", "bench", "prompt", "context", "config", "cfg", "id",
+    "index", "step", "steps", "zero", "range", "value", "values", "vf", "critic", "aux", "teacher", "expert", "layer",
+    "version", "bonus", "penalty", "ema", "timing", "perf", "system", "args", "hparams",
+})  # fmt: skip
+"""Words of what is a statistic, a setting, a part or an evaluation: not the quantity itself."""
+
+
+@lru_cache(maxsize=20_000)
+def guess(key: str) -> str:
+    """The canonical name of the metric that a key may be; empty where its words do not tell one."""
+    words = {word.lower() for word in _WORD.findall(key)}
+    if words & _NO_GUESS:
+        return ""
+    return next((metric for metric, telling in _GROUPS if words & telling), "")
+
+
+def guessed(signal: Signal) -> Signal:
+    """A guess as it is shown: the value as logged, without unit or direction, under a questioning title."""
+    known = signal.metric
+    help_text = (
+        f"Guessed from its name: {known.title}. Shown as logged, and judged by its shape only, until it is confirmed."
+    )
+    metric = Metric("", f"{known.title}?", known.section, Unit.NONE, Direction.NONE, help_text)
+    return Signal(metric, signal.key, instance=signal.instance)
+
+
+def signal_of_guess(metric: str, key: str) -> Signal:
+    """The signal that a key would be if the guess were right."""
+    return Signal(CATALOG[metric], key)

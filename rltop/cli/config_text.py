@@ -1,0 +1,50 @@
+"""`rltop config`: the settings in force and what keys were said to mean, as a config file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rltop.cli.output import say
+from rltop.cli.resolve_paths import load_config
+from rltop.config import in_force
+from rltop.resources import state_folder
+from rltop.run import meanings
+from rltop.settings import KEYS_TABLE, METRICS_TABLE, PROFILES_TABLE, RULES_TABLE, SETTINGS, toml_text
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+
+def print_config(arguments: Namespace) -> int:
+    """Print every setting with where it comes from, and what keys mean by project; 0.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        OutputError: standard output cannot be written.
+    """
+    config = load_config(arguments)
+    found = in_force(vars(arguments), os.environ, Path(arguments.config) if arguments.config else None)
+    lines = [f"# config file: {found.file or 'none'}"]
+    for setting in SETTINGS:
+        value, origin = found.values[setting.name], found.origins.get(setting.name)
+        line = f"{setting.name} = {toml_text(value)}"
+        lines.append(f"# {line}  (default)" if origin is None or value is None else f"{line}  # {origin}")
+    lines += _rules(RULES_TABLE, found.rules)
+    for profile, rules in found.profiles.items():
+        lines += _rules(f"{PROFILES_TABLE}.{profile}", rules)
+    if found.keymap:
+        lines += ["", f"[{KEYS_TABLE}]", *(f"{name} = {toml_text(keys)}" for name, keys in found.keymap.items())]
+    lines += ["", f"# what keys mean, by project; said on the screen: {state_folder() / meanings.FILE_NAME}"]
+    lines.append(meanings.text(config.ingest.meanings, f"{METRICS_TABLE}.").rstrip() or "# nothing was said")
+    say("\n".join(lines) + "\n")
+    return 0
+
+
+def _rules(table: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for rule, entries in rules.items():
+        yield ""
+        yield f"[{table}.{rule}]"
+        yield from (f"{name} = {toml_text(value)}" for name, value in entries.items())

@@ -1,0 +1,116 @@
+"""Saying what a key means: the metrics of the catalogue, of which one is chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Metric
+from rltop.pages.moment import Moment
+from rltop.pages.page import Effect, ListPage, Mean, Redraw, top_of
+from rltop.pages.signals import key_label
+from rltop.rows.cells import RowBuilder, fill, text_row, too_small
+from rltop.rows.glyphs import Glyphs
+from rltop.rows.rows import Row, Target, TargetKind
+from rltop.run.snapshot import Snapshot
+
+LEAST = (40, 8)
+AS_LOGGED, FORGET = "", "*"
+"""Choices besides the metrics: it is none, and whatever rltop finds out by itself."""
+_HEAD_ROWS = 2
+
+
+def choices(snapshot: Snapshot, key: str) -> list[tuple[str, str, str]]:
+    """What a key may be said to be: name, title and remark; what it is taken for now and what it may be come first."""
+    identity = snapshot.identity
+    now, guesses = [], []
+    if identity is not None:
+        now = [name for name, found in identity.signals.items() if any(one.key == key for one in found)]
+        guesses = [name for name, found in identity.guesses.items() if any(one.key == key for one in found)]
+    said = {} if identity is None else identity.meant
+    first = [(name, CATALOG[name].title, "now" if name in now else "guessed") for name in (*now, *guesses)]
+    rest = [(name, metric.title, _remark(metric)) for name, metric in CATALOG.items() if name not in (*now, *guesses)]
+    none = (AS_LOGGED, "no metric: as logged", "now" if key in said and not said[key] else "")
+    forget = [(FORGET, "as found by rltop", "forget what was said")] if key in said else []
+    return [*first, none, *forget, *rest]
+
+
+def _remark(metric: Metric) -> str:
+    unit = f", {metric.unit.value}" if metric.unit.value else ""
+    return f"{metric.section}{unit}"
+
+
+class MeaningPage(ListPage):
+    """Which metric a key is, chosen from the catalogue."""
+
+    filter_hint = "filter by title, name or section"
+    help = (
+        "Every metric that the selected key may be; what it is taken for and what its name suggests come first. {open} "
+        "says that it is this metric: the run is read anew, and the rules judge the key as that metric. What was said "
+        "holds for every run of the project, and `rltop config` prints it. {back} leaves it as it is."
+    )
+
+    def __init__(self, key: str, stream: str = "") -> None:
+        """The choices for a trainer's own key."""
+        super().__init__(stream)
+        self.key = key
+        self._query = ""
+        self._shown: list[tuple[str, str, str]] = []
+        self._at = self._top = 0
+
+    @property
+    def chosen(self) -> Target | None:
+        """The metric that is selected."""
+        return Target(TargetKind.MEANING, self._shown[self._at][0]) if self._shown else None
+
+    def choose(self, target: Target) -> None:
+        """A click has chosen another line."""
+        names = [name for name, _, _ in self._shown]
+        self._at = names.index(target.name) if target.name in names else 0
+
+    def move(self, by: int) -> Effect | None:
+        """Choose the line that lies `by` lines away, or the last one on the way."""
+        self._at = max(0, min(self._at + by, len(self._shown) - 1))
+        return Redraw()
+
+    def show_only(self, text: str) -> Effect | None:
+        """Show what matches, from now on."""
+        self._query, self._at = text, 0
+        return Redraw()
+
+    def open(self, target: Target, moment: Moment) -> Effect | None:
+        """Say that the key is the metric that was chosen."""
+        del moment
+        if target.kind is not TargetKind.MEANING:
+            return None
+        return Mean(self.key, None if target.name == FORGET else target.name)
+
+    def rows(self, moment: Moment, width: int, height: int) -> Sequence[Row]:
+        """The key, then the choices in sight."""
+        if width < LEAST[0] or height < LEAST[1]:
+            return too_small(width, height, moment.glyphs, LEAST)
+        words = self._query.casefold().split()
+        self._shown = [
+            one for one in choices(moment.snapshot, self.key)
+            if all(word in f"{one[0]} {one[1]} {one[2]}".casefold() for word in words)
+        ]  # fmt: skip
+        self._at = max(0, min(self._at, len(self._shown) - 1))
+        room = max(1, height - _HEAD_ROWS)
+        self._top = top_of(self._at, self._top, room, len(self._shown))
+        rows = [_head(self.key, width, moment.glyphs), Row(())]
+        if not self._shown:
+            rows.append(text_row("no metric matches", width, moment.glyphs, "dim"))
+        rows += [_choice(one, width, moment.glyphs) for one in self._shown[self._top : self._top + room]]
+        return fill(rows, height)
+
+
+def _head(key: str, width: int, glyphs: Glyphs) -> Row:
+    builder = RowBuilder(width, glyphs).add(" WHAT IS ", "title")
+    return builder.add(key_label(key).display, "key").add(" ?", "title").row()
+
+
+def _choice(one: tuple[str, str, str], width: int, glyphs: Glyphs) -> Row:
+    name, title, remark = one
+    builder = RowBuilder(width, glyphs).add("   ").left(title, 22, "text")
+    builder.left(name if name not in (AS_LOGGED, FORGET) else "", 26, "key")
+    return builder.add(remark, "note" if remark in ("now", "guessed") else "dim").row(Target(TargetKind.MEANING, name))

@@ -1,0 +1,120 @@
+"""Keys that only their names say something of: judged by their shape, never by a level.
+
+What a guess is right about is open, so no threshold in a metric's own unit applies. A fall out of
+the learned range, a cliff against the records before, and a key that stays away are signs whatever
+the key is. NaN is L1's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rltop.catalog.metrics import CATALOG
+from rltop.model import Algorithm, Traits
+from rltop.rules import entropy, reward
+from rltop.rules.context import RuleContext
+from rltop.rules.rule import CRIT, INFO, QUIET, WARN, Detector, EvidenceNames, Finding, Group, NOfM, RuleSpec, Subject
+from rltop.units import number
+
+_CRASH, _CLIFF, _GONE = "crash", "cliff", "gone"
+
+
+def _thresholds(rules: tuple[RuleSpec, ...], rule: str) -> Mapping[str, float]:
+    return next(spec.thresholds for spec in rules if spec.id == rule)
+
+
+class GuessedShape(Detector):
+    """U1: a key that may be a reward falls, one that may be an entropy drops, or one of them stays away."""
+
+    def __init__(self, thresholds: Mapping[str, float]) -> None:
+        super().__init__(thresholds)
+        self.reward = reward.RewardCrash(_thresholds(reward.RULES, "R1"))
+        # A floor in nats is a level: of a guess nobody knows the unit.
+        self.entropy = entropy.EntropyCrash({**_thresholds(entropy.RULES, "E1"), "floor": 0.0})
+        self.reward_context = RuleContext(Algorithm.GRPO, Traits(), None)
+        self.entropy_context = RuleContext(Algorithm.GRPO, Traits(), None)
+        self.present: dict[str, int] = {}
+        self.missing: dict[str, int] = {}
+
+    def detect(self, context: RuleContext) -> Finding | None:
+        """Nothing to do where nothing is guessed."""
+        guessed = context.observation.guessed
+        if not guessed and not self.present:
+            return None
+        gone = self._gone(context, guessed)
+        found = self._fallen(context, guessed)
+        return gone if found is QUIET else found
+
+    def _fallen(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
+        """The reward out of its learned range, or the entropy off a cliff."""
+        for name, judge, inner, what in (
+            ("reward_mean", self.reward, self.reward_context, _CRASH),
+            ("entropy", self.entropy, self.entropy_context, _CLIFF),
+        ):
+            if name not in guessed:
+                continue
+            inner.advance(context.observation._replace(values={name: guessed[name]}, instances={}))
+            finding = judge.detect(inner)
+            if finding is not None and finding.level >= WARN:
+                # What nobody has confirmed is told one level lower.
+                level = WARN if finding.level >= CRIT else INFO
+                return Finding(level, finding.value, finding.baseline, words=(name, what))
+        return QUIET
+
+    def _gone(self, context: RuleContext, guessed: Mapping[str, float]) -> Finding:
+        """What was on every record, and is missing on the newest while others are logged."""
+        present, missing = self.present, self.missing
+        for name in guessed:
+            present[name] = present.get(name, 0) + 1
+            missing.pop(name, None)
+        if not guessed and not context.values:
+            return QUIET
+        for name in [name for name in present if name not in guessed]:
+            if present[name] >= self.thresholds["present"]:
+                missing[name] = missing.get(name, 0) + 1
+                if missing[name] > self.thresholds["forget"]:
+                    del missing[name], present[name]
+            else:
+                # Logged now and then: its absence says nothing.
+                del present[name]
+        away = max(missing, key=lambda name: missing[name], default="")
+        if not away or missing[away] < self.thresholds["missing"]:
+            return QUIET
+        return Finding(WARN, float(missing[away]), words=(away, _GONE))
+
+    def subject(self, finding: Finding) -> Subject:
+        """The metric that the key may be."""
+        return Subject(finding.words[0])
+
+    def headline(self, finding: Finding) -> str:
+        """What it may be, before and after."""
+        name, what = finding.words
+        title = f"{CATALOG[name].title} (guessed from its name)"
+        if what == _GONE:
+            return f"{title} missing for {finding.value:.0f} records, was on every record before"
+        return f"{title} {number(finding.baseline or 0)} → {number(finding.value)}"
+
+
+RULES = (
+    RuleSpec(
+        id="U1",
+        title="guessed key",
+        family="guessed",
+        group=Group.LEARNING,
+        metrics=("reward_mean", "entropy", "kl_ref", "response_len_mean", "loss"),
+        detector=GuessedShape,
+        reads_guesses=True,
+        condition="A key that by its name may be a reward falls out of its learned range as R1 has it, one that may be "
+        "an entropy drops as E1 has it but without its floor: WARN where these say CRIT, else INFO. One that may be a "
+        "reward, entropy, KL, length or loss was on `present` records in a row and is missing on `missing`: WARN; "
+        "after `forget` records it is no longer expected. No other rule judges a guess until it is confirmed; NaN in "
+        "one is L1's.",
+        thresholds={"present": 20, "missing": 10, "forget": 100},
+        n_of_m={INFO: NOfM(2, 3), WARN: NOfM(2, 3)},
+        evidence=EvidenceNames("now", "before", threshold=""),
+        why="What the key is nobody has said; but its fall or its absence has the shape of a collapse.",
+        causes=("a collapse of the policy", "another meaning than the name suggests", "changed logging"),
+        next=("loss", "grad_norm", "kl_ref", "lr"),
+        sources="the shapes of R1, E1 and L11; judgement.",
+    ),
+)

@@ -1,0 +1,147 @@
+"""What a person has said that keys mean: kept by project, in the user's state.
+
+A project is a repository, or the folder above a run's own. What was said of it holds for
+every run below it; a nearer project comes before one further up.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from rltop.catalog.metrics import CATALOG
+from rltop.errors import ConfigError
+from rltop.resources import is_file, read_toml, state_folder
+from rltop.run.found import home_of
+
+FILE_NAME = "metrics.toml"
+NO_METRIC = ""
+"""Said of a key that is no metric of the catalogue, whatever its name suggests."""
+_MARKS = (".git", ".hg", "pyproject.toml")
+
+Meanings = Mapping[str, Mapping[str, str]]
+"""Project → key → canonical name."""
+NONE: Meanings = MappingProxyType({})
+
+
+def project_of(path: str) -> str:
+    """The project that a run at `path` belongs to: its repository, else the folder above its own."""
+    home = home_of(Path(path).absolute().parent)
+    user = Path("~").expanduser() if "HOME" in os.environ else None
+    for folder in (home, *home.parents):
+        if folder == user or not folder.name:
+            break
+        if any((folder / mark).exists() for mark in _MARKS):
+            return str(folder)
+    return str(home.parent if home.parent.name else home)
+
+
+def of_path(path: str, meanings: Meanings) -> Mapping[str, str]:
+    """What the keys of a run mean: what was said of any project above it, the nearest last and so strongest."""
+    if not meanings:
+        return {}
+    above = {str(folder) for folder in Path(path).absolute().parents}
+    found: dict[str, str] = {}
+    for project in sorted((project for project in meanings if project in above), key=len):
+        found.update(meanings[project])
+    return found
+
+
+def load(configured: Meanings, environment: Mapping[str, str] | None = None) -> Meanings:
+    """What the config file says and what was said on the screen, which comes before it.
+
+    Args:
+        configured: the tables of the config file.
+        environment: instead of the process's own.
+
+    Returns:
+        Both; of a state file that cannot be read nothing, of one that names no metric what does.
+
+    Raises:
+        ConfigError: the config file names something that is no metric.
+    """
+    for project, keys in configured.items():
+        for key, name in keys.items():
+            if name != NO_METRIC and name not in CATALOG:
+                raise ConfigError(
+                    f"`metrics.{project}.{key}` is {name}: no such metric", "docs/metrics.md has the canonical names"
+                )
+    file = state_folder(environment) / FILE_NAME
+    if not is_file(file):
+        return configured or NONE
+    try:
+        told = read_toml(file)
+    except ConfigError:
+        return configured or NONE
+    found = {project: dict(keys) for project, keys in configured.items()}
+    for project, keys in told.items():
+        if isinstance(keys, dict):
+            known = {key: name for key, name in keys.items() if name == NO_METRIC or name in CATALOG}
+            found.setdefault(project, {}).update(known)
+    return found
+
+
+def with_one(meanings: Meanings, project: str, key: str, metric: str | None) -> Meanings:
+    """The same with one key more.
+
+    Args:
+        meanings: what was said so far.
+        project: as `project_of` gives it.
+        key: the trainer's.
+        metric: canonical name, `NO_METRIC`, or None to forget what was said.
+
+    Returns:
+        New tables; a project of which nothing is said any more is left out.
+    """
+    own = {name: each for name, each in meanings.get(project, {}).items() if name != key}
+    if metric is not None:
+        own[key] = metric
+    rest = {name: each for name, each in meanings.items() if name != project}
+    return {**rest, project: own} if own else rest
+
+
+def save(meanings: Meanings, environment: Mapping[str, str] | None = None) -> Path:
+    """Write everything that was said, in place of what the file held.
+
+    Args:
+        meanings: all of it.
+        environment: instead of the process's own.
+
+    Returns:
+        The file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    file = state_folder(environment) / FILE_NAME
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unready = file.with_suffix(f".{os.getpid()}.tmp")
+    unready.write_text("# Written by rltop: what keys mean, by project; printed by `rltop config`.\n" + text(meanings))
+    unready.replace(file)
+    return file
+
+
+def text(meanings: Meanings, prefix: str = "") -> str:
+    """The tables as TOML: a table of each project, a line of each key.
+
+    Args:
+        meanings: what to write.
+        prefix: stands before the name of each table.
+    """
+    lines = []
+    for project, keys in sorted(meanings.items()):
+        lines.append(f"[{prefix}{_quoted(project)}]")
+        lines += [f"{_quoted(key)} = {_quoted(name)}" for key, name in sorted(keys.items())]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _quoted(text: str) -> str:
+    """A TOML string; control characters are written as escapes."""
+    body = "".join(
+        f"\\u{ord(char):04x}" if ord(char) < 0x20 or ord(char) == 0x7F else {'"': '\\"', "\\": "\\\\"}.get(char, char)
+        for char in text
+    )
+    return f'"{body}"'

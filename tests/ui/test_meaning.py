@@ -1,0 +1,69 @@
+"""Saying on the screen what a key means: from a guess to a metric that is judged, and back."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from screens import app_over, page_text, press, write_rows
+
+from rltop.pages.metric import MetricPage
+from rltop.pages.page import Push
+
+SIZE = (120, 40)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "outputs" / "one"
+    folder.mkdir(parents=True)
+    made = [{"step": step, "my/rew": 0.5 + step / 500, "x/y": step} for step in range(1, 41)]
+    return write_rows(folder / "metrics.jsonl", made)
+
+
+async def test_a_guess_is_confirmed(run: Path, tmp_path: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert "reward?" in page_text(app)
+        app.carry_out(Push(MetricPage("my/rew")))
+        await pilot.pause()
+        await press(pilot, "M")
+        assert "WHAT IS my/rew ?" in page_text(app)
+        assert page_text(app).splitlines()[2].split() == ["reward", "reward_mean", "guessed"]
+        await press(pilot, "enter")
+        app.session.drain()
+        identity = app.followed.identity
+        assert identity is not None
+        signal = identity.primary("reward_mean")
+        assert signal is not None and signal.key == "my/rew"
+        said = tomllib.loads((tmp_path / "state" / "rltop" / "metrics.toml").read_text())
+        assert said == {str(tmp_path / "outputs"): {"my/rew": "reward_mean"}}
+
+        await press(pilot, "M", "down", "down")
+        await press(pilot, "enter")
+        app.session.drain()
+        identity = app.followed.identity
+        assert identity is not None and "reward_mean" in identity.guesses
+        assert tomllib.loads((tmp_path / "state" / "rltop" / "metrics.toml").read_text()) == {}
+
+
+async def test_a_key_without_a_guess_is_found_a_metric_by_typing(run: Path) -> None:
+    app = app_over(run)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.carry_out(Push(MetricPage("x/y")))
+        await pilot.pause()
+        await press(pilot, "M", "slash", *"queue", "enter")
+        await pilot.pause()
+        if app.shown is not None and app.shown.is_typing:
+            await press(pilot, "enter")
+        if "WHAT IS" in page_text(app):
+            await press(pilot, "enter")
+        app.session.drain()
+        identity = app.followed.identity
+        assert identity is not None
+        signal = identity.primary("queue_size")
+        assert signal is not None and signal.key == "x/y"

@@ -1,0 +1,190 @@
+"""Keys that nobody knows: guessed by their names, judged by their shape, and what a person says of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rltop.catalog.guesses import guess
+from rltop.cli import main
+from rltop.cli.open_session import read_whole
+from rltop.clock import FakeClock
+from rltop.config import Config, load
+from rltop.errors import ConfigError
+from rltop.pages.key_metrics import GUESSED
+from rltop.pages.overview import build_overview
+from rltop.run import meanings
+from rltop.run.run import Run
+from rltop.run.snapshot import Snapshot
+
+
+@pytest.mark.parametrize(
+    ("key", "metric"),
+    [
+        ("agent/task_rew/mean", "reward_mean"),
+        ("myReward", "reward_mean"),
+        ("pol/tok_entropy", "entropy"),
+        ("drift/kl_to_base", "kl_ref"),
+        ("my/kl_loss_term", "kl_ref"),
+        ("gen/len", "response_len_mean"),
+        ("opt/total_objective_loss", "loss"),
+        ("my/accuracy_score", "success_frac"),
+        ("agent/task_rew/std", ""),
+        ("reward_weight", ""),
+        ("max_len", ""),
+        ("eval/my_reward", ""),
+        ("time/reward", ""),
+        ("forward_clk", ""),
+        ("lossless_frames", ""),
+    ],
+)
+def test_words_of_a_key_suggest_a_metric(key: str, metric: str) -> None:
+    assert guess(key) == metric
+
+
+def rows(change: Callable[[int, dict[str, Any]], None] = lambda step, row: None) -> list[dict[str, Any]]:
+    noise = random.Random(7)
+    made = []
+    for step in range(1, 121):
+        row: dict[str, Any] = {
+            "step": step,
+            "agent/task_rew/mean": 0.2 + 0.5 * min(1.0, step / 60) + noise.gauss(0.0, 0.02),
+            "pol/tok_entropy": 1.2 - 0.004 * step + noise.gauss(0.0, 0.01),
+            "drift/kl_to_base": 0.1 * step,
+            "gen/len": 300.0 + noise.gauss(0.0, 10.0),
+            "hw/queue": step % 7,
+        }
+        change(step, row)
+        made.append(row)
+    return made
+
+
+def run_of(folder: Path, made: list[dict[str, Any]], config: Config | None = None) -> Run:
+    file = folder / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return read_whole(str(file), config or Config(), FakeClock()).runs[0]
+
+
+def alarms(run: Run) -> dict[str, tuple[str, int]]:
+    return {event.rule: (event.level.word, event.step) for event in run.events if event.is_alarm}
+
+
+def test_guesses_stand_on_the_overview_and_are_said_to_be_guesses(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows())
+    shown = {row.title: (row.reading.signal.key, row.remark) for row in build_overview(Snapshot(run)).rows}
+    assert shown["reward?"] == ("agent/task_rew/mean", GUESSED)
+    assert shown["entropy?"] == ("pol/tok_entropy", GUESSED)
+    assert shown["KL to reference?"] == ("drift/kl_to_base", GUESSED)
+    assert shown["response length?"] == ("gen/len", GUESSED)
+
+
+def test_no_level_of_a_guess_is_judged(tmp_path: Path) -> None:
+    """A KL of 12 nats would be CRIT."""
+    run = run_of(tmp_path, rows())
+    assert not alarms(run)
+
+
+def test_what_the_trainer_logs_itself_needs_no_guess(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows(lambda step, row: row.update({"reward": 0.5})))
+    shown = {row.title: row.reading.signal.key for row in build_overview(Snapshot(run)).rows}
+    assert shown["reward"] == "reward"
+    assert "reward?" not in shown
+
+
+def test_a_guess_that_crashes_is_told(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows(lambda step, row: step > 90 and row.update({"agent/task_rew/mean": 0.02})))
+    level, step = alarms(run)["U1"]
+    assert (level, 91 <= step <= 96) == ("warn", True)
+
+
+def test_a_guess_that_vanishes_is_told(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows(lambda step, row: step > 90 and row.pop("pol/tok_entropy")))
+    assert alarms(run)["U1"][0] == "warn"
+
+
+def test_a_guess_that_becomes_nan_is_told(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows(lambda step, row: step > 90 and row.update({"pol/tok_entropy": math.nan})))
+    assert alarms(run)["L1"] == ("crit", 91)
+
+
+def test_values_out_of_range_drop_a_guess_and_are_said_once(tmp_path: Path) -> None:
+    run = run_of(tmp_path, rows(lambda step, row: row.update({"my/accuracy_score": 3.0})))
+    assert run.identity is not None
+    assert "success_frac" not in run.identity.guesses
+    told = [event for event in run.events if event.rule == "F6"]
+    assert len(told) == 1
+    assert "my/accuracy_score of 3.00 is not success rate" in told[0].message
+
+
+def test_a_project_is_a_repository_or_the_folder_above_the_runs_own(tmp_path: Path) -> None:
+    run = tmp_path / "outputs" / "run-1" / "logs" / "metrics.jsonl"
+    run.parent.mkdir(parents=True)
+    assert meanings.project_of(str(run)) == str(tmp_path / "outputs")
+    (tmp_path / ".git").mkdir()
+    assert meanings.project_of(str(run)) == str(tmp_path)
+
+
+def test_what_is_said_is_kept_and_read_back(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    said = meanings.with_one({}, "/a/project", 'odd "key"\\\x07', "reward_mean")
+    said = meanings.with_one(said, "/a/project", "noise", meanings.NO_METRIC)
+    meanings.save(said, environ)
+    assert meanings.load({}, environ) == said
+    assert meanings.with_one(meanings.with_one(said, "/a/project", "noise", None), "/b", "x", None) == {
+        "/a/project": {'odd "key"\\\x07': "reward_mean"}
+    }
+
+
+def test_a_state_file_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rltop").mkdir()
+    (tmp_path / "rltop" / meanings.FILE_NAME).write_text("[[[")
+    assert meanings.load({}, {"XDG_STATE_HOME": str(tmp_path)}) == {}
+
+
+def test_what_is_said_holds_below_its_project_and_the_nearest_comes_first(tmp_path: Path) -> None:
+    said = {
+        str(tmp_path): {"a": "reward_mean", "b": "loss"},
+        str(tmp_path / "x"): {"a": "entropy"},
+        "/elsewhere": {"b": "lr"},
+    }
+    assert meanings.of_path(str(tmp_path / "x" / "run" / "m.jsonl"), said) == {"a": "entropy", "b": "loss"}
+
+
+def test_what_is_said_is_judged_as_that_metric(tmp_path: Path) -> None:
+    said = {str(tmp_path): {"agent/task_rew/mean": "reward_mean", "drift/kl_to_base": "kl_ref", "gen/len": ""}}
+    config = Config()
+    config = config._replace(ingest=config.ingest._replace(meanings=said))
+    made = rows(lambda step, row: step > 90 and row.update({"agent/task_rew/mean": 0.02}))
+    run = run_of(tmp_path, made, config)
+    assert run.identity is not None
+    reward = run.identity.primary("reward_mean")
+    assert reward is not None and reward.key == "agent/task_rew/mean"
+    assert set(run.identity.guesses) == {"entropy"}
+    assert {"R1", "O17"} <= set(alarms(run))
+    assert "U1" not in alarms(run)
+
+
+def test_config_prints_what_was_said_as_a_config_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    meanings.save({"/a/project": {"my/rew": "reward_mean"}})
+    assert main(["config", "--total-steps", "300"]) == 0
+    printed = tomllib.loads(capsys.readouterr().out)
+    assert printed["metrics"] == {"/a/project": {"my/rew": "reward_mean"}}
+    assert printed["total_steps"] == 300
+
+    pasted = tmp_path / "config.toml"
+    pasted.write_text('[metrics."/other"]\n"x" = "loss"\n')
+    found = load({}, {"XDG_STATE_HOME": str(tmp_path / "none")}, pasted)
+    assert found.ingest.meanings == {"/other": {"x": "loss"}}
+    pasted.write_text('[metrics."/other"]\n"x" = "lost"\n')
+    with pytest.raises(ConfigError, match="no such metric"):
+        load({}, {"XDG_STATE_HOME": str(tmp_path / "none")}, pasted)
