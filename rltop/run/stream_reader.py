@@ -77,6 +77,11 @@ class ReadPath(NamedTuple):
         return self.pipeline.has_read_all_of(self.feed)
 
 
+def _reach(path: ReadPath) -> tuple[int, int]:
+    """Up to where it has been read: two that follow a growing file see a new row in either order."""
+    return path.pipeline.generation, path.pipeline.offset
+
+
 class StreamReader:
     """Reads one stream, a slice at a time.
 
@@ -216,7 +221,9 @@ class StreamReader:
             # Without it the step on the screen would go back, where the newest row is not known to be whole.
             self._pipeline.flush()
             self.previews.pop(0).feed.close()
-        while len(self.previews) > 1 and self.previews[1].is_read:
+        while (
+            len(self.previews) > 1 and self.previews[1].is_read and _reach(self.previews[1]) >= _reach(self.previews[0])
+        ):
             self.previews.pop(0).feed.close()
 
     def _is_superseded(self, preview: Pipeline) -> bool:

@@ -248,6 +248,31 @@ def test_a_long_file_is_never_shown_as_it_once_was(
     assert seen == {"3,000"}
 
 
+@pytest.mark.parametrize("name", ["metrics.jsonl", "run-a.wandb", "events.out.tfevents.1.node", "progress.csv"])
+def test_a_long_file_that_grows_is_shown_at_its_newest_step(start: Start, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    data = long_run(name, 3100)
+    # A writer has flushed in the middle of a row, too.
+    first = len(data) * 3_000 // 3_100
+    path.write_bytes(data[:first])
+    terminal = start("plain", str(path))
+    seen: list[int] = []
+    written = first
+
+    def is_read() -> bool:
+        nonlocal written
+        with path.open("ab") as out:
+            out.write(data[written : written + 5_000])
+        written = min(len(data), written + 5_000)
+        found = re.search(r"step ([\d,]+)", terminal.text.partition("\n")[0])
+        seen.extend([int(found[1].replace(",", ""))] if found else [])
+        return written == len(data) and "whole run" in terminal.text and seen[-1:] == [3_100]
+
+    terminal.until(is_read, timeout_s=60)
+    assert seen[0] > 2_900
+    assert seen == sorted(seen)
+
+
 def long_run(name: str, steps: int) -> bytes:
     """A run of 62 keys, in the format that its name says."""
     rows = [

@@ -19,6 +19,7 @@ from rltop.clock import FakeClock
 from rltop.config import Config
 from rltop.formats.kinds import CONSOLE, CSV, JSONL, TENSORBOARD, WANDB, Kind
 from rltop.resources import folder
+from rltop.run import pipeline as pipeline_module
 from rltop.run import session as session_module
 from rltop.run.found import Found, name_of
 from rltop.run.options import IngestOptions
@@ -223,3 +224,60 @@ def test_a_recorded_file_is_the_same_run_with_and_without_its_newest_rows_first(
     assert list(quick.events) == list(plain.events)
     first = newest(path, kind, 32)
     assert first.stream.last_step in (plain.stream.last_step, None)
+
+
+class Pieces:
+    """A budget that is spent after some pieces."""
+
+    def __init__(self, pieces: int) -> None:
+        self.left = pieces
+
+    def is_spent(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Files of a few kilobytes are decoded in as many slices as large ones."""
+    monkeypatch.setattr(pipeline_module, "MOST_BYTES", 2_048)
+    monkeypatch.setattr(pipeline_module, "FEWEST_BYTES", 256)
+    monkeypatch.setattr(pipeline_module, "TAKE_BYTES", 3_000)
+
+
+@SLOW
+@given(files, st.floats(0.3, 1), st.integers(0, 2**32))
+def test_a_file_that_grows_while_its_history_is_read(small_blocks, small_pieces, tmp_path_factory, file, share, seed):
+    rng = random.Random(seed)
+    path = tmp_path_factory.mktemp("growing") / NAMES[file.kind]
+    written = round(share * len(file.data))
+    path.write_bytes(file.data[:written])
+    clock = FakeClock()
+    run = Session([found_at(path, file.kind)], lambda each, last: DirectFeed(each, clock=clock, last=last), clock).runs[
+        0
+    ]
+    seen: list[int] = []
+    while True:
+        if written < len(file.data) and rng.random() < 0.4:
+            stop = min(len(file.data), written + rng.choice([1, 30, 400, 3_000]))
+            with path.open("ab") as out:
+                out.write(file.data[written:stop])
+            written = stop
+        has_moved = run.advance(Pieces(rng.randint(1, 6)))
+        clock.advance(rng.choice([0.0, 0.0, 0.05, 0.3]))
+        if not run.main.reader.is_opening and run.stream.last_step is not None:
+            seen.append(run.stream.last_step)
+        if not has_moved and written == len(file.data) and run.loading is None:
+            break
+    clock.advance(1.0)
+    while run.advance(Pieces(5)):
+        pass
+    whole = followed(path, file.kind, has_preview=False)
+    assert rows_of(run.stream) == rows_of(whole.stream)
+    counts = run.counts
+    # A row of several events that is shown as far as it goes is counted again when its rest comes.
+    counts.rows = whole.counts.rows if file.kind is TENSORBOARD else counts.rows
+    assert counts == whole.counts
+    # The newest step never goes back, nor is any other shown than one that the file has.
+    assert [*seen, run.stream.last_step] == sorted([*seen, run.stream.last_step])
+    assert set(seen) <= rows_of(whole.stream).keys()
