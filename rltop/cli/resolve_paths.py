@@ -110,11 +110,17 @@ def say_left_out(left_out: Sequence[tuple[str, str]]) -> None:
 
 
 def stand_somewhere(paths: Sequence[str]) -> None:
-    """Check that the current directory still exists, if a path is relative.
+    """Check that no path is an address, and that the current directory still exists if a path is relative.
 
     Raises:
-        SourceError: it has been deleted.
+        SourceError: it has been deleted, or a path is the address of a page.
     """
+    address = next((path for path in paths if path.startswith(("http://", "https://"))), None)
+    if address is not None:
+        raise SourceError(
+            f"{Label.of(address).display} is an address, not a file",
+            f"for a run on a W&B server: python -m rltop.integrations.wandb_run {Label.of(address).display} | rltop -",
+        )
     if paths and all(os.path.expanduser(path).startswith("/") for path in paths):  # noqa: PTH111
         return
     try:
