@@ -32,8 +32,8 @@ step-back = "comma,b"
 ```
 
 Status line, footer, help and messages show the keys as you bound them. A key that you give to one action is taken from
-the action that had it; `?` lists an action without a key as *no key*. The keys of a list win over those of the
-page, and those over global keys.
+an action that has others. Where it is the only one, the keys of a list win over those of the page, and those over
+global keys; `?` lists an action without a key as *no key*.
 """
 
 

@@ -134,13 +134,37 @@ def types(key: str) -> bool:
 
 
 def normal_keymap(keymap: Mapping[str, str]) -> Mapping[str, str]:
-    """A keymap with every key by its name: `question_mark` for `?`."""
+    """A keymap with every key by its name, `question_mark` for `?`, and what is left to actions that it takes keys of.
+
+    An action that somebody gave no keys to keeps at least one of its own: only keys that it has besides are taken.
+    """
     every = {id: [key for key in keys.split(",") if key.strip()] for id, keys in keymap.items()}
-    return {
-        id: ",".join(one.key for one in Binding.make_bindings([Binding(",".join(keys), "")]))
+    given = {
+        id: [one.key for one in Binding.make_bindings([Binding(",".join(keys), "")])]
         for id, keys in every.items()
         if keys
     }
+    left: dict[str, list[str]] = {}
+    for where, bindings in BINDINGS.items():
+        for binding in bindings:
+            taken = {key for id, keys in given.items() if _goes_before(id, binding.id or "", where) for key in keys}
+            kept = [key for key in binding.key.split(",") if key not in taken]
+            if binding.id and binding.id not in given and kept and taken.intersection(binding.key.split(",")):
+                left[binding.id] = kept
+    return {id: ",".join(keys) for id, keys in (left | given).items()}
+
+
+def _goes_before(given: str, id: str, where: Where) -> bool:
+    """Whether a key that was given to one action is taken from another: wherever both would be reached by it.
+
+    Args:
+        given: the action that somebody gave a key to.
+        id: the other action.
+        where: the group of the other action.
+    """
+    if any(binding.id == given for where in (Where.EVERYWHERE, Where.LIST) for binding in BINDINGS[where]):
+        return True
+    return where is Where.LIST and id not in _YIELDING
 
 
 def _reaching(keymap: Mapping[str, str], *chain: Iterable[Binding]) -> dict[str, tuple[str, ...]]:

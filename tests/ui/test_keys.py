@@ -148,11 +148,23 @@ async def test_a_key_that_was_given_away_is_named_no_more() -> None:
 
 def test_a_key_goes_to_the_list_then_to_the_page_then_to_the_application() -> None:
     names = key_names({"timing": "j", "alerts": "s,y", "rollouts": "h"}, [Where.CHART])
-    assert names.every("timing") == () and names.every("down") == ("↓", "j")
-    assert names.every("alerts") == ("y",)
-    assert names.every("pan-left") == ("←", "h") and names.every("rollouts") == ()
+    # What somebody has given a key to goes before those that have another one.
+    assert names.every("timing") == ("j",) and names.every("down") == ("↓",)
+    assert names.every("alerts") == ("y",) and names.every("smooth") == ("s",)
+    assert names.every("pan-left") == ("←",) and names.every("rollouts") == ("h",)
+    assert key_names({"fold": "k"}, [Where.METRICS]).every("fold") == ("k",)
     assert key_names({"alerts": "s,y"}).every("alerts") == ("s", "y")
     assert names.every("live-end") == ("End",) and names.every("last") == ("End", "G")
+
+
+async def test_a_key_given_to_the_pause_pauses_on_every_page() -> None:
+    app = app_with(pause="p")
+    async with app.run_test(size=(120, 40)) as pilot:
+        for keys in ((), ("R",), ("escape", "m"), ("e",), ("t",)):
+            await press(pilot, *keys, "p")
+            assert "p resumes" in status_text(app), keys
+            await press(pilot, "p")
+            assert "resumes" not in status_text(app), keys
 
 
 async def test_a_key_that_textual_keeps_is_not_promised() -> None:
@@ -198,7 +210,7 @@ async def test_while_one_types_letters_are_no_keys() -> None:
     [
         ((), ["⏎ Open", "a Alerts", "t Timing", "m All", "e Events", "x Mute"]),
         (("m",), ["⏎ Open", "z Fold all", "/ Find"]),
-        (("e",), ["⏎ Open", "f Family", "v Level", "/ Find"]),
+        (("e",), ["⏎ Open", "f Family", "v Level", "o Sort", "/ Find"]),
         (("a",), ["⏎ Open", "a Alerts", "x Mute", "c Changed"]),
         (("a", "c"), ["⏎ Open", "s Sort", ",. Step"]),
         (("t",), ["⏎ Open", "s Sort", ",. Step"]),
